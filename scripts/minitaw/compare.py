@@ -17,7 +17,7 @@ OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the mo
 MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
            "AMBIGUOUS": "ambiguous", "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
 # Settings that must agree, and of provenance what must: names that --allow takes.
-WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "device", "processor", "nodes", "build_type",
+WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
                 "threads", "links"]
 VARIANT = WHAT_MATTERS[:6]
 EFFORT = ("steps", "warmup", "repeats")  # how well a case is measured

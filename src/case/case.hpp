@@ -24,7 +24,8 @@ struct Case {
   int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
   int warmup = 0;   ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
-  std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
+  double clip_norm = 0;  ///< of the whole gradient; 0: not clipped
+  std::string data;      ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;
   std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
   std::string transport = "auto";  ///< "auto" or the name of one

@@ -159,6 +159,13 @@ std::vector<Key> make_keys() {
           throw InputError(fmt::format(
               "learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2", in_quotes(text)));
       }});
+  add({"clip_norm", "number", false, false, "off", "", "clip_norm = 1.0",
+      "Largest norm of the gradient of a step, all weights together: a longer one is shortened before the "
+      "update, for which every rank waits. off: none is.",
+      [](D& draft, const std::string& text) {
+        draft.c.clip_norm = text == "off" ? 0 : to_positive("clip_norm", text);
+      },
+      [](const Case& c) { return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off"; }});
   return table;
 }
 

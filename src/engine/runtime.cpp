@@ -65,6 +65,7 @@ double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
 model::AdamW adamw_of(const Case& c) {
   model::AdamW adamw;
   adamw.learning_rate = static_cast<float>(c.learning_rate);
+  adamw.clip_norm = static_cast<float>(c.clip_norm);
   return adamw;
 }
 
@@ -143,17 +144,29 @@ void Runtime::compute(const Action& a) {
   case Kind::backward_input: return model_.backward_input(a.shard, o);
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
+  case Kind::square: return model_.square(arena_.slot(a[Operand::squares]), gradient_of(a), o.accumulate);
   case Kind::update: return update(a, o);
   case Kind::join: return;
   default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
 }
 
+Buffer Runtime::gradient_of(const Action& a) const {
+  const Buffer all = arena_.slot(a[Operand::gradient]);
+  const bool embeddings = of_embeddings(a.payload);
+  const std::int64_t slice = layout_.embeddings.slice;
+  const Range part = embeddings
+                         ? Range{a.shard * slice - embeddings_part_.begin, slice}
+                         : Range{0, held(program_, rank_, SlotClass::accumulator, a.shard, layout_).count};
+  return {all.data + part.begin * sizeof(float), part.count * sizeof(float)};
+}
+
 void Runtime::update(const Action& a, const model::Operands& o) {
   const schedule::RankProgram& rank = program_.ranks[rank_];
   const bool embeddings = a.payload == schedule::Payload::embeddings;
   const int state = embeddings ? static_cast<int>(rank.owned_shards.size()) : a[Operand::weights].index;
-  const model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
+  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
+  if (a[Operand::squares].valid()) of_update.squares = arena_.slot(a[Operand::squares]);
   if (embeddings) model_.update_embeddings(a.shard, of_update, adamw_, steps_);
   else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
@@ -166,7 +179,7 @@ void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, true);
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
-    if (a.shard < 0 || a.payload == schedule::Payload::embeddings) return {};
+    if (a.shard < 0 || of_embeddings(a.payload)) return {};
     const model::Shard& shard = layout_.shards[a.shard];
     const auto first = layout_.shape.ffn.begin() + shard.first_layer;
     return {first, first + shard.layers};

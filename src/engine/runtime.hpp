@@ -49,6 +49,8 @@ private:
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
+  /// What a rank updates of the gradient of a shard or of the embeddings.
+  [[nodiscard]] model::Buffer gradient_of(const schedule::Action& action) const;
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
   [[nodiscard]] model::Operands operands(const schedule::Action& action) const;

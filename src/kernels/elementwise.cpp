@@ -37,8 +37,38 @@ struct Round {
   }
 };
 
-/// The master weights; with `rounded` also their copy in the compute type.
-template <class E, bool rounded>
+/// The sum of the squares of a run of values for each row.
+struct Squares {
+  double* partials;
+  const float* values;
+  std::int64_t count, each;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const std::int64_t begin = team.league_rank() * each, left = count - begin;
+    const float* const run = values + begin;
+    const double sum = row_sum<double>(team, static_cast<int>(left < each ? left : each),
+        [=](int i) { return static_cast<double>(run[i]) * static_cast<double>(run[i]); });
+    Kokkos::single(Kokkos::PerTeam(team), [&] { partials[team.league_rank()] = sum; });
+  }
+};
+
+struct SumOfSquares {
+  float* sum;
+  const double* partials;
+  int count;
+  bool accumulate;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const double* const rows = partials;
+    const double more = row_sum<double>(team, count, [=](int i) { return rows[i]; });
+    Kokkos::single(Kokkos::PerTeam(team),
+        [&] { *sum = static_cast<float>((accumulate ? static_cast<double>(*sum) : 0.0) + more); });
+  }
+};
+
+/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is
+/// shortened.
+template <class E, bool rounded, bool clips>
 struct Update {
   E* weights;
   float* master;
@@ -47,10 +77,15 @@ struct Update {
   const float* gradient;
   AdamW settings;
   float correction1, correction2;  ///< 1 / (1 - beta^step)
+  const float* squares;
 
   template <int n>
   KOKKOS_FUNCTION void at(std::int64_t i) const {
-    const Floats<n> g = load_pack<n>(gradient + i, 0);
+    Floats<n> g = load_pack<n>(gradient + i, 0);
+    if constexpr (clips) {
+      const float factor = clip_factor(settings.clip_norm, Kokkos::sqrt(*squares));
+      for (int j = 0; j < n; ++j) g[j] *= factor;
+    }
     Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0),
               m2 = load_pack<n>(moment2 + i, 0);
     for (int j = 0; j < n; ++j) {
@@ -124,17 +159,34 @@ void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> su
       {rounded.data(), sum.data()}, Round<E>{rounded.data(), sum.data()});
 }
 
+void add_squares(
+    const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate) {
+  const auto count = static_cast<std::int64_t>(values.extent(0));
+  const std::int64_t each =
+      std::max<std::int64_t>(1, (count + most_square_partials - 1) / most_square_partials);
+  const int rows = static_cast<int>((count + each - 1) / each);
+  if (rows > 0)
+    Kokkos::parallel_for(
+        "minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
+  Kokkos::parallel_for(
+      "minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
+}
+
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step) {
+    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step,
+    const float* squares) {
   const auto correction = [step](float beta) {
     return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
   };
-  const auto run = [&](auto rounded) {
+  const auto run_as = [&](auto rounded, auto clips) {
     flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
         {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-        Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data(),
-            settings, correction(settings.beta1), correction(settings.beta2)});
+        Update<E, rounded, clips>{weights.data(), master.data(), moment1.data(), moment2.data(),
+            gradient.data(), settings, correction(settings.beta1), correction(settings.beta2), squares});
+  };
+  const auto run = [&](auto rounded) {
+    settings.clip_norm > 0 ? run_as(rounded, std::true_type()) : run_as(rounded, std::false_type());
   };
   if constexpr (std::is_same_v<E, float>)
     if (weights.data() == master.data())

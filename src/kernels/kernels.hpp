@@ -184,11 +184,19 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 template <class E>
 void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
 
+/// *sum = the sum of the squares of values [n], or += it with `accumulate`, in an order that depends on n
+/// alone. partials: room for as many doubles.
+inline constexpr int most_square_partials = 512;
+void add_squares(
+    const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
+
 /// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
-/// gradient [n]. With E = float, weights and master may be the same memory.
+/// gradient [n], shortened if settings clip it: *squares is the sum of the squares of the whole one. With
+/// E = float, weights and master may be the same memory.
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step);
+    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step,
+    const float* squares = nullptr);
 
 /// weights [n], master [n] = numbers first .. first + n of `row`; either may be empty. Same bits everywhere.
 template <class E>

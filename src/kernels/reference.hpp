@@ -227,13 +227,15 @@ inline double cross_entropy(Out logits, Tokens targets, double scale) {
   return loss;
 }
 
-/// One step (counted from 1): weights and moments in place.
-inline void adamw(Out weights, Out moment1, Out moment2, In gradient, const AdamW& settings, int step) {
+/// One step (counted from 1) with factor x gradient: weights and moments in place.
+inline void adamw(
+    Out weights, Out moment1, Out moment2, In gradient, double factor, const AdamW& settings, int step) {
   const double beta1 = settings.beta1, beta2 = settings.beta2;
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    moment1[i] = beta1 * moment1[i] + (1 - beta1) * gradient[i];
-    moment2[i] = beta2 * moment2[i] + (1 - beta2) * gradient[i] * gradient[i];
+    const double g = factor * gradient[i];
+    moment1[i] = beta1 * moment1[i] + (1 - beta1) * g;
+    moment2[i] = beta2 * moment2[i] + (1 - beta2) * g * g;
     const double direction =
         moment1[i] / correction1 / (std::sqrt(moment2[i] / correction2) + settings.epsilon);
     weights[i] -= settings.learning_rate * (direction + settings.decay * weights[i]);

@@ -27,5 +27,12 @@ struct AdamW {
   float beta2 = 0.95F;
   float epsilon = 1e-8F;
   float decay = 0.1F;
+  float clip_norm = 0;  ///< a longer gradient is shortened to this norm; 0: none is
 };
+
+/// Factor of a gradient whose squares have this sum: torch.nn.utils.clip_grad_norm_.
+template <class Real>
+[[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
+  return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
+}
 }  // namespace minitaw::kernels

@@ -286,9 +286,17 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
       else master = elements_of<float>(parts.master, at, count);
       kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
           elements_of<float>(parts.moment2, at, count), elements_of<float>(o.gradient, place, count),
-          tensor.is_gain() ? of_gains : adamw, step);
+          tensor.is_gain() ? of_gains : adamw, step, o.squares.as<const float>());
     }
   });
+}
+
+void Model::square(Buffer squares, Buffer gradient, bool accumulate) {
+  static_assert(squares_bytes == squares_scratch + kernels::most_square_partials * sizeof(double));
+  const auto count = static_cast<std::int64_t>(gradient.bytes / sizeof(float));
+  kernels::add_squares(exec_, squares.as<float>(),
+      Buffer{squares.data + squares_scratch, squares.bytes - squares_scratch}.as<double>(),
+      elements_of<float>(gradient, 0, count), accumulate);
 }
 
 void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step) {

@@ -96,9 +96,10 @@ struct Operands {
 
 /// The buffers of an optimiser step.
 struct UpdateOperands {
-  Buffer weights;   ///< compute type; they become the master weights, rounded
-  Buffer gradient;  ///< of the whole step, fp32
-  Buffer state;     ///< OptimiserState
+  Buffer weights;    ///< compute type; they become the master weights, rounded
+  Buffer gradient;   ///< of the whole step, fp32
+  Buffer state;      ///< OptimiserState
+  Buffer squares{};  ///< begins with those of all gradients of the model; needed where they are clipped
 };
 
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
@@ -146,6 +147,9 @@ public:
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
 
+  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to
+  /// that.
+  void square(Buffer squares, Buffer gradient, bool accumulate);
   /// AdamW on a slice of an owned shard, the only one that the buffers hold; `step` counts from 1. Padding
   /// must hold zeros everywhere, and keeps them.
   void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);

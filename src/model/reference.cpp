@@ -2,6 +2,7 @@
 #include "model/reference.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/reference.hpp"
 #include "model/data.hpp"
@@ -148,11 +149,16 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
 
 void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int step) {
   const std::vector<const Flat*> parts = layout_.parts();
+  double squares = 0;
+  for (const Doubles& part : gradient)
+    for (const double g : part) squares += g * g;
+  const double factor =
+      adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
   AdamW of_gains = adamw;
   of_gains.decay = 0;
   for (std::size_t p = 0; p < parts.size(); ++p)
     for (const Tensor& tensor : parts[p]->tensors)
       plain::adamw(view(weights_[p], tensor), view(moment1_[p], tensor), view(moment2_[p], tensor),
-          view(gradient[p], tensor), tensor.is_gain() ? of_gains : adamw, step);
+          view(gradient[p], tensor), factor, tensor.is_gain() ? of_gains : adamw, step);
 }
 }  // namespace minitaw::model

@@ -26,7 +26,7 @@ public:
   /// One micro-batch, tokens and targets [B S]: adds to `gradient`; returns loss_scale times its loss.
   double accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
       std::span<const std::int32_t> targets, double loss_scale) const;
-  /// AdamW with the gradient of the whole step; `step` counts from 1.
+  /// AdamW with the gradient of the whole step, clipped if `adamw` says so; `step` counts from 1.
   void update(const ReferenceTensors& gradient, const AdamW& adamw, int step);
 
   [[nodiscard]] const ReferenceTensors& weights() const { return weights_; }

@@ -192,6 +192,7 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"warmup", "step", settings, c.warmup},
       {"seed", "1", settings, static_cast<std::int64_t>(c.seed)},
       {"learning_rate", "1", settings, c.learning_rate},
+      {"clip_norm", "1", settings, c.clip_norm},
       {"data", "text", settings, c.data},
       {"attention", "text", settings, c.attention},
       {"transport", "text", settings, c.transport},

@@ -13,6 +13,7 @@
 namespace minitaw::schedule {
 Range moved(const Action& a, const model::Layout& layout) {
   if (a.payload == Payload::none) throw LogicError("a transfer of nothing");
+  if (a.payload == Payload::squares) return {0, 1};
   if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
     return {0, layout.shape.tokens() * layout.shape.hidden};
   return range_of(of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements,
@@ -21,13 +22,14 @@ Range moved(const Action& a, const model::Layout& layout) {
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
   if (cls == SlotClass::gradient || cls == SlotClass::contribution) return shape.grad_dtype();
-  const bool sums =
-      cls == SlotClass::accumulator || cls == SlotClass::partial || cls == SlotClass::embeddings_accumulator;
+  const bool sums = cls == SlotClass::accumulator || cls == SlotClass::partial ||
+                    cls == SlotClass::embeddings_accumulator || cls == SlotClass::squares;
   return sums ? model::Dtype::fp32 : shape.dtype;
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   const RankProgram& r = program.ranks[rank];
+  if (cls == SlotClass::squares) return {0, 1};
   if (of_embeddings(cls))
     return r.embeddings_slice < 0
                ? Range{0, layout.embeddings.elements}
@@ -47,8 +49,8 @@ std::string name_of(Traffic kind) {
 
 Traffic traffic_of(Payload payload) {
   using enum Traffic;
-  static constexpr std::array<Traffic, 7> traffic = {
-      weights, weights, gradients, activations, activations, embeddings, embeddings};
+  static constexpr std::array<Traffic, payloads> traffic = {
+      weights, weights, gradients, activations, activations, embeddings, embeddings, gradients};
   return traffic[index_of(payload)];
 }
 
@@ -137,6 +139,7 @@ std::size_t content_bytes(
   if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
   if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
+  if (cls == SlotClass::squares) return model::squares_bytes;
   return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
@@ -213,7 +216,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
 Memory memory_of(SlotClass cls) {
   using enum Memory;
   static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, weights,
-      gradients, gradients, gradients, activations, activations, activations, weights, gradients};
+      gradients, gradients, gradients, activations, activations, activations, weights, gradients, buffers};
   return by_class[index_of(cls)];
 }
 

@@ -22,12 +22,13 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
   return a;
 }
 
-Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, int replicas)
-    : groups_(groups_of_replica(groups, replicas)), drafts_(groups_.ranks()) {
-  program_.groups = groups;
+Builder::Builder(const Request& request, int shards)
+    : groups_(groups_of_replica(request.groups, request.replicas)), drafts_(groups_.ranks()) {
+  program_.groups = request.groups;
   program_.shards = shards;
-  program_.micro_batches = micro_batches;
-  program_.replicas = replicas;
+  program_.micro_batches = request.micro_batches;
+  program_.replicas = request.replicas;
+  program_.clips = request.clips;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
@@ -150,6 +151,24 @@ void Builder::sum_shards_over_replicas(int rank, int tick) {
         make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)), accumulator(rank, s));
 }
 
+void Builder::square_gradients(int tick, bool together, const std::function<Part(int)>& part_of) {
+  for (const int r : everyone()) {
+    squares_.push_back(new_buffer(r, SlotClass::squares));
+    const auto square = [&](Payload payload, int shard, VirtualBuffer of) {
+      add(r, Phase::epilogue, make_action(Kind::square, tick, payload, shard),
+          {{gradient, of}, {Operand::squares, squares_[r]}});
+    };
+    for (int s = 0; s < shards(); ++s)
+      if (owned(r, s).valid()) square(Payload::gradient, s, accumulator(r, s));
+    if (program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0)
+      square(Payload::embeddings_gradient, part_of(r).index, embeddings_accumulator());
+  }
+  if (!together) return;
+  Action a = make_action(Kind::all_reduce, tick, Payload::squares);
+  a.communicator = world();
+  collective(Phase::epilogue, a, squares_);
+}
+
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   const auto holds = [&](int r) { return program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0; };
   const bool split = program_.embeddings_split;
@@ -164,23 +183,28 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   if (together)
     combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
         embeddings_accumulator());
+  // What a rank updates of the embeddings, or all that it holds.
+  const auto part_of = [&](int r) {
+    return split ? Part{program_.ranks[r].embeddings_slice, 2} : sliced ? Part{r, ranks()} : Part{};
+  };
   for (const int r : everyone()) {
-    // What this rank updates of the embeddings, or all that it holds.
-    const Part part = split    ? Part{program_.ranks[r].embeddings_slice, 2}
-                      : sliced ? Part{r, ranks()}
-                               : Part{};
     if (program_.replicas > 1) sum_shards_over_replicas(r, tick);
     if (program_.replicas > 1 && holds(r))
       sum_over_replicas(r, Phase::epilogue,
-          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
+          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part_of(r)),
           embeddings_accumulator());
+  }
+  // Where everybody has the whole gradient, everybody has its squares.
+  if (program_.clips) square_gradients(tick, ranks() > 1 && update != EmbeddingsUpdate::replicated, part_of);
+  for (const int r : everyone()) {
+    const VirtualBuffer all_squares = program_.clips ? squares_[r] : VirtualBuffer{};
     for (int s = 0; s < shards(); ++s)
       if (owned(r, s).valid())
         add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::weights, s),
-            {{weights, owned(r, s)}, {gradient, accumulator(r, s)}});
+            {{weights, owned(r, s)}, {gradient, accumulator(r, s)}, {Operand::squares, all_squares}});
     if (holds(r))
-      add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::embeddings, part.index),
-          {{weights, embeddings()}, {gradient, embeddings_accumulator()}});
+      add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::embeddings, part_of(r).index),
+          {{weights, embeddings()}, {gradient, embeddings_accumulator()}, {Operand::squares, all_squares}});
   }
   if (sliced) combine(Kind::all_gather, Payload::embeddings, embeddings());
   for (const int r : everyone()) add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/range.hpp"
 #include "schedule/program.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 /// A buffer without a slot yet: "weights of shard 3 for tick 7". It gets one from its first to its last use.
@@ -67,9 +69,9 @@ enum class Overlap {
 /// makes the others.
 class Builder {
 public:
-  /// Begins a program without owned shards in which every rank holds the embeddings. `groups` and
-  /// `micro_batches` are those of all `replicas` together, which must be alike (see groups_of_replica()).
-  Builder(const topology::Groups& groups, int shards, int micro_batches, int replicas = 1);
+  /// Begins a program without owned shards in which every rank holds the embeddings. Replicas must be alike
+  /// (see groups_of_replica()).
+  Builder(const Request& request, int shards);
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
   [[nodiscard]] int ranks() const { return groups_.ranks(); }
@@ -136,8 +138,8 @@ public:
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the replicas,
-  /// every owned shard and the embeddings updated, join), sorts each rank's actions into issue order, assigns
-  /// slots, derives waits, makes the replicas.
+  /// squares of gradients that are clipped summed, every owned shard and the embeddings updated, join), sorts
+  /// each rank's actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
 
 private:
@@ -153,6 +155,8 @@ private:
   };
 
   void add_epilogue(int tick, EmbeddingsUpdate update);
+  /// Sums the squares of all gradients on every rank; part_of(r): what rank r updates of the embeddings.
+  void square_gradients(int tick, bool together, const std::function<Part(int)>& part_of);
   /// An all-reduce over the replicas of this rank.
   void sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer buffer);
   void sum_shards_over_replicas(int rank, int tick);
@@ -161,6 +165,7 @@ private:
   topology::Groups groups_;  ///< of one replica
   Program program_;          ///< ranks and communicators of the first replica, until it is finished
   std::vector<Rank> drafts_;
+  std::vector<VirtualBuffer> squares_;  ///< by rank, if gradients are clipped
   std::map<std::string, int> communicators_;
 };
 

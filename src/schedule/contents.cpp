@@ -148,7 +148,7 @@ std::string describe(SlotClass cls, const Content& c) {
   static constexpr std::array<const char*, slot_classes> texts = {"the {2}weights of shard {0}", gradient,
       "the {2}weights of shard {0}", "the {2}weights of shard {0}", gradient, gradient, gradient,
       "what shard {0} saved of micro-batch {1}", "what B left of shard {0} and micro-batch {1}",
-      "micro-batch {1} before shard {0}", "the {2}embeddings", "a gradient of the embeddings"};
+      "micro-batch {1} before shard {0}", "the {2}embeddings", "a gradient of the embeddings", "squares"};
   if (!c.valid) return "nothing";
   const char* text = c.backward ? "the gradient of micro-batch {1} behind shard {0}" : texts[index_of(cls)];
   const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
@@ -202,6 +202,7 @@ public:
     case Kind::embed_backward:
       need(p, a[Operand::hidden], -1, true);
       return contribute(p, a[Operand::gradient], embedding);
+    case Kind::square: return square(p, a);
     case Kind::update: return update(p, a);
     case Kind::zero:
       content(p.rank, a[Operand::gradient]) = blank(p.rank, a[Operand::gradient].cls, a.shard);
@@ -268,6 +269,7 @@ private:
   // What an action is about.
 
   [[nodiscard]] Interval whole(SlotClass cls) const {
+    if (cls == SlotClass::squares) return {0, 1};
     return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
   }
 
@@ -286,6 +288,7 @@ private:
 
   /// Returns the parts that an action moves.
   [[nodiscard]] Interval moved(const Action& a) const {
+    if (a.payload == Payload::squares) return {0, 1};
     const std::int32_t each =
         (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
     return {a.part * each, (a.part + 1) * each};
@@ -315,8 +318,11 @@ private:
     return {first, first + program_.micro_batches};
   }
 
-  /// "micro-batch 1 of shard 2"; shard -1: of the embeddings.
-  [[nodiscard]] std::string contribution_text(std::int32_t shard, std::int32_t number) const {
+  /// "micro-batch 1 of shard 2": a contribution to the gradient that an action is about.
+  [[nodiscard]] std::string contribution_text(Place p, std::int32_t number) const {
+    const Action& a = at(p);
+    if (a.payload == Payload::squares || a.kind == Kind::square) return "the squares of a gradient";
+    const std::int32_t shard = of_embeddings(a.payload) ? -1 : a.shard;
     const std::string part = shard >= 0                        ? fmt::format("shard {}", shard)
                              : number < program_.micro_batches ? "the embedding"
                                                                : "the head";
@@ -371,7 +377,8 @@ private:
         if (extent(p.rank, slot.cls).common(range_of(part)).size() > 0 && !written(p.rank, slot, part))
           fail(Rule::exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
       return;
-    case Payload::gradient: return need_gradient(p, slot, moved(a));
+    case Payload::gradient:
+    case Payload::squares: return need_gradient(p, slot, moved(a));
     default: return;
     }
   }
@@ -409,15 +416,16 @@ private:
     for (const Piece& piece : more)
       sum.change(piece.range, [&](Piece& to) {
         if (const std::int32_t twice = to.sum.add(piece.sum); twice >= 0)
-          fail(Rule::exact_gradients, p, "counts {} twice", contribution_text(at(p).shard, twice));
+          fail(Rule::exact_gradients, p, "counts {} twice", contribution_text(p, twice));
       });
   }
 
-  void update(Place p, const Action& a) {
+  /// Returns the parts of its shard, or of the embeddings, whose gradient an action reads; refuses it if a
+  /// micro-batch is missing there.
+  Interval need_whole_gradient(Place p, const Action& a) const {
     const bool embeddings = of_embeddings(a.payload);
     const Interval range = embeddings ? Interval{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);
-    const Slot weights = a[Operand::weights], gradient = a[Operand::gradient];
-    need_weights(p, weights, range);
+    const Slot gradient = a[Operand::gradient];
     need_gradient(p, gradient, range);
     for (const std::int32_t part : embeddings ? std::vector{embedding, head} : std::vector{a.shard}) {
       if (embeddings && range_of(part).common(range).size() <= 0) continue;
@@ -425,8 +433,40 @@ private:
       for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
           fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient),
-              contribution_text(embeddings ? -1 : a.shard, missing));
+              contribution_text(p, missing));
     }
+    return range;
+  }
+
+  /// Contributions to the squares of all gradients: one of each part of a shard, then of the embeddings.
+  [[nodiscard]] std::int32_t all_squares() const {
+    return program_.shards * program_.shard_parts + program_.embeddings_slices;
+  }
+
+  void square(Place p, const Action& a) {
+    const Interval range = need_whole_gradient(p, a);
+    const std::int32_t first = (of_embeddings(a.payload) ? program_.shards : a.shard) * program_.shard_parts;
+    Content& c = content(p.rank, a[Operand::squares]);
+    if (a.accumulates && !c.valid)
+      fail(Rule::fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
+    if (!a.accumulates) c = {.valid = true, .pieces = Pieces({{0, 1}})};
+    add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
+  }
+
+  void need_squares(Place p, Slot slot) const {
+    if (slot.valid() != program_.clips)
+      fail(Rule::exact_gradients, p, "{} the squares of all gradients",
+          program_.clips ? "needs" : "has no use for");
+    const auto all = [&](const Piece& piece) { return piece.sum.first_missing(0) == all_squares(); };
+    if (program_.clips && !content(p.rank, slot).pieces.any({0, 1}, all))
+      fail(Rule::exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
+  }
+
+  void update(Place p, const Action& a) {
+    const Interval range = need_whole_gradient(p, a);
+    const Slot weights = a[Operand::weights];
+    need_weights(p, weights, range);
+    need_squares(p, a[Operand::squares]);
     content(p.rank, weights).pieces.change(range, [](Piece& piece) { piece.updated = true; });
   }
 
@@ -444,7 +484,8 @@ private:
   void reduce(std::span<const Place> calls) {
     const Action& first = at(calls.front());
     const Interval range = moved(first);
-    if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient)
+    if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient &&
+        first.payload != Payload::squares)
       fail(Rule::fresh_reads, calls.front(), "only gradients can be added up");
     Pieces sum;
     for (const Place call : calls) {

@@ -59,6 +59,7 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
   // Class, slot and part that holds a sum; for the embeddings, what writes their gradient.
   std::set<std::tuple<SlotClass, int, int>> written;
   for (Action& a : rank.actions) {
+    if (a.kind == Kind::square) a.accumulates = !written.emplace(SlotClass::squares, 0, 0).second;
     if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
       a.accumulates = !written.emplace(SlotClass::embeddings_accumulator, 0, static_cast<int>(a.kind)).second;
     if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;

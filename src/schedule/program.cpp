@@ -25,7 +25,8 @@ constexpr std::array<Form, kinds> forms = {{
         true},
     {"W", {{{saved, "a", read}, {deferred, "b", read}, {gradient, "tg", accumulate}}}, true, true},
     {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
-    {"update", {{{weights, "h", modify}, {gradient, "t", read}}}, true},  // of the embeddings: e f
+    {"square", {{{gradient, "t", read}, {squares, "n", accumulate}}}, true},  // of the embeddings: f
+    {"update", {{{weights, "h", modify}, {gradient, "t", read}, {squares, "n", read}}}, true},  // e f
     {"zero", {{{gradient, "g", write}}}, true},
     {"add", {{{source, "gc", read}, {destination, "tp", accumulate}}}, true},
     {"load", {{{source, "hwkp", read}, {destination, "wkg", write}}}, true},
@@ -39,22 +40,23 @@ constexpr std::array<Form, kinds> forms = {{
     {"all_reduce", {{{buffer, "", modify}}}},
 }};
 
-constexpr std::array<std::string_view, 9> operand_names = {
-    "none", "weights", "saved", "hidden", "deferred", "gradient", "source", "destination", "buffer"};
+constexpr std::array<std::string_view, 10> operand_names = {"none", "weights", "saved", "hidden", "deferred",
+    "gradient", "source", "destination", "buffer", "squares"};
 
 /// Name and prefix of a payload, and the classes of its slots.
 struct Moves {
   std::string_view name, prefix, classes;
   bool shard = false, micro_batch = false;
 };
-constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hwk", true},
-    {"gradient", "G", "tgcp", true}, {"activation", "A", "x", true, true},
-    {"activation_grad", "D", "x", true, true}, {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}}};
+constexpr std::array<Moves, payloads> moves = {
+    {{"none", "s", ""}, {"weights", "W", "hwk", true}, {"gradient", "G", "tgcp", true},
+        {"activation", "A", "x", true, true}, {"activation_grad", "D", "x", true, true},
+        {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}, {"squares", "N", "n"}}};
 
 constexpr std::array<std::string_view, lanes> lane_names = {"compute", "inputs_group", "inputs_recv",
     "inputs_send", "gradients_group", "gradients_recv", "gradients_send"};
 constexpr std::array<char, slot_classes> slot_letters = {
-    'h', 't', 'w', 'k', 'g', 'c', 'p', 'a', 'b', 'x', 'e', 'f'};
+    'h', 't', 'w', 'k', 'g', 'c', 'p', 'a', 'b', 'x', 'e', 'f', 'n'};
 
 void append_rank(std::string& text, const Program& program, int rank) {
   const RankProgram& r = program.ranks[rank];
@@ -93,10 +95,12 @@ Form form_of(const Action& action) {
     form.uses[0].classes = what.classes;
     form.shard = what.shard;
     form.micro_batch = what.micro_batch;
-  } else if (action.kind == Kind::update && of_embeddings(action.payload)) {
-    form.uses[0].classes = "e";
-    form.uses[1].classes = "f";
+  } else if (of_embeddings(action.payload)) {  // square, update
+    if (action.kind == Kind::update) form.uses[0].classes = "e";
+    form.uses[action.kind == Kind::update ? 1 : 0].classes = "f";
   }
+  // Programs say whether updates clip: the validator holds them to it.
+  if (action.kind == Kind::update && !action[squares].valid()) form.uses[2] = {};
   return form;
 }
 
@@ -209,6 +213,7 @@ std::string to_text(const Program& program) {
   if (program.owned_slices > 1) text += fmt::format("owned_slices {}\n", program.owned_slices);
   if (program.shard_parts > 1) text += fmt::format("shard_parts {}\n", program.shard_parts);
   if (program.replicas > 1) text += fmt::format("replicas {}\n", program.replicas);
+  if (program.clips) text += "clips 1\n";
   for (const Communicator& c : program.communicators)
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);

@@ -22,6 +22,7 @@ enum class Kind : std::uint8_t {
   backward_input,   // B    towards the input
   backward_weight,  // W    towards the weights
   embed_backward,   // dembed
+  square,           // adds the squares of a gradient to those of the whole model
   update,
   zero,
   accumulate,  // add  destination = source, or += with `accumulates`
@@ -35,7 +36,7 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   all_reduce,
 };
-inline constexpr int kinds = 19;
+inline constexpr int kinds = 20;
 
 /// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation
 /// (weights, hidden states) or gradients. A transfer waits only for those in front of it in its lane, so
@@ -61,8 +62,9 @@ enum class Payload : std::uint8_t {
   activation_grad,      // D3   its gradient
   embeddings,           // E    weights of embedding and LM head
   embeddings_gradient,  // EG
+  squares,              // N    sum of the squares of all gradients
 };
-inline constexpr int payloads = 7;
+inline constexpr int payloads = 8;
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
@@ -78,8 +80,9 @@ enum class SlotClass : std::uint8_t {
   hidden,        // x   hidden state of a micro-batch, later its gradient
   embeddings,    // e   weights of embedding and LM head, or the slice that the rank holds; permanent
   embeddings_accumulator,  // f   their gradient summed over the step, fp32; permanent
+  squares,                 // n   sum of the squares of gradients, a number in fp32 and scratch
 };
-inline constexpr int slot_classes = 12;
+inline constexpr int slot_classes = 13;
 
 /// Index of a kind, lane, payload or slot class in a table of all of them.
 template <class Enum>
@@ -110,6 +113,7 @@ enum class Operand : std::uint8_t {
   source,       // add, load: the buffer that is read
   destination,  // add, load: the buffer that is written
   buffer,       // messages and collectives: the buffer that moves
+  squares,      // square; update, where the gradient is clipped
 };
 inline constexpr int most_operands = 4;  ///< of one action
 
@@ -257,6 +261,7 @@ struct Program {
   int owned_slices = 1;           ///< equal slices of each shard, kept by one rank of each replica each
   int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
   int replicas = 1;               ///< ranks r, r + P / replicas, ... do the same with their own micro-batches
+  bool clips = false;             ///< updates read the squares of all gradients
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;

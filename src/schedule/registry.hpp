@@ -27,7 +27,8 @@ struct Request {
   topology::Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
-  int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches
+  int replicas = 1;    ///< replicas of the schedule, each on as many ranks with as many micro-batches
+  bool clips = false;  ///< gradients are clipped by their norm over the model
 
   [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }

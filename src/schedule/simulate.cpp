@@ -138,6 +138,10 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
     return static_cast<double>(
                of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
+  case Kind::square:
+    return static_cast<double>(
+               of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
+           fp32;
   case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * width(a[Operand::gradient]);
   case Kind::load:
   case Kind::accumulate:

@@ -104,7 +104,7 @@ private:
   }
 
   void check_numbers(const Action& a, const Form& form) const {
-    const bool slice = a.kind == Kind::update && a.payload == Payload::embeddings;
+    const bool slice = (a.kind == Kind::update || a.kind == Kind::square) && of_embeddings(a.payload);
     // The gradient at the input of the head is that of "shard" number `shards`.
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
@@ -114,9 +114,9 @@ private:
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
       fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch,
           program_.micro_batches - 1);
-    const int parts = hidden_state               ? 1
-                      : of_embeddings(a.payload) ? program_.embeddings_slices
-                                                 : program_.shard_parts;
+    const int parts = hidden_state || a.payload == Payload::squares ? 1
+                      : of_embeddings(a.payload)                    ? program_.embeddings_slices
+                                                                    : program_.shard_parts;
     if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
       fail(Rule::fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }

@@ -280,7 +280,7 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
   const Device weights = Device::poisoned(count, 1);
   for (int step = 1; step <= 5; ++step) {
     const Doubles gradient = test::random_floats(count, 10 + step, 1e-3);
-    reference::adamw(w, m1, m2, gradient, {}, step);
+    reference::adamw(w, m1, m2, gradient, 1, {}, step);
     const Floats slope(count, 1, gradient);
     this->launch_([&] {
       adamw(exec(), weights.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(), {},
@@ -294,6 +294,46 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
   expect_close(moment1.values(), m1, 1e-6);
   expect_close(moment2.values(), m2, 1e-6);
   expect_close(alone.values(), w, 1e-6);
+}
+
+TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
+  for (const int count : {1, 7, 512, 513, 40'001}) {
+    const Doubles values = test::random_floats(count, count, 0.1);
+    const Floats given(count, 1, values), sum = Floats::poisoned(1, 1);
+    const Kokkos::View<double*, ExecutionSpace::memory_space> partials("partials", most_square_partials);
+    double squares = 0;
+    for (const double v : values) squares += v * v;
+    for (int times = 1; times <= 2; ++times) {
+      this->launch_(
+          [&] { add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1); });
+      expect_close(sum.values(), {times * squares}, 1e-6);
+    }
+  }
+}
+
+/// Of two vectors with norms near 0.018 together: a limit above leaves the gradient, one below shortens it.
+TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
+  const int count = 203;
+  const Doubles gradient = test::random_floats(count, 1, 1e-3), start = test::random_floats(count, 2);
+  double squares = 1e-4;  // of other weights
+  for (const double g : gradient) squares += g * g;
+  for (const float limit : {0.005F, 0.01F, 1.0F}) {
+    const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
+    ASSERT_EQ(factor < 1, limit < 1);
+    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)),
+        moment2(count, 1, Doubles(count, 0)), slope(count, 1, gradient), sum(1, 1, {squares});
+    this->launch_([&] {
+      adamw(exec(), master.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(),
+          {.clip_norm = limit}, 1, sum.vector().data());
+    });
+    Doubles expected1, expected2;
+    for (const double g : gradient) {
+      expected1.push_back(0.1 * factor * g);
+      expected2.push_back(0.05 * factor * g * factor * g);
+    }
+    expect_close(moment1.values(), expected1, 1e-6);
+    expect_close(moment2.values(), expected2, 1e-6);
+  }
 }
 
 TYPED_TEST(Layers, Add) {

@@ -37,7 +37,7 @@ inline Slot slot_of(const std::string& word) {
 inline void read_payload(const std::string& word, Action& a) {
   const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()), part = word.find('[');
   for (const Payload payload : {Payload::weights, Payload::gradient, Payload::activation,
-           Payload::activation_grad, Payload::embeddings, Payload::embeddings_gradient})
+           Payload::activation_grad, Payload::embeddings, Payload::embeddings_gradient, Payload::squares})
     if (word.substr(0, letters) == payload_text(payload, -1)) a.payload = payload;
   if (a.payload == Payload::none && word[0] != 's') throw std::invalid_argument("no operand: " + word);
   if (letters < std::min(word.size(), part)) a.shard = number(word, letters);
@@ -109,6 +109,8 @@ inline Program parse_program(const std::string& text) {
       words >> program.*at->second;
     } else if (key == "program") {
       words >> program.schedule;
+    } else if (key == "clips") {
+      words >> program.clips;
     } else if (key == "embeddings_split") {
       words >> program.embeddings_split;
     } else if (key == "groups") {

@@ -83,7 +83,9 @@ Number weight_gradient(Number x, Number saved, int s, int part) {
   return mix(mix(mix(mix(8, x), saved), s), part);
 }
 Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
-Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
+Number square(Number gradient) { return mix(11, gradient); }
+/// `squares`: of all gradients, if they are clipped.
+Number update(Number w, Number gradient, Number squares) { return mix(mix(mix(10, w), gradient), squares); }
 
 struct Weights {
   std::vector<Buffer> shards;
@@ -112,10 +114,14 @@ Weights expected(const Program& p) {
     }
     for (const int i : embedding) embeddings_gradient[i] += embed_gradient(x, m, i);
   }
+  Number squares = 0;
+  for (const Buffer& gradient : gradients)
+    for (const Number g : gradient) squares += p.clips ? square(g) : 0;
+  for (const Number g : embeddings_gradient) squares += p.clips ? square(g) : 0;
   for (int s = 0; s < p.shards; ++s)
-    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
+    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i], squares);
   for (std::size_t i = 0; i < embeddings.size(); ++i)
-    embeddings[i] = update(embeddings[i], embeddings_gradient[i]);
+    embeddings[i] = update(embeddings[i], embeddings_gradient[i], squares);
   return {weights, embeddings};
 }
 
@@ -174,8 +180,8 @@ private:
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
     if (of_embeddings(cls)) return per_slice * p_.embeddings_slices;
-    const bool per_micro_batch =
-        cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden;
+    const bool per_micro_batch = cls == SlotClass::saved || cls == SlotClass::deferred ||
+                                 cls == SlotClass::hidden || cls == SlotClass::squares;
     return per_micro_batch ? 1 : p_.shard_parts;
   }
   /// What the rank keeps of each of its shards, and of the embeddings.
@@ -427,6 +433,13 @@ private:
     case Kind::embed_backward:
       add(1, places(p_, End::embedding), [&](int slice) { return embed_gradient(in(0), m, slice); });
       break;
+    case Kind::square: {
+      const Run run = updated(r, a);
+      Number sum = a.accumulates ? now.held[1][0] : 0;
+      for (int i = run.begin; i < run.end; ++i) sum += square(now.held[0][i]);
+      out(1) = {sum};
+      break;
+    }
     case Kind::update: update_weights(r, a, now); break;
     case Kind::zero: out(0) = Buffer(now.held[0].size()); break;
     case Kind::accumulate:
@@ -438,11 +451,16 @@ private:
     }
   }
 
+  /// What a rank updates of a shard or of the embeddings.
+  [[nodiscard]] Run updated(int r, const Action& a) const {
+    return of_embeddings(a.payload) ? slices(a.shard, a.shard + 1) : owned_run(r);
+  }
+
   void update_weights(int r, const Action& a, const Running& now) {
-    const bool embeddings = a.slots[0].cls == SlotClass::embeddings;
-    const Run run = embeddings ? slices(a.shard, a.shard + 1) : Run{0, p_.shard_parts};
+    const Run run = updated(r, a);
     Buffer& out = slot(r, a.slots[0]) = now.held[0];
-    for (int i = run.begin; i < run.end; ++i) out[i] = update(now.held[0][i], now.held[1][i]);
+    for (int i = run.begin; i < run.end; ++i)
+      out[i] = update(now.held[0][i], now.held[1][i], a.slots[2].valid() ? now.held[2][0] : 0);
   }
 
   void compare() {

@@ -58,6 +58,18 @@ TEST_P(Generated, IsValid) {
   });
 }
 
+/// Clipped gradients add actions at the end of every step.
+TEST_P(Generated, IsValidWithClippedGradients) {
+  for_each_request(GetParam(), {"ddp", "fsdp", "weipipe", "tawpipe", "zb1", "1f1b:chunks=2", "zbv"},
+      any_copies, [](Request request) {
+        request.clips = true;
+        const Program program = build(request);
+        const auto violation = validate(program);
+        ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message;
+        ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request);
+      });
+}
+
 TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
   const int ranks = GetParam();
   for (const char* spec : {"1f1b", "1f1b:chunks=2", "1f1b:chunks=3", "zb1", "zb2", "zbv", "zbv:blocking=on"})

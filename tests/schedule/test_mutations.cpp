@@ -126,9 +126,9 @@ std::vector<Program> make_programs() {
   std::vector<Program> result = {parse_program(hand_written::relay), parse_program(hand_written::group),
       parse_program(hand_written::pipeline)};
   const auto add = [&](const std::string& spec, const char* groups, int micro_batches, int layers,
-                       int replicas = 1) {
+                       int replicas = 1, bool clips = false) {
     const Request request = shapes::with_enough_layers(
-        {parse_spec(spec), topology::parse_groups(groups), micro_batches, layers, replicas});
+        {parse_spec(spec), topology::parse_groups(groups), micro_batches, layers, replicas, clips});
     if (possible(request)) result.push_back(build(request));
   };
   add("serial", "1", 2, 1);
@@ -140,6 +140,9 @@ std::vector<Program> make_programs() {
   add("tawpipe:dbs=off", "2+2+2", 6, 6);
   add("tawpipe:rails=2", "2+3", 5, 5);
   add("tawpipe", "2+1+1+1", 5, 5);
+  for (const char* spec : {"ddp", "fsdp", "zbv", "zb1", "tawpipe", "weipipe"})
+    add(spec, "2+2", 8, 4, 2, true);
+  add("ddp", "2+1", 3, 3, 1, true);
   std::vector<std::string> specs = shapes::tawpipe_specs();
   std::ranges::copy(shapes::other_specs(), std::back_inserter(specs));
   for (const std::string& spec : shapes::keeping_specs()) {

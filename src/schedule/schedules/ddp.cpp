@@ -7,7 +7,7 @@ namespace {
 /// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are summed over
 /// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
 Program make(const Request& request) {
-  Builder builder(request.groups, request.layers, request.micro_batches);
+  Builder builder(request, request.layers);
   std::vector<std::vector<VirtualBuffer>> weights(request.layers), gradients(request.layers);  // by rank
   for (int s = 0; s < request.layers; ++s)
     for (const int r : builder.everyone()) {

@@ -181,7 +181,7 @@ void require(const Request& request) {
 /// what keeping_of() says.
 Program make(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
-  Builder builder(request.groups, units, request.micro_batches, request.replicas);
+  Builder builder(request, units);
   Sharding sharding(builder, request.spec.options.contains("hierarchical"),
       number_of(request.spec, "prefetch"), keeping_of(request));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());

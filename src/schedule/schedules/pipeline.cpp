@@ -206,7 +206,7 @@ private:
 
 Program build_pipeline(const Request& request, StageRule rule) {
   const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
-  Builder builder(request.groups, stages.count(), request.micro_batches, request.replicas);
+  Builder builder(request, stages.count());
   const int last_tick = Pipeline(builder, rule, stages).run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,
       request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);

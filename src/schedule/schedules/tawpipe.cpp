@@ -329,7 +329,7 @@ Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool direct = is_set(request.spec, "gwps", "direct");
   const int ranks = request.ranks_of_replica();
-  Builder builder(request.groups, ranks, request.micro_batches, request.replicas);
+  Builder builder(request, ranks);
   const topology::Groups groups =
       !options.contains("gwps") ? builder.groups() : topology::Groups::equal(ranks, direct ? ranks : 1);
   const std::vector<int> owners = round_robin_owners(groups, ranks);

@@ -155,7 +155,7 @@ private:
 /// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
 /// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
 Program make(const Request& request) {
-  Builder builder(request.groups, request.ranks_of_replica(), request.micro_batches, request.replicas);
+  Builder builder(request, request.ranks_of_replica());
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   const int last_tick = pipe.run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);
