@@ -195,7 +195,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
           embeddings_accumulator());
   }
   // Where everybody has the whole gradient, everybody has its squares.
-  if (program_.clips) square_gradients(tick, ranks() > 1 && update != EmbeddingsUpdate::replicated, part_of);
+  if (program_.clips) square_gradients(tick, ranks() > 1 && (sliced || !together), part_of);
   for (const int r : everyone()) {
     const VirtualBuffer all_squares = program_.clips ? squares_[r] : VirtualBuffer{};
     for (int s = 0; s < shards(); ++s)
