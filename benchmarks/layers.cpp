@@ -404,7 +404,7 @@ struct AdamW {
   [[nodiscard]] double error_of(const auto& values, int which) const {
     return error_of_rows(values, [&](std::int64_t row) {
       Row state[] = {master.given_row(row), m1.given_row(row), m2.given_row(row)};
-      reference::adamw(state[0], state[1], state[2], gradient.given_row(row), settings, 1);
+      reference::adamw(state[0], state[1], state[2], gradient.given_row(row), 1, settings, 1);
       return state[which];
     });
   }
