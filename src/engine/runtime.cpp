@@ -46,11 +46,7 @@ void add_to_accumulator(
 
 double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
 
-model::AdamW adamw_of(const Case& c) {
-  model::AdamW adamw;
-  adamw.learning_rate = static_cast<float>(c.learning_rate);
-  return adamw;
-}
+model::AdamW adamw_of(const Case& c) { return {.learning_rate = static_cast<float>(c.learning_rate)}; }
 
 Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)
     : rank_(rank), program_(std::move(program)),
