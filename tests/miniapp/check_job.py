@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with
 exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write to, the
-program with no_device.cpp and, where it computes with BLAS, the library of fake_host.cpp."""
+program with the devices of fake_host.cpp and, where it computes with BLAS, the library of fake_host.cpp."""
 
 import datetime
 import json
