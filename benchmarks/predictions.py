@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predictions of docs/predict.md and docs/paper.md: beside measurements, beside the paper's numbers, and on machines of many sizes.
+"""The predictions of docs/predict.md: beside measurements, and on machines of many sizes. Those of docs/paper.md: paper.py.
 
     scripts/env benchmarks/predictions.py measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...]
                                                    [--picture FILE.png]
-    scripts/env benchmarks/predictions.py paper [--fit]
     scripts/env benchmarks/predictions.py map --picture FILE.png      # takes minutes
 
 `measured` takes results of scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
 processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
 measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
 predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
-`paper` prints the tables of docs/paper.md, with --fit also the constants that come closest to the rates of TawPipe and WeiPipe; `map` the best schedule for 8 to 4096 devices and four links.
+`map` prints and draws the best schedule for 8 to 4096 devices and four links.
 """
 
 import argparse
@@ -27,10 +26,8 @@ import sys
 import tempfile
 import tomllib
 
-import numpy
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullLocator
-from scipy.optimize import least_squares
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.dont_write_bytecode = True
@@ -226,113 +223,6 @@ def measured(options):
         draw_measured(rows, options.picture)
 
 
-# The paper
-
-METHODS = {"1F1B": "1f1b:blocking=on", "FSDP": "fsdp:hierarchical=on:prefetch=0", "WeiPipe": "weipipe", "TawPipe": "tawpipe"}
-PUBLISHED = {  # H, S in K: tokens/s of a GPU
-    (4096, 16): (1114.2, 956.1, 1232.4, 1377.6),
-    (1024, 16): (5594, 6751, 8412, 8914),
-    (1024, 8): (6636, 8826, 10663, 11738),
-    (1024, 4): (7212, 10559, 12055, 13629),
-}
-PUBLISHED_MEMORY = (62.3, 52.0, 57.8, 56.7)  # GB, the first row
-PUBLISHED_NCCL = (105.1, 41.7, 194.0, 34.7)  # s of a step, the second row
-ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
-    "tawpipe": (8910, 4180, 1380),
-    "tawpipe:gwps=off": (8590, 3910, 1260),
-    "tawpipe:cco=off": (8220, 3470, 1140),
-}
-UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
-BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
-CONSTANTS = {"device.bf16.products": "TFLOP/s", "device.bf16.attention": "TFLOP/s", "device.memory_rate": "GB/s"}
-
-
-class Paper:
-    def __init__(self, program):
-        self.program, self.machine, self.errors = program, MACHINES / "tawpipe-paper.toml", {}
-
-    def predict(self, deck, *settings, changes=()):
-        return predict(self.program, DECKS / f"{deck}.toml", self.machine, settings, changes)
-
-    def beside(self, kind, published, predicted):
-        self.errors.setdefault(kind, []).append(predicted / published - 1)
-        return f"{published:g} / {predicted:.{0 if predicted >= 500 else 1}f} ({100 * self.errors[kind][-1]:+.0f} %)"
-
-    def fit(self):
-        """Finds the constants that come closest to the rates of TawPipe and WeiPipe, by least squares of their logarithms."""
-        known = {(str(hidden), str(seq * 1024), METHODS[name]): rate for (hidden, seq), row in PUBLISHED.items()
-                 for name, rate in list(zip(METHODS, row))[2:]} | {("2048", "16384", "tawpipe"): ABLATIONS["tawpipe"][1]}
-
-        def excess(factors):
-            changes = [f"{key}={start * factor} {CONSTANTS[key]}" for (key, start), factor in zip(start_of.items(), numpy.exp(factors))]
-            cases = [case for sizes in (("hidden=1024",), ("hidden=2048,4096", "seq=16K"))
-                     for case in self.predict("table", "schedule=weipipe,tawpipe", *sizes, changes=changes)]
-            return [numpy.log(rate_of(case) / known[key]) for case in cases if (key := key_of(case)) in known]
-
-        content = tomllib.loads(self.machine.read_text(encoding="utf-8"))
-        start_of = {key: float(functools.reduce(dict.get, key.split("."), content).split()[0]) for key in CONSTANTS}
-        found = least_squares(excess, [0.0] * len(start_of), diff_step=0.02, xtol=1e-3, ftol=1e-3)
-        print("fitted: " + ", ".join(f"{key} = {start * factor:.0f} {CONSTANTS[key]}" for (key, start), factor in zip(start_of.items(), numpy.exp(found.x))))
-        print(f"root mean square of the errors: {100 * numpy.sqrt(numpy.mean(numpy.square(found.fun))):.1f} %, of {len(known)} rates\n")
-
-
-def rate_of(case):
-    """Tokens/s of a GPU."""
-    return case["tokens_per_s"] / int(case["settings"]["ranks"])
-
-
-def key_of(case):
-    return tuple(case["settings"][name] for name in ("hidden", "seq", "schedule"))
-
-
-def rate_text(case):
-    return f"{rate_of(case):.0f}" if case["fits"] else f"does not fit: {case['memory_bytes'] / 1e9:.0f} GB"
-
-
-def pivot(title, cases, key):
-    print(f"## {title}\n")
-    lines = {}
-    for case in cases:
-        value = case["settings"][key]
-        text = rate_text(case) + (f" ({100 * case['overlap']:.0f} %)" if case["fits"] else "")
-        lines.setdefault(str(value.count("+") + 1) if key == "groups" else value, {})[case["settings"]["schedule"]] = text
-    table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[value, *line.values()] for value, line in lines.items()])
-
-
-def paper(options):
-    page = Paper(options.minitaw)
-    if options.fit:
-        page.fit()
-    cases = {key_of(case): case for case in page.predict("table")}
-
-    def row_of(hidden, seq, schedules):
-        return [cases[str(hidden), str(seq * 1024), schedule] for schedule in schedules]
-
-    print("## Throughput, tokens/s of a GPU: published / predicted\n")
-    lines = [[f"{hidden}, {seq}K", *(page.beside("rates", p, rate_of(case)) for p, case in zip(published, row_of(hidden, seq, METHODS.values())))]
-             for (hidden, seq), published in PUBLISHED.items()]
-    lines += [[f"{hidden}, {seq}K", *(f"- / {rate_text(case)}" for case in row_of(hidden, seq, METHODS.values()))] for hidden, seq in UNPUBLISHED]
-    memory = [page.beside("memory", p, case["memory_bytes"] / 1e9) for p, case in zip(PUBLISHED_MEMORY, row_of(4096, 16, METHODS.values()))]
-    table(("H, S", *METHODS), [*lines, ["memory at 4096, 16K, GB", *memory]])
-    ablations = page.predict("ablations")
-    print("## Ablations, tokens/s of a GPU: published / predicted\n")
-    found = {key_of(case): rate_of(case) for case in ablations}
-    table(["hidden", *(f"`{name}`" for name in ABLATIONS)],
-          [[str(hidden), *(page.beside("ablations" if ":" in name else "TawPipe again", published[i], found[str(hidden), "16384", name])
-                           for name, published in ABLATIONS.items())] for i, hidden in enumerate((1024, 2048, 4096))])
-    print("## Time in NCCL kernels, s of a step, H = 1024, S = 16K\n")
-    table(["", "published / predicted: kernels", "an adapter moves data"],
-          [[name, page.beside("NCCL", p, case["transfer_s"]), f"{max(max(use['out_busy'], use['in_busy']) for use in case['adapters']) * case['step_s']:.1f}"]
-           for (name, p, case) in zip(METHODS, PUBLISHED_NCCL, row_of(1024, 16, METHODS.values()))])
-    print("within 10 %: " + ", ".join(f"{sum(abs(error) <= 0.1 for error in errors)} of {len(errors)} {kind}" for kind, errors in page.errors.items()) + "\n")
-    print("## Good baselines, tokens/s of a GPU\n")
-    table(("H, S", *(f"`{name}`" for name in BASELINES)), [[f"{hidden}, {seq}K", *map(rate_text, row_of(hidden, seq, BASELINES))] for hidden, seq in PUBLISHED])
-    pivot("Every reading of the ablations, tokens/s of a GPU (share of transfers hidden)", ablations, "hidden")
-    pivot("Groups", page.predict("groups"), "groups")
-    pivot("Strong scaling", page.predict("strong-scaling"), "ranks")
-    pivot("Weak scaling", page.predict("weak-scaling"), "ranks")
-
-
 # The map
 
 MODELS = {  # title: settings, ranks of a replica that are tried
@@ -408,13 +298,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minitaw", default=str(ROOT / "build/host/minitaw"), help="the program (default: build/host/minitaw)")
     verbs = parser.add_subparsers(required=True)
-    for name, run in (("measured", measured), ("paper", paper), ("map", map_of_schedules)):
+    for name, run in (("measured", measured), ("map", map_of_schedules)):
         verb = verbs.add_parser(name)
         verb.set_defaults(run=run)
-        if run != paper:
-            verb.add_argument("--picture", required=run == map_of_schedules)
-        if run == paper:
-            verb.add_argument("--fit", action="store_true", help="fit the constants of inputs/machines/tawpipe-paper.toml anew and print them (minutes)")
+        verb.add_argument("--picture", required=run == map_of_schedules)
         if run == measured:
             verb.add_argument("results", nargs="+")
             verb.add_argument("--machine", required=True)

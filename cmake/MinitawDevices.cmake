@@ -30,29 +30,39 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
   target_compile_options(Kokkos::kokkoscore INTERFACE -Wno-parentheses)
 endif()
 
-# minitaw_vendor(NAME PURPOSE HINT [INCLUDES folder ...] [LIBRARIES library ...]): decides MINITAW_HAVE_<NAME> from option
-# MINITAW_<NAME> and whether all of these were found; with INCLUDES, minitaw_<name> brings them.
+# minitaw_vendor(NAME PURPOSE HINT [INCLUDES variable ...] [LIBRARIES variable ...]): decides MINITAW_HAVE_<NAME> from option
+# MINITAW_<NAME> and whether all that these cache variables look for was found, and names what was not; minitaw_<name> brings them.
 function(minitaw_vendor name purpose hint)
   cmake_parse_arguments(arg "" "" "INCLUDES;LIBRARIES" ${ARGN})
-  set(found ON)
+  set(missing "")
   foreach(part IN LISTS arg_INCLUDES arg_LIBRARIES)
-    if(NOT part)  # ...-NOTFOUND
-      set(found OFF)
+    if(NOT ${part})  # ...-NOTFOUND
+      get_property(file CACHE ${part} PROPERTY HELPSTRING)
+      list(APPEND missing ${file})
     endif()
   endforeach()
+  list(JOIN missing ", " missing)
   set(have OFF)
-  if(MINITAW_${name} AND found)  # AUTO is true, too
+  set(lacks "")
+  if(MINITAW_${name} AND missing STREQUAL "")  # AUTO is true, too
     set(have ON)
   elseif(MINITAW_${name} STREQUAL "ON")
-    message(FATAL_ERROR "MINITAW_${name} = ON: CMake does not find it; ${hint}, or set it to AUTO to build without (${purpose})")
+    message(FATAL_ERROR "MINITAW_${name} = ON: CMake does not find ${missing}; ${hint}, or set it to AUTO to build without (${purpose})")
+  elseif(MINITAW_${name})
+    set(lacks "; not found: ${missing}")
   endif()
   set(MINITAW_HAVE_${name} ${have} PARENT_SCOPE)
-  message(STATUS "${name}: ${have} (${purpose})")
-  if(have AND arg_INCLUDES)
+  message(STATUS "${name}: ${have} (${purpose}${lacks})")
+  if(have)
     string(TOLOWER ${name} target)
     add_library(minitaw_${target} INTERFACE)
-    target_include_directories(minitaw_${target} SYSTEM INTERFACE ${arg_INCLUDES})
-    target_link_libraries(minitaw_${target} INTERFACE ${arg_LIBRARIES} CUDA::cudart)
+    foreach(part IN LISTS arg_INCLUDES)
+      target_include_directories(minitaw_${target} SYSTEM INTERFACE ${${part}})
+    endforeach()
+    foreach(part IN LISTS arg_LIBRARIES)
+      target_link_libraries(minitaw_${target} INTERFACE ${${part}})
+    endforeach()
+    target_link_libraries(minitaw_${target} INTERFACE CUDA::cudart)
   endif()
 endfunction()
 
@@ -64,18 +74,26 @@ endforeach()
 
 if(MINITAW_DEVICE STREQUAL "CUDA")
   find_package(CUDAToolkit REQUIRED)
-  find_path(MINITAW_CUDNN_INCLUDE cudnn.h HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-  find_library(MINITAW_CUDNN_LIBRARY cudnn HINTS ${CUDNN_ROOT} ENV CUDNN_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
-  find_path(MINITAW_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CUDNN_FRONTEND_ROOT} ENV CUDNN_FRONTEND_ROOT ${CUDNN_ROOT}
-            PATH_SUFFIXES include)
-  find_path(MINITAW_NCCL_INCLUDE nccl.h HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-  find_library(MINITAW_NCCL_LIBRARY nccl HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
+  # A root that is named comes first, for header and library. NVIDIA's Python packages have libraries by their versions only.
+  set(toolkit ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR})
+  macro(minitaw_find_header variable root file)
+    find_path(${variable} ${file} HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES include DOC ${file})
+  endmacro()
+  macro(minitaw_find_library variable root file version)
+    find_library(${variable} NAMES ${file} ${file}.${version} NAMES_PER_DIR HINTS ${${root}} ENV ${root} ${toolkit} PATH_SUFFIXES lib64 lib DOC ${file})
+  endmacro()
+  minitaw_find_header(MINITAW_CUDNN_INCLUDE CUDNN_ROOT cudnn.h)
+  minitaw_find_library(MINITAW_CUDNN_LIBRARY CUDNN_ROOT libcudnn.so 9)
+  minitaw_find_header(MINITAW_CUDNN_FRONTEND_INCLUDE CUDNN_FRONTEND_ROOT cudnn_frontend.h)
+  minitaw_find_header(MINITAW_NVRTC_INCLUDE NVRTC_ROOT nvrtc.h)
+  minitaw_find_header(MINITAW_NCCL_INCLUDE NCCL_ROOT nccl.h)
+  minitaw_find_library(MINITAW_NCCL_LIBRARY NCCL_ROOT libnccl.so 2)
 
   minitaw_vendor(CUDNN "attention in bf16; else the portable kernel"
-                 "it needs cuDNN 9 (-DCUDNN_ROOT=...) and the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...)"
-                 INCLUDES ${MINITAW_CUDNN_INCLUDE} ${MINITAW_CUDNN_FRONTEND_INCLUDE} LIBRARIES ${MINITAW_CUDNN_LIBRARY})
+                 "it needs cuDNN 9 (-DCUDNN_ROOT=...), the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...) and NVRTC's (-DNVRTC_ROOT=...)"
+                 INCLUDES MINITAW_CUDNN_INCLUDE MINITAW_CUDNN_FRONTEND_INCLUDE MINITAW_NVRTC_INCLUDE LIBRARIES MINITAW_CUDNN_LIBRARY)
   minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
-                 INCLUDES ${MINITAW_NCCL_INCLUDE} LIBRARIES ${MINITAW_NCCL_LIBRARY})
+                 INCLUDES MINITAW_NCCL_INCLUDE LIBRARIES MINITAW_NCCL_LIBRARY)
 endif()
 
 # What this MPI can be asked about the build's kind of device memory, as definitions.

@@ -30,10 +30,25 @@ int threads_of(const topology::Placement& place) {
   return std::max(1, std::min(place.cores, place.node_cores / here));
 }
 
-topology::Device choose_device(const topology::Placement& place) {
-  const std::vector<topology::Device> visible = topology::visible_devices();
-  const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
-  return index < 0 ? topology::Device{} : visible[static_cast<std::size_t>(index)];
+/// What every rank does before they work together. All of them learn of one that fails, and where it is.
+void start(int rank, const std::string& host, const std::function<void()>& work) {
+  harness::agree(MPI_COMM_WORLD, [&] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      throw InputError(fmt::format("rank {} on {}: {}", rank, host, error.what()));
+    }
+  });
+}
+
+topology::Device choose_device(int rank, const topology::Placement& place, const record::HostNames& hosts) {
+  topology::Device device;
+  start(rank, hosts.text(place.node), [&] {
+    const std::vector<topology::Device> visible = topology::visible_devices();
+    const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
+    if (index >= 0) device = visible[static_cast<std::size_t>(index)];
+  });
+  return device;
 }
 
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
@@ -129,10 +144,10 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
       "let several ranks use one device, for tests; communication then goes through MPI");
 }
 
-MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& given)
-    : flags(given), environment(argc, argv), place(topology::detect(MPI_COMM_WORLD)),
-      threads(threads_of(place)), device(choose_device(place)), kokkos(kokkos_settings(threads, device)),
-      hosts(place.hosts, flags.hosts), uuids(gather(device.uuid)),
+MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
+    : flags(given), environment(mpi), place(topology::detect(MPI_COMM_WORLD)), threads(threads_of(place)),
+      hosts(place.hosts, flags.hosts), device(choose_device(mpi.rank(), place, hosts)),
+      kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)), cpus(gather(topology::cpu_text())),
       systems(gather(hosts.hidden(topology::os_text()))),
       runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
@@ -196,27 +211,28 @@ struct AtEnd {
 }  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
-  (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
   const AtEnd after_mpi{0};
   const double patience = std::max(flags.watchdog, 30.0);
   end_after(patience);
-  MpiJob mpi(invocation.argc, invocation.argv, flags);
-  end_after(0);
+  const comm::mpi::Environment environment(invocation.argc, invocation.argv);
+  std::optional<MpiJob> mpi;  // it lives while errors are told: its end may wait for other ranks
   const AtEnd before_mpi_ends{patience};
   const auto told_by_first = [&](const std::exception& error, int code) {
-    if (mpi.is_root()) print_error(error.what());
+    if (environment.rank() == 0) print_error(error.what());
     return code;
   };
   try {
-    kernels::require_one_layout();
-    if (!flags.share_devices) topology::require_own_devices(mpi.uuids);
-    return work(mpi);
+    mpi.emplace(environment, flags);
+    end_after(0);
+    start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
+    if (!flags.share_devices) topology::require_own_devices(mpi->uuids);
+    return work(*mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);
   } catch (const harness::AgreedError& error) {
     return told_by_first(error, 1);
   } catch (const std::exception& error) {
-    print_error(fmt::format("rank {}: {}", mpi.runner.rank(), error.what()), false);
+    print_error(fmt::format("rank {}: {}", environment.rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
   }
 }

@@ -30,10 +30,11 @@ struct JobFlags {
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
-/// The base of every verb that computes: MPI and Kokkos from construction to destruction, the placement of
-/// the ranks, and the runner of cases. One object per process.
+/// The base of every verb that computes: Kokkos from construction to destruction, the placement of the ranks,
+/// and the runner of cases. One object per process.
 struct MpiJob {
-  MpiJob(int& argc, char**& argv, const JobFlags& flags);
+  /// Collective: every rank throws if one of them has no device.
+  MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
 
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
@@ -44,12 +45,12 @@ struct MpiJob {
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
   const JobFlags flags;
-  const comm::mpi::Environment environment;
+  const comm::mpi::Environment& environment;
   const topology::Placement place;
   const int threads;
+  const record::HostNames hosts;
   const topology::Device device;  ///< of this rank; index -1: none
   const Kokkos::ScopeGuard kokkos;
-  const record::HostNames hosts;
   const std::vector<std::string> uuids;        ///< of the device of each rank; empty on a host
   const std::vector<record::RankPlace> ranks;  ///< by rank, as the rest
   const std::vector<std::string> cpus, systems;

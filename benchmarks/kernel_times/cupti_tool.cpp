@@ -124,8 +124,11 @@ void kokkosp_request_tool_settings(std::uint32_t, Kokkos_Tools_ToolSettings* set
 
 void kokkosp_init_library(int, std::uint64_t, std::uint32_t, void*) {
   if (!good(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "the start")) return;
+  // By its header CUPTI writes a label's record before that of the call in whose region it was made: without records
+  // of the runtime's calls, with which Kokkos launches, no label may come.
   for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION})
+                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                          CUPTI_ACTIVITY_KIND_RUNTIME})
     good(cuptiActivityEnable(kind), "the start");
 }
 

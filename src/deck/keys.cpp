@@ -152,8 +152,8 @@ std::vector<Key> make_keys() {
       size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
       size("seed", &C::seed, 0, INT64_MAX)});
-  add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
-      [](D& draft, const std::string& text) {
+  add({"learning_rate", "number", false, false, fmt::format("{}", Case{}.learning_rate), "",
+      "learning_rate = 3e-4", "Of AdamW.", [](D& draft, const std::string& text) {
         draft.c.learning_rate = to_positive("learning_rate", text);
         if (draft.c.learning_rate > 100)
           throw InputError(fmt::format(

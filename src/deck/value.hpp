@@ -42,8 +42,7 @@ using Settings = std::map<std::string, Setting>;
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
 /// Puts "key=value" of the command line in place of what the deck says with this key or another one of the
-/// same meaning: a list in brackets or, where the key
-/// takes several, with commas, else one value; each with or without quotes. Throws InputError if there is no
-/// key or no "=".
+/// same meaning: a list in brackets or, where the key takes several, with commas, else one value; each with
+/// or without quotes. Throws InputError if there is no key or no "=".
 void override_setting(Settings& settings, const std::string& text);
 }  // namespace minitaw::deck

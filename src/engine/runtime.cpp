@@ -63,10 +63,7 @@ void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t eleme
 double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
 
 model::AdamW adamw_of(const Case& c) {
-  model::AdamW adamw;
-  adamw.learning_rate = static_cast<float>(c.learning_rate);
-  adamw.clip_norm = static_cast<float>(c.clip_norm);
-  return adamw;
+  return {.learning_rate = static_cast<float>(c.learning_rate), .clip_norm = static_cast<float>(c.clip_norm)};
 }
 
 Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with
-exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write to and, where it
-computes with BLAS, the library of fake_host.cpp."""
+exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write to, the
+program with the devices of fake_host.cpp and, where it computes with BLAS, the library of fake_host.cpp."""
 
 import datetime
 import json
@@ -14,7 +14,7 @@ import time
 
 import h5py
 
-MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
+MPIEXEC, NUMBER, PROGRAM, FOLDER, NO_DEVICE = sys.argv[1:6]
 FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "job.toml"
 FILE = FOLDER / "job.h5"
@@ -36,8 +36,8 @@ warmup = 1
 """
 
 
-def call(ranks, *arguments, variables=()):
-    command = [MPIEXEC, NUMBER, str(ranks), "env", *variables, PROGRAM, *map(str, arguments)]
+def call(ranks, *arguments, variables=(), program=PROGRAM):
+    command = [MPIEXEC, NUMBER, str(ranks), "env", *variables, program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
 
 
@@ -196,11 +196,24 @@ def check_late_rank():
     assert "does not answer" not in done.stderr and " float64 reference " in done.stdout, done.stdout + done.stderr
 
 
+def check_rank_that_cannot_start():
+    """Without its device, or without Kokkos: the job ends at once, and says which rank on which node, and why."""
+    for ranks, without in (2, 0), (2, 1), (3, 1):
+        begin = time.monotonic()
+        done = call(ranks, "run", DECK, variables=[f"RANK_WITHOUT_DEVICE={without}"], program=NO_DEVICE)
+        assert done.stderr == f"minitaw: rank {without} on node 0: counting the devices: there is none\n" and done.stdout == "", done
+        assert done.returncode == 2 and time.monotonic() - begin < 25, "it ends before the 30 s alarm of a job that waits"
+    run = [PROGRAM, "run", str(DECK)]
+    command = [MPIEXEC, NUMBER, "1", *run, ":", NUMBER, "1", "env", "KOKKOS_NUM_THREADS=x", *run]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=25)
+    assert done.returncode != 0 and "KOKKOS_NUM_THREADS" in done.stderr, done
+
+
 def check_faulty_products():
     """A rank whose matrix products are 1 % too large: run and verify find it, and their exit code says so. verify prints what its JSON has."""
     one = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp")
     for rank, judged in (1, ["ok", "WRONG"]), (0, ["WRONG", "WRONG"]):
-        variables = [f"LD_PRELOAD={sys.argv[5]}", f"FAULTY_RANK={rank}",
+        variables = [f"LD_PRELOAD={sys.argv[6]}", f"FAULTY_RANK={rank}",
                      f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"]
         done = call(2, "run", DECK, *one, "-o", FOLDER / f"faulty{rank}.h5", variables=variables)
         (row,) = rows(FOLDER / f"faulty{rank}.h5")
@@ -252,7 +265,8 @@ if __name__ == "__main__":
     check_time_limit()
     check_repeats()
     check_verify()
-    if any(sys.argv[5:]):
+    check_rank_that_cannot_start()
+    if any(sys.argv[6:]):
         check_faulty_products()
     check_late_rank()
     check_whole_deck()

@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank that
-// FAULTY_RANK names, its matrix products are 1 % too large.
+// FAULTY_RANK names, its matrix products are 1 % too large. With NO_DEVICE it is linked into the program in
+// place of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#ifdef NO_DEVICE
+#include "base/error.hpp"
+#include "topology/devices.hpp"
+
+using Devices = std::vector<minitaw::topology::Device>;
+
+extern "C" Devices __real__ZN7minitaw8topology15visible_devicesEv();
+
+extern "C" Devices __wrap__ZN7minitaw8topology15visible_devicesEv() {
+  const char *without = std::getenv("RANK_WITHOUT_DEVICE"), *rank = std::getenv("PMI_RANK");
+  if (rank == nullptr) rank = std::getenv("PMIX_RANK");
+  if (without != nullptr && rank != nullptr && std::strcmp(without, rank) == 0)
+    throw minitaw::InputError("counting the devices: there is none");
+  return __real__ZN7minitaw8topology15visible_devicesEv();
+}
+#else
 extern "C" {
 
 int gethostname(char* name, std::size_t size) noexcept {
@@ -36,3 +53,4 @@ void sgemm_(const char* transa, const char* transb, const int* m, const int* n, 
   right(transa, transb, m, n, k, &scale, a, lda, b, ldb, beta, c, ldc);
 }
 }
+#endif

@@ -50,8 +50,10 @@ def failures_are_told_and_the_rest_goes_on():
 
 def what_is_missing_is_skipped():
     refusal = 'case "$*" in *HOSTID*) echo "minitaw: transport = nccl: this build has no NCCL; use transport = mpi or auto"; exit 2;; esac\n'
-    machine(test_comm_device=None, mpiexec=refusal + MPIEXEC, **{"compute-sanitizer": None})
+    skips = "echo 'test_device.cpp:26: Skipped'; echo 'this machine has no NVML: libnvidia-ml.so.1'; echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test'"
+    machine(test_comm_device=None, test_meters_device=skips, mpiexec=refusal + MPIEXEC, **{"compute-sanitizer": None})
     table, _ = check("gpu-check", code=0)
+    assert "skipped" in (told := row(table, "device: clocks, power, energy")) and "this machine has no NVML: libnvidia-ml.so.1" in told, told
     assert "skipped" in row(table, "NCCL: two ranks") and "this build has no NCCL" in row(table, "NCCL: two ranks")
     assert "no test_comm_device here" in table and "no compute-sanitizer here" in row(table, "memcheck: layers")
 
