@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Three experiments and three checks that TawPipe's paper proposes (docs/paper.md), measured on nodes made of one machine and predicted for 24 GPUs.
 
-    scripts/env python3 benchmarks/experiments.py measure FOLDER [NAME ...]      # half an hour on two cores; resumes what is there
+    scripts/env python3 benchmarks/experiments.py measure FOLDER [NAME ...]          # half an hour; resumes what is there
     scripts/env python3 benchmarks/experiments.py tables FOLDER [NAME ...] [--picture FILE.png]
 
 `measure` runs inputs/small/groups.toml on clusters of this machine (docs/cluster.md), one launch for each point that is no axis of a deck, and keeps
@@ -13,8 +13,10 @@ import argparse
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 from predictions import DECKS, MACHINES, ROOT, table
@@ -27,17 +29,17 @@ from minitaw.record import load
 SMALL = ["hidden=128", "layers=12", "micro_batches=12", "steps=3", "repeats=2"]
 TWO_NODES = ["hidden=256", "layers=8", "micro_batches=8", "steps=3", "repeats=2", "ranks=4", "groups=2"]
 UNEQUAL = 'exceptions=[{ranks="0-7",device.speed=0.5},{ranks="16-23",device.speed=1.5}]'
-PIPELINE_TOO = "schedule=1f1b,fsdp:hierarchical=on,weipipe,tawpipe"
+PIPELINE_TOO = "schedule=1f1b,fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
 METHODS = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
 
 
 @dataclass
 class Point:
-    """A launch. `settings` of the deck; `changes` of the machine predicted on, or `nodes`, ranks on each, rate, and busy programs beside the last one."""
+    """A launch. `settings` of the deck; `changes` of the machine predicted on, or `nodes`, ranks on each, rate, and if the last one is half as fast."""
     settings: list
     changes: tuple = ()
     nodes: tuple = (3, 2, "200mbit")
-    busy: int = 0
+    slow: bool = False
 
 
 @dataclass
@@ -69,33 +71,41 @@ EXPERIMENTS = {
                            "the same for all": Point(["ffn=2816", "micro_batch=4", METHODS], (UNEQUAL,)),
                            "by speed": Point(["ffn=2816", METHODS], (UNEQUAL,))},
                           {"equal devices": Point([*TWO_NODES, "micro_batch=3", METHODS], nodes=(2, 2, "1gbit")),
-                           "the same for all": Point([*TWO_NODES, "micro_batch=3", METHODS], nodes=(2, 2, "1gbit"), busy=1),
-                           "by speed": Point([*TWO_NODES, "micro_batch_per_rank=[4,4,2,2]", METHODS], nodes=(2, 2, "1gbit"), busy=1)},
-                          (None, "equal devices"), "idle"),
+                           "the same for all": Point([*TWO_NODES, "micro_batch=3", METHODS], nodes=(2, 2, "1gbit"), slow=True),
+                           "by speed": Point([*TWO_NODES, "micro_batch_per_rank=[4,4,2,2]", METHODS], nodes=(2, 2, "1gbit"), slow=True)},
+                          (None, "equal devices"), "compute", "compute"),
     "inside": Experiment("Links inside nodes", "rate inside over between nodes", "groups",
                          {f"{rate / 10:g}": Point(["groups=3", "hidden=4096", METHODS], (f"inside.rate={rate} Gbit/s",)) for rate in (10, 20, 30, 50, 1200)},
                          {"1": Point([*SMALL, "groups=3", METHODS], nodes=(6, 1, "100mbit")),
                           "memory": Point([*SMALL, "groups=3", METHODS], nodes=(3, 2, "100mbit"))}, (None, -1)),
     "layers": Experiment("Irregular blocks", "blocks", "heterogeneous",
-                         {"equal": Point(["ffn=2816", "micro_batch=4", PIPELINE_TOO]), "three widths": Point(["micro_batch=4", PIPELINE_TOO]),
-                          "equal, 16K tokens": Point(["ffn=2816", "micro_batch=1", PIPELINE_TOO]), "three widths, 16K tokens": Point(["micro_batch=1", PIPELINE_TOO])},
+                         {"equal": Point(["ffn=2816", "micro_batch=1", PIPELINE_TOO]), "three widths": Point(["micro_batch=1", PIPELINE_TOO])},
                          {"equal": Point([*SMALL, "groups=3", "ffn=512", PIPELINE_TOO]),
                           "three widths": Point([*SMALL, "groups=3", "ffn_per_layer=[512,512,512,512,256,256,256,256,768,768,768,768]", PIPELINE_TOO])},
                          (None, "equal"), "idle"),
 }
 
 
-@contextlib.contextmanager
-def busy_programs(count):
-    """Programs that compute on the last core, which the last of two nodes has."""
-    core = max(os.sched_getaffinity(0))
-    others = [subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
+def ranks_of_last_node(words):
+    """Processes of a launch that may only use the last core, which the last of two nodes has."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "cmdline").read_bytes().split(b"\0")[:len(words)] == [word.encode() for word in words]:
+                if os.sched_getaffinity(int(folder.name)) == {max(os.sched_getaffinity(0))}:
+                    yield int(folder.name)
+
+
+def halve_speed(launch, words):
+    """Until the launch ends, its ranks of the last node run in every other slice of 20 ms; what they send waits as well."""
+    ranks, asked = [], 0.0
+    while launch.poll() is None:
+        if time.monotonic() > asked + 1:
+            ranks, asked = list(ranks_of_last_node(words)), time.monotonic()
+        for sent in (signal.SIGSTOP, signal.SIGCONT):
+            for rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, sent)
+            time.sleep(0.02)
 
 
 def measure(options):
@@ -105,11 +115,14 @@ def measure(options):
     for name in options.names:
         for number, point in enumerate(EXPERIMENTS[name].measured.values()):
             nodes, ranks, rate = point.nodes
-            command = ["scripts/cluster", "--nodes", str(nodes), "--ranks-per-node", str(ranks), "--rate", rate, "--", os.path.relpath(options.minitaw, ROOT),
-                       "run", "inputs/small/groups.toml", "-o", f"{folder}/{name}-{number}.h5"]
-            with busy_programs(point.busy):
-                subprocess.run([*command, *(word for setting in [f"ranks={nodes * ranks}", *point.settings] for word in ("--set", setting))], check=True,
-                               cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            words = [os.path.relpath(options.minitaw, ROOT), "run", "inputs/small/groups.toml", "-o", f"{folder}/{name}-{number}.h5"]
+            command = ["scripts/cluster", "--nodes", str(nodes), "--ranks-per-node", str(ranks), "--rate", rate, "--", *words]
+            command += [word for setting in [f"ranks={nodes * ranks}", *point.settings] for word in ("--set", setting)]
+            launch = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            if point.slow:
+                halve_speed(launch, words)
+            if launch.wait():
+                raise BadInput(f"{' '.join(command)}: exit code {launch.returncode}")
 
 
 def figures(axis, name, settings, rate, **others):
@@ -122,14 +135,16 @@ def predictions(experiment, program):
     for name, point in experiment.predicted.items():
         for case in predicted_cases(program, DECKS / f"{experiment.deck}.toml", MACHINES / "tawpipe-paper.toml", point.settings, point.changes):
             settings = case["settings"] | {"groups": case["settings"]["groups"].count("+") + 1}
-            yield figures(experiment.axis, name, settings, case["tokens_per_s"], overlap=case["overlap"], idle=case["idle"], memory=case["memory_bytes"])
+            yield figures(experiment.axis, name, settings, case["tokens_per_s"], memory=case["memory_bytes"],
+                          **{name: case[name] for name in ("overlap", "idle", "compute")})
 
 
 def measurements(experiment, folder, name):
     for number, point in enumerate(experiment.measured):
         for case in load(str(folder / f"{name}-{number}.h5")).cases:
             settings = {"schedule": case["schedule"], "groups": case["group_count"], "hidden": case["hidden"]}
-            yield figures(experiment.axis, point, settings, case["tokens_per_s"], overlap=case["overlap"], idle=case["idle_share"], memory=case["memory_measured"])
+            yield figures(experiment.axis, point, settings, case["tokens_per_s"], memory=case["memory_measured"],
+                          overlap=case["overlap"], idle=case["idle_share"], compute=1 - case["exposed_share"] - case["idle_share"])
 
 
 def relative(experiment, cases):
@@ -169,13 +184,14 @@ def draw(axes, experiment, sides):
             axes.plot([places.index(place) for place in cells], [cell[experiment.draws != "rate"] for cell in cells.values()], dash, marker=MARKERS[style],
                       color=COLOURS[style], markersize=4, label=name if dash == "-" else None)
     axes.set_xticks(range(len(places)), [str(place).replace(", ", ",\n") for place in places], fontsize=7)
-    axes.set(title=experiment.title, xlabel=experiment.axis, ylabel="relative rate" if experiment.draws == "rate" else "hidden share of transfers")
+    axes.set(title=experiment.title, xlabel=experiment.axis,
+             ylabel={"rate": "relative rate", "overlap": "hidden share of transfers", "compute": "share of computing"}[experiment.draws])
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=6)
 
 
 def tables(options):
-    drawn = new_figure(13, 7)
+    drawn = new_figure(11, 6)
     for number, name in enumerate(options.names):
         experiment = EXPERIMENTS[name]
         sides = [relative(experiment, list(cases)) for cases in (predictions(experiment, options.minitaw), measurements(experiment, options.folder, name))]
