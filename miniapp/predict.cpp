@@ -43,11 +43,6 @@ double busiest(const Prediction& p, const Machine& machine) {
   return machine.rate > 0 ? most / machine.rate / p.seconds : 0;
 }
 
-/// Returns whether memory is enough; nothing if the machine does not say what it has.
-std::optional<bool> fits(const Machine& machine, const Prediction& p) {
-  return machine.memory ? std::optional(p.worst_memory() <= *machine.memory) : std::nullopt;
-}
-
 /// Seconds that transfers occupy lanes of a rank, the mean over the ranks: waiting for the other side counts,
 /// as in kernels of NCCL.
 double transfer_seconds(const Prediction& p) {
@@ -73,8 +68,7 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
       {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole},
       {"exposed", exposed}, {"idle", total.idle / total.whole},
       {"overlap", total.communication > 0 ? total.overlap() : 0}, {"transfer_s", transfer_seconds(p)},
-      {"memory_bytes", p.worst_memory()}, {"fits", fits(machine, p) ? Json(*fits(machine, p)) : Json()},
-      {"adapters", adapters}};
+      {"memory_bytes", p.worst_memory()}, {"fits", p.fits ? Json(*p.fits) : Json()}, {"adapters", adapters}};
 }
 
 struct Row {
@@ -124,9 +118,7 @@ record::TextTable<Row> make_table(const Machine& machine) {
                 return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
               }},
           {"", "", 0,
-              [&machine](const Row& row) {
-                return fits(machine, row.prediction).value_or(true) ? "" : " does not fit";
-              }}},
+              [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
       {}};
 }
 
@@ -251,7 +243,7 @@ void search(const Case& base, const Machine& machine) {
     } catch (const InputError& error) {
       c.why = error.what();
     }
-    if (machine.memory && c.floor.memory > *machine.memory) c.why = "memory";
+    if (!c.floor.fits.value_or(true)) c.why = "memory";
   }
   std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
   std::vector<double> times;

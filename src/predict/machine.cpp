@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <toml++/toml.hpp>
@@ -106,8 +107,37 @@ public:
     return read(key, *table_.get(key), dimension, otherwise == 0.0);
   }
 
-  Curve curve(const std::string& key) {
-    if (!has(key)) return {};
+  double factor(const std::string& key, double otherwise) {
+    if (!has(key)) return otherwise;
+    const std::optional<double> value = table_.get(key)->value<double>();
+    if (!value || !(*value > 0) || !std::isfinite(*value)) refuse(key, "must be a number above zero");
+    return *value;
+  }
+
+  /// "0-3,8", or one number; each below `count`.
+  std::set<int> numbers(const std::string& key, int count) {
+    static const std::regex range(" *([0-9]{1,7})(?:-([0-9]{1,7}))? *");
+    std::string text;
+    if (has(key))
+      table_.get(key)->visit([&](const auto& node) {
+        if constexpr (toml::is_string<decltype(node)>) text = *node;
+        if constexpr (toml::is_integer<decltype(node)>) text = std::to_string(*node);
+      });
+    std::istringstream parts(text.empty() ? "none" : text);
+    std::set<int> found;
+    std::smatch ends;
+    for (std::string part; std::getline(parts, part, ',');) {
+      if (!std::regex_match(part, ends, range)) refuse(key, R"(must be numbers like "0-3,8")");
+      const int first = std::stoi(ends[1]), last = ends[2].matched ? std::stoi(ends[2]) : first;
+      if (last < first) refuse(key, fmt::format("has {} before {}", first, last));
+      if (last >= count) refuse(key, fmt::format("has {}, but they are 0 to {}", last, count - 1));
+      for (int number = first; number <= last; ++number) found.insert(number);
+    }
+    return found;
+  }
+
+  Curve curve(const std::string& key, const Curve& otherwise) {
+    if (!has(key)) return otherwise;
     const toml::array* points = table_.get(key)->as_array();
     if (points == nullptr) return {{{1, number(key, compute_rate)}}};
     Curve curve;
@@ -130,6 +160,18 @@ public:
     if (!has(key)) return {empty, prefix_ + key + ".", path_};
     if (const toml::table* inner = table_.get(key)->as_table()) return {*inner, prefix_ + key + ".", path_};
     refuse(key, "must be a table");
+  }
+
+  /// The tables of a list; none if there is no such key.
+  std::vector<Table> tables(const std::string& key) {
+    std::vector<Table> all;
+    if (!has(key)) return all;
+    const toml::array* const list = table_.get(key)->as_array();
+    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i)
+      if (const toml::table* const inner = list->get(i)->as_table())
+        all.emplace_back(*inner, fmt::format("{}{}[{}].", prefix_, key, i), path_);
+    if (list == nullptr || all.size() != list->size()) refuse(key, "must be a list of tables");
+    return all;
   }
 
   /// Refuses keys that were not read.
@@ -157,6 +199,7 @@ private:
   std::set<std::string> known_;
 };
 
+/// Keeps what the table does not name.
 void read_speed(Table table, Speed& speed) {
   Table actions = table.table("actions");
   using schedule::Kind;
@@ -165,29 +208,60 @@ void read_speed(Table table, Speed& speed) {
     if (const std::string key(name_of(kind)); actions.has(key))
       speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
-  speed.peak = table.number("peak", compute_rate, 0);
-  speed.products = table.curve("products");
+  if (table.has("peak")) speed.peak = table.number("peak", compute_rate, 0);
+  speed.products = table.curve("products", speed.products);
   if (speed.products.points.empty())
     table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
-  const auto or_else = [](Curve curve, const Curve& other) { return curve.points.empty() ? other : curve; };
-  speed.attention = or_else(table.curve("attention"), speed.products);
-  speed.attention_backward = or_else(table.curve("attention_backward"), speed.attention);
+  speed.attention = table.curve("attention", speed.attention);
+  speed.attention_backward = table.curve("attention_backward", speed.attention_backward);
   table.finish();
 }
 
-void read_device(Table table, Machine& machine) {
+/// What each device has of its own. Keeps what the table does not name.
+void read_device(Table& table, Device& device) {
+  device.speed = table.factor("speed", device.speed);
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
     if (table.has(model::name_of(dtype)))
-      read_speed(table.table(model::name_of(dtype)), machine.speeds[dtype]);
-  if (machine.speeds.empty())
+      read_speed(table.table(model::name_of(dtype)), device.speeds[dtype]);
+  if (device.speeds.empty())
     table.refuse("bf16", "is missing: a table with the device's rates in a precision");
-  machine.memory_rate = table.number("memory_rate", data_rate);
-  machine.overhead = table.number("overhead", time_span, 0);
-  if (table.has("memory")) machine.memory = static_cast<std::uint64_t>(table.number("memory", amount));
+  device.memory_rate = table.number(
+      "memory_rate", data_rate, device.memory_rate > 0 ? std::optional(device.memory_rate) : std::nullopt);
+  if (table.has("overhead")) device.overhead = table.number("overhead", time_span, 0);
+  if (table.has("memory")) device.memory = static_cast<std::uint64_t>(table.number("memory", amount));
+}
+
+/// With the rates that follow from others.
+Device completed(Device device) {
+  for (auto& [dtype, speed] : device.speeds) {
+    if (speed.attention.points.empty()) speed.attention = speed.products;
+    if (speed.attention_backward.points.empty()) speed.attention_backward = speed.attention;
+    for (Curve* const curve : {&speed.products, &speed.attention, &speed.attention_backward})
+      for (auto& [size, rate] : curve->points) rate *= device.speed;
+    for (auto& [kind, rate] : speed.actions) rate *= device.speed;
+  }
+  device.memory_rate *= device.speed;
+  return device;
+}
+
+/// The devices of all ranks. An exception changes what those before it have left.
+void read_devices(Table& root, Machine& machine) {
+  Table table = root.table("device");
+  read_device(table, machine.device);
   if (table.has("processors")) machine.processors = table.count("processors");
   machine.one_machine = table.choice<bool>("shared_by", {{"node", false}, {"machine", true}});
   machine.moving = table.number("moving", data_rate, 0);
   table.finish();
+  for (Table& exception : root.tables("exceptions")) {
+    for (const int rank : exception.numbers("ranks", machine.ranks())) {
+      Table own = exception.table("device");
+      read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
+      own.finish();
+    }
+    exception.finish();
+  }
+  for (auto& [rank, device] : machine.unlike) device = completed(std::move(device));
+  machine.device = completed(std::move(machine.device));
 }
 
 void read_inside(Table table, Machine& machine) {
@@ -225,7 +299,16 @@ void read_between(Table table, Machine& machine) {
   table.finish();
 }
 
-/// "between.rate=25 Gbit/s": a value that is no TOML is a text.
+/// "between.rate=25 Gbit/s": what is no TOML is a text.
+void assign(toml::table& table, const std::string& key, const std::string& value) {
+  try {
+    const toml::table parsed = toml::parse("value = " + value);
+    parsed.get("value")->visit([&](const auto& node) { table.insert_or_assign(key, node); });
+  } catch (const toml::parse_error&) {
+    table.insert_or_assign(key, value);
+  }
+}
+
 void apply(toml::table& root, const std::string& override) {
   const std::size_t equals = override.find('=');
   if (equals == std::string::npos)
@@ -240,10 +323,7 @@ void apply(toml::table& root, const std::string& override) {
     table = table->get(key)->as_table();
     if (table == nullptr) throw InputError(fmt::format("--machine-set {}: {} is no table", override, key));
   }
-  const bool number =
-      !value.empty() && value.find_first_not_of("0123456789") == std::string::npos && value.size() < 10;
-  if (number) table->insert_or_assign(path.substr(begin), std::stoll(value));
-  else table->insert_or_assign(path.substr(begin), value);
+  assign(*table, path.substr(begin), value);
 }
 }  // namespace
 
@@ -263,7 +343,7 @@ Machine parse_machine(
   machine.name = table.text("name", path);
   machine.nodes = table.count("nodes");
   machine.ranks_per_node = table.count("ranks_per_node");
-  read_device(table.table("device"), machine);
+  read_devices(table, machine);
   const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
   if (Table inside = table.table("inside"); !alone || table.has("inside"))
     read_inside(std::move(inside), machine);

@@ -20,6 +20,14 @@ struct Speed : model::Speed {
   std::map<schedule::Kind, double> actions;
 };
 
+struct Device {
+  double speed = 1;  ///< factor on all rates but `peak`
+  std::map<model::Dtype, Speed> speeds;
+  double memory_rate = 0;               ///< for what computes little
+  double overhead = 0;                  ///< of each action
+  std::optional<std::uint64_t> memory;  ///< bytes
+};
+
 /// Links between the ranks of a node.
 enum class Inside : std::uint8_t {
   network,  ///< a switch: `rate` is what a rank sends, and receives
@@ -35,11 +43,9 @@ struct Machine {
   std::string name;
   int nodes = 1;
   int ranks_per_node = 1;
-  std::optional<std::uint64_t> memory;  ///< bytes of one device
 
-  std::map<model::Dtype, Speed> speeds;
-  double memory_rate = 0;  ///< of a device, for what computes little
-  double overhead = 0;     ///< of each action on a device
+  Device device;                 ///< of all ranks but the exceptions
+  std::map<int, Device> unlike;  ///< exceptions, by rank
   /// Processors that the ranks of a node, or of all nodes, share in time; 0: each rank has a device.
   int processors = 0;
   bool one_machine = false;  ///< all nodes share them, as on a cluster on one machine
@@ -61,6 +67,10 @@ struct Machine {
   int group_links = 1, chassis_links = 1, router_links = 1;
 
   [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
+  [[nodiscard]] const Device& device_of(int rank) const {
+    const auto found = unlike.find(rank);
+    return found == unlike.end() ? device : found->second;
+  }
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_per_node; }
   [[nodiscard]] int all_adapters() const { return nodes * adapters; }
   /// Counted over the machine.

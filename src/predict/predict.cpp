@@ -16,21 +16,22 @@ using schedule::Kind;
 /// `program` and `machine` must live as long as the result.
 schedule::Costs device_costs(
     const Case& c, const schedule::Program& program, const model::Layout& layout, const Machine& machine) {
-  const auto found = machine.speeds.find(c.shape.dtype);
-  if (found == machine.speeds.end())
-    throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case", machine.path,
-        model::name_of(c.shape.dtype)));
-  const Speed& speed = found->second;
+  const model::Dtype dtype = c.shape.dtype;
+  if (!machine.device.speeds.contains(dtype))
+    throw InputError(fmt::format(
+        "{}: there is no table device.{}, the precision of the case", machine.path, model::name_of(dtype)));
   const double share = static_cast<double>(c.shape.micro_batch);
   return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
     const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
     if (a.kind == Kind::join) return 0.0;
+    const Device& device = machine.device_of(rank);
+    const Speed& speed = device.speeds.at(dtype);
     if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
       return part * schedule::flops(a, layout) / measured->second;
     const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
-                               ? schedule::seconds_of(a, layout, speed, machine.memory_rate)
-                               : schedule::touched_bytes(program, rank, a, layout) / machine.memory_rate;
-    return machine.overhead + part * seconds;
+                               ? schedule::seconds_of(a, layout, speed, device.memory_rate)
+                               : schedule::touched_bytes(program, rank, a, layout) / device.memory_rate;
+    return device.overhead + part * seconds;
   };
 }
 
@@ -39,7 +40,7 @@ schedule::Costs device_costs(
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
-         machine.rate > 0;
+         machine.rate > 0 && machine.unlike.empty();
 }
 
 /// The first two replicas of a case.
@@ -97,6 +98,17 @@ std::vector<schedule::Footprint> memory_of(const Prepared& p) {
   return schedule::memory(p.program, p.layout, p.simulated.micro_batch_per_rank);
 }
 
+/// Returns whether each rank has enough; nothing if it is not known of one, and no other lacks any.
+std::optional<bool> fits(const std::vector<schedule::Footprint>& memory, const Machine& machine) {
+  bool known = true;
+  for (int r = 0; r < static_cast<int>(memory.size()); ++r) {
+    const std::optional<std::uint64_t> has = machine.device_of(r).memory;
+    if (has && memory[r].total() > *has) return false;
+    known &= has.has_value();
+  }
+  return known ? std::optional(true) : std::nullopt;
+}
+
 std::size_t worst(const std::vector<schedule::Footprint>& memory) {
   const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
   return most == memory.end() ? 0 : most->total();
@@ -109,7 +121,8 @@ Floor floor_of(const Case& c, const Machine& machine) {
   const Prepared p = prepare(c, machine);
   const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
-  Floor floor{worst(memory_of(p)), 0, 0};
+  const std::vector<schedule::Footprint> memory = memory_of(p);
+  Floor floor{worst(memory), fits(memory, p.machine)};
   std::vector<double> out(p.machine.nodes), in = out;
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
@@ -134,11 +147,17 @@ Prediction predict(const Case& c, const Machine& machine) {
   Prediction result = simulate(
       p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
   result.memory = memory_of(p);
+  result.fits = fits(result.memory, p.machine);
   result.program = std::move(p.program);
   result.tokens_per_s = static_cast<double>(sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
-  if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
-    result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);
+  double peak = 0;  // of all ranks; of some alone it would say nothing
+  for (int r = 0; r < c.ranks; ++r) {
+    const double own = machine.device_of(r).speeds.at(c.shape.dtype).peak;
+    if (!(own > 0)) return result;
+    peak += own;
+  }
+  result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / peak;
   return result;
 }
 }  // namespace minitaw::predict

@@ -11,9 +11,10 @@ namespace minitaw::predict {
 
 /// Lower bounds of a step: what it needs if nothing ever waits.
 struct Floor {
-  std::size_t memory = 0;  ///< bytes, of the rank that needs most
-  double compute = 0;      ///< seconds, of the rank that computes most
-  double adapter = 0;      ///< seconds, of the node that sends or receives most, over all of its adapters
+  std::size_t memory = 0;    ///< bytes, of the rank that needs most
+  std::optional<bool> fits;  ///< nothing: the machine does not say what it has
+  double compute = 0;        ///< seconds, of the rank that computes most
+  double adapter = 0;        ///< seconds, of the node that sends or receives most, over all of its adapters
   [[nodiscard]] double seconds() const { return compute > adapter ? compute : adapter; }
 };
 [[nodiscard]] Floor floor_of(const Case& c, const Machine& machine);

@@ -22,6 +22,7 @@ struct Prediction {
   trace::StepAccount account;
   std::vector<AdapterUse> adapters;         ///< of all nodes, or of one replica's if all are alike
   std::vector<schedule::Footprint> memory;  ///< per rank, likewise
+  std::optional<bool> fits;                 ///< nothing: the machine does not say what it has
   schedule::Program program;                ///< that was simulated: of all ranks, or of one replica, likewise
   trace::StepSpans spans;
 

@@ -232,6 +232,7 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"exposed_activations_s", "s", nowhere, exposed(activations)},
       {"exposed_embeddings_s", "s", nowhere, exposed(embeddings)},
       {"idle_s", "s", nowhere, total.idle / ranks},
+      {"communication_s", "s", nowhere, total.communication / ranks},
       {"overlap", "1", nowhere, total.overlap()},
       {"ticks", "tick", itself, result.ticks},
       {"idle_ticks", "tick", nowhere, mean(result.idle_ticks)},

@@ -59,14 +59,14 @@ latency = "0.5 ms"
 )",
       "m.toml", {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
   EXPECT_EQ(m.ranks(), 12);
-  EXPECT_EQ(m.memory, 80'000'000'000U);
-  EXPECT_DOUBLE_EQ(m.memory_rate, 2e12);
-  EXPECT_DOUBLE_EQ(m.overhead, 5e-6);
+  EXPECT_EQ(m.device.memory, 80'000'000'000U);
+  EXPECT_DOUBLE_EQ(m.device.memory_rate, 2e12);
+  EXPECT_DOUBLE_EQ(m.device.overhead, 5e-6);
   EXPECT_EQ(m.inside, Inside::pairs);
   EXPECT_DOUBLE_EQ(m.inside_rate, 25.0 * (1 << 30));
   EXPECT_DOUBLE_EQ(m.rate, 25e9 / 8);
   EXPECT_DOUBLE_EQ(m.latency, 5e-4);
-  const Speed& speed = m.speeds.at(model::Dtype::bf16);
+  const Speed& speed = m.device.speeds.at(model::Dtype::bf16);
   EXPECT_DOUBLE_EQ(speed.peak, 2e12);
   EXPECT_DOUBLE_EQ(speed.products.at(1e8), 50e12);
   EXPECT_DOUBLE_EQ(speed.products.at(1e10), 150e12);  // half way on a logarithmic scale
@@ -76,6 +76,34 @@ latency = "0.5 ms"
   EXPECT_EQ(m.adapter_of(0), 0);
   EXPECT_EQ(m.adapter_of(3), 1);
   EXPECT_EQ(m.adapter_of(4), 2);
+}
+
+/// The second exception changes what the first has left of rank 1; what none names is as on all other ranks.
+TEST(Machine, ExceptionsReplaceKeysOfSomeRanks) {
+  const Machine m = parse_machine(machine_text(2, 2, "", "memory = \"4 GB\"") + R"(
+[[exceptions]]
+ranks = "0-1, 3"
+device.memory = "2 GB"
+device.fp32.attention = "500 GFLOP/s"
+[[exceptions]]
+ranks = 1
+device.speed = 0.25
+device.overhead = "3 us"
+device.fp32.products = "2 TFLOP/s"
+device.fp32.actions.loss = "8 TFLOP/s"
+)",
+      "m.toml", {"device.memory_rate=2 TB/s"});
+  const auto own = [&](int rank) {  // memory, overhead, memory's rate, products, attention forward, backward
+    const Device& d = m.device_of(rank);
+    const Speed& speed = d.speeds.at(model::Dtype::fp32);
+    return std::vector<double>{static_cast<double>(*d.memory), d.overhead, d.memory_rate,
+        speed.products.at(1), speed.attention.at(1), speed.attention_backward.at(1)};
+  };
+  for (const int r : {0, 3}) EXPECT_EQ(own(r), (std::vector<double>{2e9, 0, 2e12, 1e12, 5e11, 5e11}));
+  EXPECT_EQ(own(1), (std::vector<double>{2e9, 3e-6, 5e11, 5e11, 1.25e11, 1.25e11}));
+  EXPECT_EQ(own(2), (std::vector<double>{4e9, 0, 2e12, 1e12, 1e12, 1e12}));
+  EXPECT_THAT(m.device_of(1).speeds.at(model::Dtype::fp32).actions,
+      testing::ElementsAre(testing::Pair(Kind::loss, 2e12)));
 }
 
 TEST(Machine, EveryFileOfTheRepositoryIsValid) {
@@ -94,7 +122,8 @@ TEST(Machine, RefusesInOneSentence) {
   };
   const std::string good = machine_text(2, 2), rate = "rate = \"100 MB/s\"";
   ASSERT_NO_THROW((void)parse_machine(good, "m.toml"));
-  const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n";
+  const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n",
+                    own = rate + "\n[[exceptions]]\n";
   for (const auto& [old, now, sentence] : std::vector<Bad>{
            {rate, "rate = \"100\"",
                ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
@@ -107,6 +136,15 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, rate + "\nlatency = \"-1 us\"", "between.latency is \"-1 us\", which is below zero"},
            {rate, rate + "\nadapters = 3", "between.adapters are 3, more than the 2 ranks of a node"},
            {rate, tree, "between.leaf is missing: a whole number"},
+           {rate, own + "ranks = \"0-4\"", ":13: exceptions[0].ranks has 4, but they are 0 to 3"},
+           {rate, own + "ranks = \"2-1\"", "exceptions[0].ranks has 2 before 1"},
+           {rate, own + "ranks = \"1,x\"", "exceptions[0].ranks must be numbers like"},
+           {rate, own + "device.speed = 2", "exceptions[0].ranks must be numbers like"},
+           {rate, own + "ranks = 0\ndevice.moving = 1",
+               ":14: exceptions[0].device.moving is no key of a machine"},
+           {rate, own + "ranks = 0\ndevice.speed = 0",
+               ":14: exceptions[0].device.speed must be a number above"},
+           {rate, rate + "\n[exceptions]\nranks = 0", "exceptions must be a list of tables"},
            {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
            {rate, rate + "\nleaf = 2", "between.leaf is no key of a machine"},
            {"[inside]\n", "[inside]\nlatenzy = \"1 us\"\n",
@@ -353,6 +391,29 @@ TEST(Predict, TimesActionsByHand) {
     }
 }
 
+/// Rank 1 computes at half the speed and has a peak of its own; memory must be enough on each rank.
+TEST(Predict, DevicesMayBeUnlike) {
+  const auto machine = [](const std::string& of_1) {
+    return parse_machine(machine_text(1, 2), "m.toml",
+        {"device.overhead=1 ms", "device.fp32.peak=2 GFLOP/s", "device.memory=1 GB",
+            "exceptions=[{ranks = 1, " + of_1 + "}]"});
+  };
+  const Case c = case_of("ddp", 2, topology::Groups({2}));
+  const Prediction p =
+      predict(c, machine(R"(device = {speed = 0.5, overhead = "3 ms", fp32.peak = "0.5 GFLOP/s"})"));
+  std::map<Kind, double> fast = seconds_by_kind(p, 0), slow = seconds_by_kind(p, 1);
+  for (const Kind kind : {Kind::forward, Kind::backward, Kind::loss, Kind::embed, Kind::update})
+    EXPECT_NEAR(slow[kind], 3e-3 + 2 * (fast[kind] - 1e-3), 1e-8) << schedule::name_of(kind);
+  const model::Flops flops = model::flops_per_token(c.shape);
+  EXPECT_NEAR(p.mfu, (flops.matmul + flops.attention_causal) * p.tokens_per_s / 2.5e9, 1e-9);
+  EXPECT_EQ(p.fits, true);
+  for (const auto& [lacking, fits] : {std::pair{0U, true}, {1U, false}}) {
+    const std::string own = fmt::format("device.memory = \"{} B\"", p.memory[1].total() - lacking);
+    EXPECT_EQ(predict(c, machine(own)).fits, fits);
+    EXPECT_EQ(floor_of(c, machine(own)).fits, fits);
+  }
+}
+
 TEST(Predict, MeasuredActionsReplaceAllOthers) {
   const Machine machine = parse_machine(
       machine_text(1, 2), "m.toml", {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s"});
@@ -403,6 +464,9 @@ TEST(Predict, OneReplicaStandsForAll) {
     EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
     EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule;
     EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1) << schedule;
+    const std::string slow = fmt::format("exceptions=[{{ranks={}, device.speed=0.01}}]", ranks - 1);
+    const Machine unlike = parse_machine(machine_text(nodes, per_node), "m.toml", {slow});
+    EXPECT_GT(predict(c, unlike).seconds, one.seconds) << "the last replica is not like the others";
   }
 }
 

@@ -10,6 +10,7 @@ from support import FOLDER, REPOSITORY
 from minitaw import fit_machine as machine
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
+import experiments  # noqa: E402
 import predictions  # noqa: E402
 
 PROGRAM = sys.argv[4]
@@ -145,6 +146,26 @@ def memory_and_transfers():
     assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
 
 
+def experiment_rates():
+    """Relative to a schedule at a place, to the schedule at the same place, and each to its own at the last place."""
+    cases = [{"place": place, "schedule": name, "rate": rate, "idle": rate / 100}
+             for place, rates in (("a", (2, 8)), ("b", (5, 10))) for name, rate in zip("xy", rates)]
+    for reference, expected in ((("y", "a"), (0.25, 0.625, 1, 1.25)), (("y", None), (0.25, 0.5, 1, 1)), ((None, -1), (0.4, 1, 0.8, 1))):
+        found = experiments.relative(experiments.Experiment("", "", "", {}, {}, reference, "idle"), cases)
+        assert [cell for line in found.values() for cell in line.values()] == list(zip(expected, (0.02, 0.05, 0.08, 0.1))), (reference, found)
+
+
+def experiment_decks():
+    """Each launch of an experiment is one that the program accepts."""
+    for name, experiment in experiments.EXPERIMENTS.items():
+        for deck, points in ((f"paper/{experiment.deck}", experiment.predicted), ("small/groups", experiment.measured)):
+            for point in points.values():
+                ranks = [] if deck.startswith("paper") else [f"ranks={point.nodes[0] * point.nodes[1]}"]
+                words = [word for setting in [*ranks, *point.settings] for word in ("--set", setting)]
+                done = subprocess.run([PROGRAM, "plan", REPOSITORY / f"inputs/{deck}.toml", *words], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, (name, point, done.stderr)
+
+
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files: tests/predict."""
     for settings, words in ((("--set", "ranks=8"), "8"), (("--machine-set", "between.rate"), "key=value")):
@@ -153,5 +174,5 @@ def refusals():
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")
-for check in (fitting, links, judging, best, machine_file, renamed, memory_and_transfers, refusals):
+for check in (fitting, links, judging, best, machine_file, renamed, memory_and_transfers, experiment_rates, experiment_decks, refusals):
     check()

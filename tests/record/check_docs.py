@@ -108,6 +108,7 @@ def check_contents(file):
         assert (abs(parts - time["length"]) < 1e-12).all() and (time["exposed_by_kind"].sum(axis=1) == time["exposed"]).all()
         assert abs(row.idle_share - time["bubble"].mean()) < 1e-12 and abs(row.idle_share_max - time["bubble"].max()) < 1e-12
         assert abs(row.overlap - time["hidden"].sum() / time["communication"].sum()) < 1e-12
+        assert abs(row.communication_s - time["communication"].mean()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")
     assert table.median_s.isna().sum() == 1
 

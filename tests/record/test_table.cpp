@@ -133,6 +133,7 @@ TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   expect(make_row(r), {{"exposed_share", 0.4375 / 1.25}, {"idle_share", 0.25}});
   expect(make_row(r), {{"idle_share_max", 0.3}});   // of rank 0
   expect(make_row(r), {{"overlap", 0.75 / 2.25}});  // of all ranks together
+  expect(make_row(r), {{"communication_s", 0.75}});
   for (trace::RankTime& rank : r.time) rank.communication = rank.hidden = 0;
   expect_none(make_row(r), {"overlap"});
 }
