@@ -19,7 +19,7 @@ MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FAST
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
                 "threads", "links"]
-VARIANT = WHAT_MATTERS[:6]
+VARIANT = WHAT_MATTERS[:8]
 EFFORT = ("steps", "warmup", "repeats")  # how well a case is measured
 # The largest resident set and the device hold more than the step: libraries, the launcher, whatever the system gave. Below this many
 # bytes a difference says nothing.

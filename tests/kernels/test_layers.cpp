@@ -324,7 +324,7 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
         moment2(count, 1, Doubles(count, 0)), slope(count, 1, gradient), sum(1, 1, {squares});
     this->launch_([&] {
       adamw(exec(), master.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(),
-          {.clip_norm = limit}, 1, sum.vector().data());
+          {.learning_rate = 1e-3F, .clip_norm = limit}, 1, sum.vector().data());
     });
     Doubles expected1, expected2;
     for (const double g : gradient) {

@@ -123,7 +123,7 @@ def check_memory(case, account):
     memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
-    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwgcabxef", 0) | {kind: int(count) for kind, count in slots.items()} | {"rank": worst["rank"]}
+    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {kind: int(count) for kind, count in slots.items()} | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
         assert rank["rank"] == number and rank["total"] == sum(rank[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers"))
         if settings["schedule"] == "zb1":

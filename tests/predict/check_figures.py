@@ -89,9 +89,11 @@ def figures():
 
 # By sequences of a micro-batch: of larger ones there are too few for all ranks, but for pipelines, and for these too if they have many stages.
 STAGES = ["1f1b", "zb1", "zb2"]
+KEPT = ("", ":reshard=group", ":reshard=none", ":fetch=step:reshard=none", ":fetch=step:reduce=none:reshard=none", ":fetch=step:reduce=group:reshard=group")
 FORMS = {4: STAGES, 2: [*STAGES, "zbv", "1f1b:chunks=2"],
-         1: [*STAGES, "zbv", "1f1b:chunks=2", "1f1b:chunks=4", "ddp", "fsdp", "fsdp:prefetch=2", "fsdp:hierarchical=on", "fsdp:hierarchical=on:prefetch=2",
-             "weipipe", *(f"tawpipe:{prefetch}rails={rails}" for prefetch in ("prefetch=1:", "") for rails in (1, 2))]}
+         1: [*STAGES, "zbv", "1f1b:chunks=2", "1f1b:chunks=4", "ddp", "weipipe",
+             *(f"fsdp{levels}{prefetch}{kept}" for prefetch in ("", ":prefetch=2") for levels in ("", ":hierarchical=on") for kept in KEPT if levels or "=group" not in kept),
+             *(f"tawpipe{prefetch}:rails={rails}{kept}" for prefetch in (":prefetch=1", "") for rails in (1, 2) for kept in KEPT)]}
 
 
 def all_cases():

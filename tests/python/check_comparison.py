@@ -200,7 +200,8 @@ def check_matching():
 
 def check_what_matters():
     for name, row in {"dtype": {"dtype": "bf16"}, "recompute": {"recompute": "none"}, "attention": {"attention_used": "cudnn"},
-                      "transport": {"transport_used": "nccl"}, "seed": {"seed": 7}, "learning_rate": {"learning_rate": 0.5}}.items():
+                      "transport": {"transport_used": "nccl"}, "seed": {"seed": 7}, "learning_rate": {"learning_rate": 0.5},
+                      "grad_dtype": {"grad_dtype": "fp16"}, "clip_norm": {"clip_norm": 0.5}}.items():
         def change(case, row=row):
             case.row.update(row)
         assert f"--allow {name}" in refusal_of(lambda change=change: compared_once(change))
