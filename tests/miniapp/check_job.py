@@ -185,6 +185,9 @@ def check_verify():
     assert done.stdout.count(" float64 reference ") == 1 and done.stdout.count(" serial reference ") == 6, done.stdout
     assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
     lines = done.stdout.splitlines()
+    one = [f"--set={setting}" for setting in ("seq=9", "ranks=2", "groups=1", "schedule=ddp", "dtype=fp32,bf16")]
+    for case in json.loads(call(2, "verify", DECK, *one, "--json").stdout)["cases"]:
+        assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32"), f"in bf16 all round to the right number: {case}"
     assert "against" in lines[0] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
 
 

@@ -115,6 +115,15 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
 }
 
+TEST_F(File, OfACaseThatFailedBeforeItsBytesWereCountedHasNone) {
+  CaseResult failed;
+  failed.settings = sample_case().settings;
+  failed.status = Status::error;
+  open().append(failed);
+  for (const char* name : {"cases/0000/bytes/planned", "cases/0000/bytes/counted"})
+    EXPECT_THAT(h5::read<std::uint64_t>(load_file(file_), name, 3).shape, ElementsAre(0U, 0U, 4U));
+}
+
 TEST(Recorder, ACaseIsFinishedWithItsLastRepetition) {
   CaseResult r = sample_case();  // of four samples
   r.settings.steps = 2;

@@ -110,19 +110,21 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
 }
 
 TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
-  for (const topology::Groups& groups : shapes::groupings(4)) {
-    const Program program = build({parse_spec("tawpipe:cco=serial"), groups, 8, 5});
-    const Spans spans =
-        simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
-    for (std::size_t r = 0; r < spans.size(); ++r)
-      for (std::size_t i = 0; i < spans[r].size(); ++i)
-        for (std::size_t k = 0; k < i; ++k) {
-          const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
-          if ((a.lane == Lane::compute) == (b.lane == Lane::compute)) continue;
-          EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
-              << groups.text() << ", rank " << r << ": " << to_text(a, program) << to_text(b, program);
-        }
-  }
+  for (const char* spec : {"tawpipe:cco=serial", "1f1b:blocking=on", "zb1:blocking=on"})
+    for (const topology::Groups& groups : shapes::groupings(4)) {
+      const Program program = build({parse_spec(spec), groups, 8, 5});
+      const Spans spans =
+          simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
+      for (std::size_t r = 0; r < spans.size(); ++r)
+        for (std::size_t i = 0; i < spans[r].size(); ++i)
+          for (std::size_t k = 0; k < i; ++k) {
+            const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
+            if ((a.lane == Lane::compute) == (b.lane == Lane::compute)) continue;
+            EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
+                << spec << ", " << groups.text() << ", rank " << r << ": " << to_text(a, program)
+                << to_text(b, program);
+          }
+    }
 }
 
 /// Options of TawPipe's overlap, by the clock: a rank computes while ...

@@ -87,6 +87,11 @@ std::vector<Broken> broken_programs() {
           "expected the same message"},
       {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"),
           Rule::matched_messages, "expected the same message"},
+      {"UnmatchedSend",
+          with(with(pipeline, "join after inputs_recv:2", "join after inputs_recv:3"),
+              "   2 compute         W s1",
+              "   1 inputs_recv     send D1 m0 x0 -> r0\n   2 compute         W s1"),
+          Rule::matched_messages, "'send D1 m0 x0 -> r0': no receive of the peer is left for it"},
       {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
       // same collectives
       {"OtherOrder",
