@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it
 // refuses.
-#include <cstdio>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <limits>
 
 #include "base/error.hpp"
 #include "plan.hpp"

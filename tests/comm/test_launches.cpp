@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an
 // end.
-#include <bit>
 #include <gtest/gtest.h>
-#include <map>
-#include <set>
 
 #include "comm/nccl/transport.hpp"
 #include "launches.hpp"

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>

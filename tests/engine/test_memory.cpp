@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fstream>
 #include <gtest/gtest.h>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "engine/memory.hpp"

@@ -3,8 +3,6 @@
 // docs/compare.md. Products of fp32 matrices are left out, because they are the BLAS library's, which chooses
 // its code by the processor.
 #include <cstdio>
-#include <string>
-#include <utility>
 #include <valgrind/callgrind.h>
 
 #include "kernels/detail/backends.hpp"

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cmath>
 #include <cstdlib>
-#include <gtest/gtest.h>
 #include <limits>
-#include <type_traits>
 
-#include "base/bf16.hpp"
 #include "kernels/finite_difference.hpp"
 #include "kernels/kernels.hpp"
 #include "kokkos_listener.hpp"

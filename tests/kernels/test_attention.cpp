@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
-#include <algorithm>
-#include <cmath>
-#include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The plain double-precision kernels against central finite differences of <output, dy>.
-#include <gtest/gtest.h>
 
 #include "kernels/finite_difference.hpp"
 #include "kernels/reference.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
 
-#include <cmath>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <gmock/gmock.h>

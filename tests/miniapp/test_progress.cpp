@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <gmock/gmock.h>
 
 #include "miniapp/progress.hpp"

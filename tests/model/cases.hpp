@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gtest/gtest.h>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "base/bf16.hpp"
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
 #include "model/reference.hpp"

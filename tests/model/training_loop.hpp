@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <algorithm>
-#include <vector>
-
-#include "base/bf16.hpp"
 #include "kernels/kernels.hpp"
-#include "model/data.hpp"
 #include "model/model.hpp"
-#include "model/plan.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::test {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <random>
-#include <span>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

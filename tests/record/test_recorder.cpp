@@ -2,7 +2,6 @@
 #include "record/recorder.hpp"
 
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <gmock/gmock.h>
 #include <random>

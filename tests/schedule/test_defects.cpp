@@ -2,10 +2,8 @@
 // The defects of the published programs (docs/schedules.md, "differences from the published code"), planted
 // into generated ones as those programs have them. The validator refuses each, and says where.
 
-#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
-#include <map>
 
 #include "schedule/passes.hpp"
 #include "schedule/shapes.hpp"
@@ -230,8 +228,7 @@ std::map<int, bool> backward_phase(const Program& program, int group) {
 }
 
 /// TawPipe in which each group works out from its own phase to whom it sends: forward, groups k and
-/// (t + 1 - k) mod D exchange shards; backward, k sends to (k + t + c) mod D. Around a turn the groups are
-/// not all in one phase.
+/// (t + 1 - k) mod D exchange shards; backward, k sends to (k + t + c) mod D. At a turn phases differ.
 Program tawpipe_with_partners(int groups) {
   Program program = generated(taw_spec, 2 * groups, groups, 1);
   std::vector<std::map<int, bool>> backward;

@@ -2,9 +2,7 @@
 // What every generated program must be, over all small shapes.
 
 #include <gtest/gtest.h>
-#include <map>
 
-#include "base/error.hpp"
 #include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/account.hpp"
@@ -86,8 +84,7 @@ std::map<int, Kind> phases_of(const Program& program, int group) {
 }
 
 /// With the stagger of one tick, a group's network link carries one weight shard at a time, each way. Only
-/// around a turn, when some groups already go backward, two of them may want shards of one owner, one in each
-/// phase.
+/// around a turn, two groups may want shards of one owner, one in each phase.
 TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
   for_each_request(GetParam(), {"tawpipe"}, 1, [&](const Request& request) {
     const int d = request.groups.count();

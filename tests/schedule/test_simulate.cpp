@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/simulate.hpp"
 
-#include <array>
 #include <gtest/gtest.h>
-#include <map>
 #include <random>
 #include <set>
 
@@ -155,17 +153,7 @@ TEST(Overlap, OfTawPipeByTheClock) {
 }
 
 model::Shape some_shape(model::Recompute recompute) {
-  model::Shape shape{.layers = 5,
-      .hidden = 24,
-      .heads = 6,
-      .kv_heads = 2,
-      .ffn = {40, 56, 40, 72, 40},
-      .vocab = 101,
-      .seq = 17,
-      .micro_batch = 3,
-      .dtype = model::Dtype::bf16};
-  shape.recompute = recompute;
-  return shape;
+  return {5, 24, 6, 2, {40, 56, 40, 72, 40}, 101, 17, 3, model::Dtype::bf16, recompute};
 }
 
 TEST(Costs, WithoutRecomputationExecutesTheModelFlops) {
@@ -212,8 +200,7 @@ TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
   }
 }
 
-/// In bf16: gradient, two moments and master weights are read or written seven times in fp32, the weights
-/// once.
+/// In bf16: gradient, two moments and master weights are touched seven times in fp32, the weights once.
 TEST(Costs, BytesThatAreTouchedByHand) {
   const Program program = parse_program(hand_written::relay);
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));

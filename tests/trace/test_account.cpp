@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The account against examples, and against the definition of docs/results.md, asked moment by moment.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
 
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
-#include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
 #include "trace/account.hpp"
