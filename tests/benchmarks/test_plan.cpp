@@ -9,9 +9,7 @@
 
 namespace minitaw::bench {
 namespace {
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 

@@ -7,8 +7,7 @@
 
 namespace minitaw::comm::test {
 /// Calls visit(request, program) for every `stride`th of all schedules with all options on all groupings.
-template <class Visit>
-void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
+void for_each_program(int ranks, std::size_t stride, const auto& visit) {
   std::vector<std::string> specs = schedule::shapes::other_specs();
   for (const std::string& spec : schedule::shapes::tawpipe_specs()) specs.push_back(spec);
   const std::vector<int> layers = schedule::shapes::layer_counts(ranks);

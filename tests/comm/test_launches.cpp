@@ -8,8 +8,7 @@
 
 namespace minitaw::comm::test {
 namespace {
-using schedule::Kind;
-using schedule::shapes::name_of;
+using schedule::Kind, schedule::shapes::name_of;
 
 class EveryProgram : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));

@@ -8,8 +8,7 @@
 
 namespace minitaw::comm::test {
 namespace {
-using nccl::CommunicatorPlan;
-using testing::ElementsAre;
+using nccl::CommunicatorPlan, testing::ElementsAre;
 
 /// Groups {0, 1}, {2, 3}, {4}, which says nothing, and the world; messages 0 -> 2 -> 4 between groups.
 schedule::Program small_program() {

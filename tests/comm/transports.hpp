@@ -11,10 +11,7 @@
 
 /// The transports that must behave alike, what they are asked, and what must come of it.
 namespace minitaw::comm::test {
-using model::Dtype;
-using schedule::Lane;
-using schedule::Payload;
-using schedule::Traffic;
+using model::Dtype, schedule::Lane, schedule::Payload, schedule::Traffic;
 using Call = schedule::Kind;
 
 inline constexpr std::array collectives{

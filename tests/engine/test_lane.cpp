@@ -45,9 +45,7 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
       testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
-using schedule::Action;
-using schedule::Operand;
-using schedule::RankProgram;
+using schedule::Action, schedule::Operand, schedule::RankProgram;
 
 constexpr comm::WaitPolicy policy;
 

@@ -6,8 +6,7 @@
 
 namespace minitaw::engine {
 namespace {
-using schedule::Memory;
-using schedule::SlotClass;
+using schedule::Memory, schedule::SlotClass;
 
 schedule::Footprint footprint() {
   schedule::Footprint f;

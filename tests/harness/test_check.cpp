@@ -9,9 +9,7 @@
 
 namespace minitaw::harness {
 namespace {
-using engine::peak_memory;
-using engine::reset_peak_memory;
-using engine::Runtime;
+using engine::peak_memory, engine::reset_peak_memory, engine::Runtime;
 
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
@@ -243,8 +241,7 @@ Case large_case(bool wide) {
 }
 
 /// Resident bytes that `work` adds at its peak.
-template <class Work>
-std::uint64_t added_by(const Work& work) {
+std::uint64_t added_by(const auto& work) {
   malloc_trim(0);  // what earlier tests left would be taken again and not count
   reset_peak_memory();
   const std::uint64_t before = peak_memory();

@@ -9,9 +9,7 @@
 
 namespace minitaw::harness {
 namespace {
-using engine::host_seconds;
-using engine::Runtime;
-using engine::Span;
+using engine::host_seconds, engine::Runtime, engine::Span;
 
 int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 

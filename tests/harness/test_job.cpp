@@ -11,16 +11,8 @@
 
 namespace minitaw::harness {
 namespace {
-using engine::peak_memory;
-using engine::Stalled;
-using engine::StepOptions;
-using schedule::Action;
-using schedule::Kind;
-using schedule::Operand;
-using schedule::Program;
-using schedule::SlotClass;
-using tests::random_groups;
-using tests::small_case;
+using engine::peak_memory, engine::Stalled, engine::StepOptions, schedule::Action, schedule::Kind;
+using schedule::Operand, schedule::Program, schedule::SlotClass, tests::random_groups, tests::small_case;
 
 /// The verdict is rank 0's; every rank asserts the same.
 bool passes(const Check& check, const Tolerance& tolerance) {

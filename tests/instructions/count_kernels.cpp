@@ -46,8 +46,7 @@ std::string named(const char* name) {
 }
 
 /// The first call is not counted: it may bind functions and let Kokkos allocate.
-template <class Kernel>
-void count(const std::string& name, const Kernel& kernel) {
+void count(const std::string& name, const auto& kernel) {
   kernel();
   CALLGRIND_START_INSTRUMENTATION;
   CALLGRIND_ZERO_STATS;

@@ -101,8 +101,7 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
 /// allocate, nor copy.
 class Launch {
 public:
-  template <class Kernels>
-  void operator()(const Kernels& kernels) {
+  void operator()(const auto& kernels) {
     {
       const KokkosListener listener;
       kernels();

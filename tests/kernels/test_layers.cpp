@@ -9,8 +9,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles;
-using test::expect_close;
+using test::Doubles, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
 using Floats = test::DeviceMatrix<float>;
 
@@ -71,8 +70,7 @@ protected:
   static constexpr double near = test::tolerance<E>;
 
   /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
-  template <class Test>
-  static void for_sizes(const Test& run) {
+  static void for_sizes(const auto& run) {
     for (const Size& z : sizes) {
       if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
       if (detail::threads_on_host > 1 && z.rows > 40) continue;

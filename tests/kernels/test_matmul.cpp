@@ -8,8 +8,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles;
-using test::expect_close;
+using test::Doubles, test::expect_close;
 
 ExecutionSpace exec() { return {}; }
 

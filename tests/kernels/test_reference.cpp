@@ -6,12 +6,10 @@
 
 namespace minitaw::kernels::reference {
 namespace {
-using test::expect_gradient;
-using test::random_doubles;
+using test::expect_gradient, test::random_doubles;
 
 /// dx against the slope of <forward(x), dy>.
-template <class Forward>
-void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, const Forward& forward) {
+void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, const auto& forward) {
   expect_gradient([&](const Doubles& v) { return test::dot(forward(v), dy); }, x, dx);
 }
 

@@ -7,8 +7,7 @@
 
 namespace minitaw::meters {
 namespace {
-using testing::HasSubstr;
-using testing::StartsWith;
+using testing::HasSubstr, testing::StartsWith;
 
 /// The stand-in, held open so that its counters live as long as the test.
 class Nvml : public ::testing::Test {

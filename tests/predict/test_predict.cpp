@@ -11,9 +11,7 @@
 
 namespace minitaw::predict {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using testing::HasSubstr;
+using schedule::Action, schedule::Kind, testing::HasSubstr;
 
 /// Nodes of so many ranks, with links whose rates are easy to reckon with: 1 GB/s inside, 100 MB/s between.
 std::string machine_text(

@@ -77,8 +77,7 @@ inline trace::Timeline sample_timeline(int spread = 1) {
 inline Provenance sample_session() { return collect({}, {"test"}, {}); }
 
 /// What the InputError of `call` says; empty if it throws none.
-template <class Call>
-std::string refusal_of(const Call& call) {
+std::string refusal_of(const auto& call) {
   try {
     call();
   } catch (const InputError& error) {

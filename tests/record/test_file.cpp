@@ -13,8 +13,7 @@
 
 namespace minitaw::record {
 namespace {
-using testing::AllOf;
-using testing::HasSubstr;
+using testing::AllOf, testing::HasSubstr;
 
 class Disk : public InFolder {
 protected:

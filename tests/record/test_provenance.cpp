@@ -8,11 +8,7 @@
 
 namespace minitaw::record {
 namespace {
-using testing::Contains;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
-using testing::Optional;
+using testing::Contains, testing::Each, testing::HasSubstr, testing::Not, testing::Optional;
 
 const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
 

@@ -15,11 +15,7 @@
 
 namespace minitaw::record {
 namespace {
-using testing::AllOf;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 using testing::SizeIs;
 
 class File : public InFolder {
@@ -52,8 +48,7 @@ protected:
   }
 
   /// The file after `change` was done to it, as another program might have left it, with a seal.
-  template <class Change>
-  std::string changed(const Change& change) {
+  std::string changed(const auto& change) {
     const h5::Id image = load_file(file_);
     change(image);
     replace_file(path("changed.h5"), bytes_of(image), state_of(path("changed.h5")));

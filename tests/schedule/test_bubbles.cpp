@@ -62,8 +62,7 @@ protected:
   [[nodiscard]] static Times times() { return std::get<1>(GetParam()); }
 
   /// Enough micro-batches for a steady state, and more.
-  template <class Check>
-  static void with_programs(const std::string& schedule, const Check& check) {
+  static void with_programs(const std::string& schedule, const auto& check) {
     for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
       for (const int groups : {1, stages() / 2, stages()}) {
         const Request request{

@@ -22,21 +22,18 @@ void wait_for_slots(Program& program) {
   }
 }
 
-template <class Change>
-void for_each_action(Program& program, const Change& change) {
+void for_each_action(Program& program, const auto& change) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     for (Action& a : program.ranks[r].actions) change(r, a);
 }
 
-template <class Which>
-void drop(Program& program, const Which& which) {
+void drop(Program& program, const auto& which) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     std::erase_if(program.ranks[r].actions, [&](const Action& a) { return which(r, a); });
 }
 
 /// The action of a rank that `which` finds `n`-th; from the end if negative.
-template <class Which>
-Action& find(Program& program, int rank, int n, const Which& which) {
+Action& find(Program& program, int rank, int n, const auto& which) {
   std::vector<Action*> found;
   for (Action& a : program.ranks[rank].actions)
     if (which(a)) found.push_back(&a);

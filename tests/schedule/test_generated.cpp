@@ -18,8 +18,7 @@ constexpr int any_copies = 64;
 
 /// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer
 /// counts take turns, as programs know shards only.
-template <class Visit>
-void for_each_request(int ranks, const std::vector<std::string>& specs, int most_copies, const Visit& visit) {
+void for_each_request(int ranks, const std::vector<std::string>& specs, int most_copies, const auto& visit) {
   const std::vector<int> layers = shapes::layer_counts(ranks);
   std::size_t turn = 0;
   for (const topology::Groups& groups : shapes::groupings(ranks))

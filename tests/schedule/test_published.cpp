@@ -56,8 +56,7 @@ struct Measured {
   }
 };
 
-template <class Check>
-void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check) {
+void for_each_equal_grouping(int first_ranks, int last_ranks, const auto& check) {
   for (int ranks = first_ranks; ranks <= last_ranks; ++ranks)
     for (int groups = 1; groups <= ranks; ++groups)
       for (int n = 1; n <= 3 && ranks % groups == 0; ++n) {
@@ -68,8 +67,7 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check
 }
 
 /// Shards that a link should carry, weights and gradients.
-template <class Expected>
-void expect_links(const Measured& m, const Expected& expected) {
+void expect_links(const Measured& m, const auto& expected) {
   for (int from = 0; from < m.matrix.ranks(); ++from)
     for (int to = 0; to < m.matrix.ranks(); ++to) {
       if (from == to) continue;

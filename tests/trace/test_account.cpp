@@ -11,13 +11,8 @@
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Lane;
-using schedule::parse_program;
-using schedule::Place;
-using schedule::Program;
-using schedule::Span;
+using schedule::Action, schedule::Kind, schedule::Lane, schedule::parse_program, schedule::Place;
+using schedule::Program, schedule::Span;
 
 /// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
 const std::string hand_over = R"(program hand-over
