@@ -79,7 +79,7 @@ def generated(file, tests, count, seed):
     return [mutant for _, mutant in sorted(turns, key=lambda turn: (turn[0], dice(turn[1])))[:count]]
 
 
-def written(file, old, new, tests):
+def written(file, tests, old, new):
     """One that somebody has thought of: a text that stands once in its file, and what takes its place."""
     text = (ROOT / file).read_text(encoding="utf-8")
     if text.count(old) != 1:
@@ -91,11 +91,13 @@ def written(file, old, new, tests):
 
 def chosen(options):
     mutants = {}
-    for line in LIST.read_text(encoding="utf-8").splitlines():
-        row = line.split("\t")
-        if line[:1] != "#" and re.search(options.only, row[0]):
-            some = generated(*row, options.count, options.seed) if len(row) == 2 else [written(*row)]
-            mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
+    rows = (line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
+    for names, tests, *texts in rows:
+        first, *several = re.split("[{}]", names)  # a/{b,c}.cpp
+        for file in (first + stem + several[1] for stem in several[0].split(",")) if several else [names]:
+            if re.search(options.only, file):
+                some = [written(file, tests, *pair) for pair in zip(texts[::2], texts[1::2])] or generated(file, tests, options.count, options.seed)
+                mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
     return sorted(mutants.values(), key=lambda mutant: (mutant.file, mutant.tests))
 
 

@@ -113,11 +113,11 @@ class Case:
         return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
 
     def traffic(self):
-        """Counted bytes per step by kind, between groups and inside; a case is valid only if these are the planned ones."""
+        """Counted bytes per step by kind, between groups and inside, none of a case that failed before; a valid case has the planned ones."""
         matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
-        return [matrix[chosen].sum(axis=0) if matrix.ndim == 3 else numpy.zeros(4, int) for chosen in (~same, same)]
+        return [matrix[chosen].sum(axis=0) if matrix.size else numpy.zeros(4, int) for chosen in (~same, same)]
 
 
 @dataclass

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it
 // refuses.
-#include <cstdio>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <limits>
 
 #include "base/error.hpp"
 #include "plan.hpp"
 
 namespace minitaw::bench {
 namespace {
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fake_nccl.hpp"
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
 #include <optional>
 #include <set>
-
-#include "comm/transport.hpp"
 
 namespace minitaw::comm::test {
 namespace {

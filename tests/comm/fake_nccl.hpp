@@ -3,8 +3,6 @@
 
 #include <deque>
 #include <mpi.h>
-#include <string>
-#include <vector>
 
 #include "comm/nccl/api.hpp"
 
@@ -15,7 +13,6 @@ namespace minitaw::comm::test {
 /// with comm::Error: groups balance, a communicator in use is left alone, all members make the same calls
 /// with equal counts in one order, messages match in order with equal sizes, buffers are in place or apart.
 /// Ranks that issue in orders that do not fit together wait for each other, which breaks after a while.
-///
 /// Communicators must not outlive it.
 class FakeNccl final : public nccl::Api {
 public:
@@ -46,8 +43,7 @@ public:
 private:
   friend class FakeCommunicator;
 
-  /// A communicator's part of a group. It begins when those before it on the communicator and on its queue
-  /// are over.
+  /// A communicator's part of a group. Begins when those before it on the communicator and queue are over.
   struct Kernel {
     class FakeCommunicator* communicator;
     nccl::Queue queue;

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
-#include <string>
-#include <vector>
-
-#include "base/error.hpp"
 #include "possible.hpp"
-#include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::comm::test {
 /// Calls visit(request, program) for every `stride`th of all schedules with all options on all groupings.
-template <class Visit>
-void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
+void for_each_program(int ranks, std::size_t stride, const auto& visit) {
   std::vector<std::string> specs = schedule::shapes::other_specs();
   for (const std::string& spec : schedule::shapes::tawpipe_specs()) specs.push_back(spec);
   const std::vector<int> layers = schedule::shapes::layer_counts(ranks);
@@ -31,8 +24,7 @@ void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
 }
 
 /// The actions of a rank in the order in which the engine's one thread feeds device queues: of those whose
-/// waits have been issued always the one that comes first in the program. Shorter than the program if it gets
-/// stuck.
+/// waits have been issued the first one in the program. Shorter than the program if it gets stuck.
 inline std::vector<int> issue_order(const schedule::RankProgram& rank) {
   std::array<std::vector<int>, schedule::lanes> queues;
   for (int l = 0; l < schedule::lanes; ++l) queues[l] = actions_of(rank, static_cast<schedule::Lane>(l));

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the transport counts is what schedule::bytes() plans: the communication of whole programs is executed
 // with meaningless data, all lanes at once, or, where the transport wants it, in the order of the program.
-#include <algorithm>
-#include <array>
-#include <deque>
-#include <gtest/gtest.h>
-#include <thread>
 
 #include "launches.hpp"
 #include "model/layout.hpp"
-#include "schedule/account.hpp"
-#include "schedule/program.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -19,15 +12,7 @@ using schedule::Action;
 
 /// Blocks of unequal width, so that slices of shards are unequal too.
 model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
-  model::Shape shape{.layers = layers,
-      .hidden = 24,
-      .heads = 3,
-      .kv_heads = 1,
-      .ffn = {},
-      .vocab = 37,
-      .seq = 5,
-      .micro_batch = 1,
-      .dtype = dtype};
+  model::Shape shape{layers, 24, 3, 1, {}, 37, 5, 1, dtype};
   for (int l = 0; l < layers; ++l) shape.ffn.push_back(40 + 30 * l);
   return make_layout(shape, schedule::cut_of(program));
 }

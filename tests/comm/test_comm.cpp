@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
-#include <vector>
 
-#include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "base/range.hpp"
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {

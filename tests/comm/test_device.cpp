@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <Kokkos_Core.hpp>
-#include <array>
 #include <functional>
-#include <gtest/gtest.h>
 
 #if defined(MINITAW_HAVE_NCCL)
 #include <cuda_runtime.h>

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an
 // end.
-#include <bit>
 #include <gtest/gtest.h>
-#include <map>
-#include <set>
 
 #include "comm/nccl/transport.hpp"
 #include "launches.hpp"
 
 namespace minitaw::comm::test {
 namespace {
-using schedule::Kind;
-using schedule::shapes::name_of;
+using schedule::Kind, schedule::shapes::name_of;
 
 class EveryProgram : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What only the NCCL transport has: its communicators, their first calls, and what it does when NCCL fails.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <thread>
 
 #include "base/error.hpp"
 #include "schedule/registry.hpp"
@@ -10,11 +8,9 @@
 
 namespace minitaw::comm::test {
 namespace {
-using nccl::CommunicatorPlan;
-using testing::ElementsAre;
+using nccl::CommunicatorPlan, testing::ElementsAre;
 
-/// Groups {0, 1}, {2, 3}, {4} and the world; messages 0 -> 2 -> 4 between groups; the last group says
-/// nothing.
+/// Groups {0, 1}, {2, 3}, {4}, which says nothing, and the world; messages 0 -> 2 -> 4 between groups.
 schedule::Program small_program() {
   schedule::Program p;
   p.communicators = {{"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations of all lanes at once, by one thread in any order or by a thread for each lane: what moves and
 // what is added up must be the same as with one operation after the other.
-#include <array>
 #include <cmath>
-#include <deque>
 #include <functional>
-#include <gtest/gtest.h>
 #include <random>
-#include <thread>
 
 #include "seed.hpp"
 #include "transports.hpp"
@@ -19,8 +15,7 @@ MINITAW_ON_TRANSPORTS(Operations, over_mpi);
 constexpr int lanes = schedule::lanes - 1;  // of communication
 Lane lane_at(int index) { return static_cast<Lane>(1 + index % lanes); }
 
-/// A collective, or a message from every rank to the next one that leaves on a lane and arrives on the lane
-/// behind it.
+/// A collective, or a message from every rank to the next one that leaves on a lane and arrives on the next.
 struct Item {
   Call call = Call::send;  ///< of a message
   int lane = 0, communicator = 0;

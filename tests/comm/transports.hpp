@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstring>
-#include <deque>
 #include <gtest/gtest.h>
-#include <memory>
-#include <mpi.h>
 #include <thread>
-#include <vector>
 
-#include "base/bf16.hpp"
-#include "base/range.hpp"
 #include "comm/mpi/transport.hpp"
 #include "comm/nccl/transport.hpp"
-#include "comm/wait.hpp"
 #include "fake_nccl.hpp"
 
 /// The transports that must behave alike, what they are asked, and what must come of it.
 namespace minitaw::comm::test {
-using model::Dtype;
-using schedule::Lane;
-using schedule::Payload;
-using schedule::Traffic;
+using model::Dtype, schedule::Lane, schedule::Payload, schedule::Traffic;
 using Call = schedule::Kind;
 
 inline constexpr std::array collectives{

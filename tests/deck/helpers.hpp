@@ -2,8 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -13,11 +12,7 @@
 
 namespace minitaw::deck {
 namespace {
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 using testing::StartsWith;
 
 Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <gtest/gtest.h>
 #include <sstream>
 
 #include "deck/keys.hpp"

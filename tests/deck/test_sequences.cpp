@@ -8,10 +8,7 @@
 
 namespace minitaw::deck {
 namespace {
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::StartsWith;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::StartsWith;
 
 Case own_sizes(const std::vector<std::string>& more = {}) {
   std::vector<std::string> overrides = {"ranks=3", "micro_batch_per_rank=1,3,2", "micro_batches=6"};

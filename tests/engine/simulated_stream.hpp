@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 
@@ -14,8 +10,7 @@
 
 namespace minitaw::engine::tests {
 /// A device's stream as a thread: run() returns at once, work happens later and in order, events are awaited
-/// there and not by the one who submits. What the engine forgets to wait for shows as a race or a wrong
-/// result.
+/// there and not by the one who submits. A wait that the engine forgets shows as a race or a wrong result.
 class SimulatedStream final : public Queue {
 public:
   /// `stop`, shared by the streams of a rank, ends their waits for each other.

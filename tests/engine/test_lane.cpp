@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <chrono>
+#include <future>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <random>
-#include <stdexcept>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "engine/executor.hpp"
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
+#include "engine/watchdog.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 
@@ -50,9 +45,7 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
       testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
-using schedule::Action;
-using schedule::Operand;
-using schedule::RankProgram;
+using schedule::Action, schedule::Operand, schedule::RankProgram;
 
 constexpr comm::WaitPolicy policy;
 
@@ -163,8 +156,7 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   }
 }
 
-/// Two lanes whose first units wait for nothing: rank 0 of tawpipe on two groups sends a weight and receives
-/// one.
+/// Two lanes whose first units wait for nothing: rank 0 of two groups sends a weight and receives one.
 schedule::Program two_ways() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
 }
@@ -337,6 +329,35 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_THAT([&] { (void)executor.step(); },
       testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
+}
+
+using Seconds = Watchdog::Seconds;
+
+TEST(Watchdog, SaysOnceWhatDidNotEnd) {
+  std::promise<std::string> told;  // a second report would be an error
+  Watchdog watchdog([&](const std::string& report) { told.set_value(report); });
+  watchdog.expect("the first thing", Seconds(1000));
+  watchdog.expect("the second thing", Seconds(0.01));
+  EXPECT_EQ(told.get_future().get(), "the second thing has not ended for 0.01 s");
+  watchdog.expect("the third thing", Seconds(1000));
+  watchdog.pause();
+}
+
+TEST(Watchdog, IsSilentWhereNothingIsExpected) {
+  Watchdog watchdog([](const std::string& report) { ADD_FAILURE() << report; });
+  watchdog.expect("something long", Seconds::max());
+  watchdog.expect("something short", Seconds(1e9));
+  watchdog.pause();
+  watchdog.expect("something else", Seconds(1000));
+}
+
+TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
+  std::atomic<long> moves = 0;
+  std::promise<long> told;
+  Watchdog watchdog([&](const std::string&) { told.set_value(moves); },
+      [&] { return moves < 20 ? ++moves : moves.load(); });
+  watchdog.expect("something that moves", Seconds(0.02));
+  EXPECT_EQ(told.get_future().get(), 20);
 }
 }  // namespace
 }  // namespace minitaw::engine

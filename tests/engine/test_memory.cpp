@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fstream>
 #include <gtest/gtest.h>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "engine/memory.hpp"
 
 namespace minitaw::engine {
 namespace {
-using schedule::Memory;
-using schedule::SlotClass;
+using schedule::Memory, schedule::SlotClass;
 
 schedule::Footprint footprint() {
   schedule::Footprint f;

@@ -44,8 +44,7 @@ def philox(counter, seed, stream):
     key = [seed & 0xFFFFFFFF, (seed >> 32) ^ stream]
     for _ in range(10):
         p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = [(p1 >> shift) ^ c[1] ^ np.uint64(key[0]), p1 & mask,
-             (p0 >> shift) ^ c[3] ^ np.uint64(key[1]), p0 & mask]
+        c = [(p1 >> shift) ^ c[1] ^ np.uint64(key[0]), p1 & mask, (p0 >> shift) ^ c[3] ^ np.uint64(key[1]), p0 & mask]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return np.stack(c, axis=1)
 
@@ -71,8 +70,7 @@ def make_parameters(case):
     h, d = case["hidden"], case["hidden"] // case["heads"]
     parameters = {}
     for layer, ffn in enumerate(case["ffn"]):
-        shapes = dict(norm1=(h,), wqkv=((case["heads"] + 2 * case["kv_heads"]) * d, h), wo=(h, h), norm2=(h,),
-                      w13=(2 * ffn, h), w2=(h, ffn))
+        shapes = dict(norm1=(h,), wqkv=((case["heads"] + 2 * case["kv_heads"]) * d, h), wo=(h, h), norm2=(h,), w13=(2 * ffn, h), w2=(h, ffn))
         for role, shape in shapes.items():
             parameters[f"layers.{layer}.{role}"] = initial(role, layer, shape, case)
     for role, shape in dict(embedding=(case["vocab"], h), norm=(h,), head=(case["vocab"], h)).items():

@@ -1,15 +1,9 @@
 // miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
-#include <fstream>
-#include <gtest/gtest.h>
 #include <iterator>
-#include <map>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "kernels/device_matrix.hpp"
 #include "model/layout.hpp"
-#include "model/reference.hpp"
 #include "model/training_loop.hpp"
 
 namespace minitaw::model {

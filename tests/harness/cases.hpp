@@ -4,11 +4,9 @@
 #include <random>
 
 #include "comm/mpi/mpi.hpp"
-#include "deck/deck.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/case_runner.hpp"
 #include "possible.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::harness::tests {
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
@@ -19,13 +17,7 @@ inline Case small_case(
   c.groups = groups;
   c.ranks = groups.ranks();
   c.micro_batches = per_rank * c.ranks;
-  c.shape.layers = layers;
-  c.shape.hidden = 24;
-  c.shape.heads = 4;
-  c.shape.kv_heads = 2;
-  c.shape.vocab = 29;
-  c.shape.seq = 13;
-  c.shape.micro_batch = 2;
+  c.shape = {layers, 24, 4, 2, {}, 29, 13, 2};
   for (int l = 0; l < layers; ++l) c.shape.ffn.push_back(32 + 8 * (l % 3));
   c.data = "synthetic";
   c.seed = 11;
@@ -42,8 +34,7 @@ inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<me
                                         .meter = std::move(meter)});
 }
 
-/// The runtime of a case on the ranks of the job, which may share a device, with this build's transport over
-/// MPI.
+/// The runtime of a case on the ranks of the job, which may share a device, with the transport over MPI.
 inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
     const Case& c, schedule::Program program, const engine::StepOptions& options = {}) {
   auto runtime =

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/check.hpp"
 
-#include <cmath>
-#include <functional>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <limits>
 #include <malloc.h>
 
-#include "base/bf16.hpp"
-#include "engine/memory.hpp"
 #include "harness/cases.hpp"
 #include "sanitized.hpp"
 
 namespace minitaw::harness {
 namespace {
-using engine::peak_memory;
-using engine::reset_peak_memory;
-using engine::Runtime;
+using engine::peak_memory, engine::reset_peak_memory, engine::Runtime;
 
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
@@ -129,49 +121,30 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   }
 }
 
-TEST(Float64Reference, IsReproducedWhateverTheSeed) {
-  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
-    for (const auto& [seq, vocab] : {std::pair{13, 29}, {1, 29}, {13, 1}, {1, 1}})
-      for (const std::uint64_t seed : {1, 2, 3}) {
-        Case c = serial_case();
-        c.shape.dtype = dtype;
-        c.shape.seq = seq;
-        c.shape.vocab = vocab;
-        c.seed = seed;
-        SCOPED_TRACE(fmt::format("{} S {} V {} seed {}", name_of(dtype), seq, vocab, seed));
-        EXPECT_EQ(distance(c).failure(float64_tolerance(c)), "");
-      }
-}
-
-// Longer than any cycle of a few steps that tokens might have.
-TEST(Float64Reference, HasTheTokensOfEveryStep) {
-  Case c = serial_case(1);
-  c.steps = 20;
-  EXPECT_EQ(distance(c).failure(float64_tolerance(c)), "");
-}
-
 /// Deep, narrow, with few tokens or few kinds of them: what limits that know none of it would take for wrong.
+/// Twenty steps are longer than any cycle of a few that tokens might have.
 TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
   struct Awkward {
     int layers, hidden, heads, ffn, vocab, seq;
+    double rate = 3e-4;
+    int steps = 3;
   };
-  for (const Awkward& z : {Awkward{13, 6, 1, 16, 29, 13}, {13, 28, 2, 40, 29, 13}, {100, 24, 4, 9, 29, 5},
-           {30, 16, 4, 1, 300, 1}, {2, 12, 2, 5, 3, 40}})
+  for (const Awkward& z :
+      {Awkward{13, 6, 1, 16, 29, 13}, {13, 28, 2, 40, 29, 13}, {100, 24, 4, 9, 29, 5}, {30, 16, 4, 1, 300, 1},
+          {2, 12, 2, 5, 3, 40}, {2, 24, 4, 36, 29, 13, 1e-3}, {2, 24, 4, 36, 29, 1, 1e-3},
+          {2, 24, 4, 36, 1, 13, 1e-3}, {2, 24, 4, 36, 1, 1, 1e-3}, {1, 24, 4, 36, 29, 13, 1e-3, 20}})
     for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
       for (const std::uint64_t seed : {1, 4, 5}) {
         Case c = serial_case(z.layers);
-        c.shape.dtype = dtype;
-        c.shape.hidden = z.hidden;
-        c.shape.heads = z.heads;
-        c.shape.kv_heads = 1;
-        c.shape.ffn.assign(z.layers, z.ffn);
-        c.shape.vocab = z.vocab;
-        c.shape.seq = z.seq;
+        const std::vector<std::int64_t> ffn(z.layers, z.ffn);
+        c.shape = {z.layers, z.hidden, z.heads, 1, ffn, z.vocab, z.seq, 2, dtype};
         c.seed = seed;
-        c.learning_rate = 3e-4;
-        SCOPED_TRACE(fmt::format("{} L {} H {} seed {}", name_of(dtype), z.layers, z.hidden, seed));
+        c.learning_rate = z.rate;
+        c.steps = z.steps;
+        SCOPED_TRACE(fmt::format(
+            "{} L {} H {} S {} V {} seed {}", name_of(dtype), z.layers, z.hidden, z.seq, z.vocab, seed));
         const Tolerance t = float64_tolerance(c);
-        EXPECT_LT(t.largest(c.steps), 1) << "or nothing is judged";
+        EXPECT_TRUE(z.vocab == 1 || t.largest(c.steps) < 1) << "or nothing is judged";
         EXPECT_EQ(distance(c).failure(t), "");
       }
 }
@@ -257,23 +230,18 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   }
 }
 
-/// A model of 2.6 million weights, or a small one with many tokens, whose activations take most of the
-/// memory.
+/// A model of 2.6 million weights, or one with many tokens, whose activations take most of the memory.
 Case large_case(bool wide) {
   Case c = serial_case();
-  c.shape.hidden = wide ? 256 : 32;
-  c.shape.vocab = wide ? 1500 : 1400;
-  c.shape.ffn = {wide ? 800 : 96, wide ? 600 : 64};
-  c.shape.seq = wide ? 16 : 400;
-  c.shape.micro_batch = wide ? 1 : 4;
+  if (wide) c.shape = {2, 256, 4, 2, {800, 600}, 1500, 16, 1};
+  else c.shape = {2, 32, 4, 2, {96, 64}, 1400, 400, 4};
   c.micro_batches = 1;
   c.steps = 2;
   return c;
 }
 
 /// Resident bytes that `work` adds at its peak.
-template <class Work>
-std::uint64_t added_by(const Work& work) {
+std::uint64_t added_by(const auto& work) {
   malloc_trim(0);  // what earlier tests left would be taken again and not count
   reset_peak_memory();
   const std::uint64_t before = peak_memory();

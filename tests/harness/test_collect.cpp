@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <Kokkos_Core.hpp>
-#include <atomic>
-#include <chrono>
-#include <cmath>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <mpi.h>
-#include <string_view>
-#include <thread>
 
-#include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"
@@ -19,9 +9,7 @@
 
 namespace minitaw::harness {
 namespace {
-using engine::host_seconds;
-using engine::Runtime;
-using engine::Span;
+using engine::host_seconds, engine::Runtime, engine::Span;
 
 int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 
@@ -69,6 +57,12 @@ protected:
     return runtime_->executor().spans();
   }
 
+  /// But for the moment at which the first of all ranks began.
+  static void expect_alike(const std::vector<Span>& gathered, const std::vector<Span>& executed) {
+    for (std::size_t i = 0; i < executed.size(); ++i)
+      EXPECT_NEAR(gathered[i].end - gathered[i].begin, executed[i].end - executed[i].begin, 1e-6);
+  }
+
   int rank_;
   std::unique_ptr<Runtime> runtime_;
 };
@@ -82,8 +76,7 @@ TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
   const std::vector<Span> executed = execute(last);
   const trace::StepSpans spans = last.gather(runtime_->program(), 1, MPI_COMM_WORLD);
   if (rank_ != 0) return;
-  for (std::size_t i = 0; i < actions; ++i)
-    EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
+  expect_alike(spans[0], executed);
 }
 
 TEST_F(Steps, AreGatheredOnOneClock) {
@@ -104,9 +97,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
     ASSERT_EQ(spans[r].size(), program.ranks[r].actions.size());
     for (const Span& s : spans[r]) EXPECT_TRUE(0 <= s.ready && s.ready <= s.begin && s.begin <= s.end);
   }
-  // Alike but for the moment at which the first of all ranks began.
-  for (std::size_t i = 0; i < executed.size(); ++i)
-    EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
+  expect_alike(spans[0], executed);
   if (late == 0) return;
   EXPECT_GE(spans[late][0].begin, 0.9 * seconds) << "later than the first rank's";
   const trace::StepAccount found = trace::account(program, spans);

@@ -76,8 +76,7 @@ def main():
     setting = {name: getattr(options, name) for name in ("compiler", "flags", "kokkos")}
     if options.update:
         counts, _ = counted(options.program, options.folder)
-        options.baseline.write_text(json.dumps(setting | {"instructions": dict(sorted(counts.items()))}, indent=2) + "\n",
-                                    encoding="utf-8")
+        options.baseline.write_text(json.dumps(setting | {"instructions": dict(sorted(counts.items()))}, indent=2) + "\n", encoding="utf-8")
         stop(f"wrote {len(counts)} counts to {options.baseline}", 0)
 
     baseline = json.loads(options.baseline.read_text(encoding="utf-8"))

@@ -3,8 +3,6 @@
 // docs/compare.md. Products of fp32 matrices are left out, because they are the BLAS library's, which chooses
 // its code by the processor.
 #include <cstdio>
-#include <string>
-#include <utility>
 #include <valgrind/callgrind.h>
 
 #include "kernels/detail/backends.hpp"
@@ -48,8 +46,7 @@ std::string named(const char* name) {
 }
 
 /// The first call is not counted: it may bind functions and let Kokkos allocate.
-template <class Kernel>
-void count(const std::string& name, const Kernel& kernel) {
+void count(const std::string& name, const auto& kernel) {
   kernel();
   CALLGRIND_START_INSTRUMENTATION;
   CALLGRIND_ZERO_STATS;

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cmath>
 #include <cstdlib>
-#include <gtest/gtest.h>
 #include <limits>
-#include <type_traits>
 
-#include "base/bf16.hpp"
 #include "kernels/finite_difference.hpp"
 #include "kernels/kernels.hpp"
 #include "kokkos_listener.hpp"
@@ -105,8 +101,7 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
 /// allocate, nor copy.
 class Launch {
 public:
-  template <class Kernels>
-  void operator()(const Kernels& kernels) {
+  void operator()(const auto& kernels) {
     {
       const KokkosListener listener;
       kernels();

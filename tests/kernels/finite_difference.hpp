@@ -26,8 +26,7 @@ inline double dot(const Doubles& a, const Doubles& b) {
   return sum;
 }
 
-/// Compares `gradient` with central differences of f at x, element by element (at most 200 of them, spread
-/// over x).
+/// Compares at most 200 elements of `gradient`, spread over x, with central differences of f at x.
 inline void expect_gradient(const std::function<double(const Doubles&)>& f, Doubles x,
     const Doubles& gradient, double tolerance = 1e-6) {
   ASSERT_EQ(x.size(), gradient.size());

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
-#include <algorithm>
-#include <cmath>
-#include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
@@ -13,8 +10,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles;
-using test::expect_close;
+using test::Doubles, test::expect_close;
 
 ExecutionSpace exec() { return {}; }
 /// The longest has more than eight tiles of keys, however large they are.
@@ -99,8 +95,7 @@ protected:
   }
   /// Skips the test if no shape is possible, not if one is. More threads than cores wait long for each other:
   /// teams of several on a host leave out the long shapes.
-  template <class Test>
-  static void for_shapes(const Test& run) {
+  static void for_shapes(const auto& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {
       if (!reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40)) continue;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every layer but attention and the matrix product against its plain double-precision version, in both types,
 // over odd shapes, into poisoned outputs.
-#include <gtest/gtest.h>
-#include <random>
 
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
@@ -11,8 +9,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles;
-using test::expect_close;
+using test::Doubles, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
 using Floats = test::DeviceMatrix<float>;
 
@@ -45,6 +42,9 @@ struct Case {
 };
 using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
 
+template <class C>
+using Device = test::DeviceMatrix<typename C::E>;
+
 struct CaseName {
   template <class C>
   static std::string GetName(int) {
@@ -56,7 +56,6 @@ template <class C>
 class Layers : public ::testing::Test {
 protected:
   using E = typename C::E;
-  using Device = test::DeviceMatrix<E>;
 
   void SetUp() override {
     if (!on_host && C::packs) GTEST_SKIP() << "a device runs in packs anyway";
@@ -71,8 +70,7 @@ protected:
   static constexpr double near = test::tolerance<E>;
 
   /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
-  template <class Test>
-  static void for_sizes(const Test& run) {
+  static void for_sizes(const auto& run) {
     for (const Size& z : sizes) {
       if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
       if (detail::threads_on_host > 1 && z.rows > 40) continue;
@@ -87,12 +85,12 @@ protected:
 TYPED_TEST_SUITE(Layers, Cases, CaseName);
 
 TYPED_TEST(Layers, RmsNormForward) {
-  using Device = typename TestFixture::Device;
   this->for_sizes([this](int rows, int width, int shift) {
     const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2);
-    const Device in(rows, width, x, shift), weight(width, 1, gain);
-    const Device y = Device::poisoned(rows, width, shift), copy = Device::poisoned(rows, width, shift),
-                 alone = Device::poisoned(rows, width, shift);
+    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain);
+    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width, shift),
+                            copy = Device<TypeParam>::poisoned(rows, width, shift),
+                            alone = Device<TypeParam>::poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1);
     this->launch_([&] {
       rmsnorm_forward(exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
@@ -105,16 +103,16 @@ TYPED_TEST(Layers, RmsNormForward) {
 }
 
 TYPED_TEST(Layers, RmsNormBackward) {
-  using Device = typename TestFixture::Device;
   this->for_sizes([this](int rows, int width, int shift) {
     const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2),
                   dy = this->random(rows * width, 3), residual = this->random(rows * width, 4);
     Doubles expected_gain(width, 0), expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
 
-    const Device in(rows, width, x, shift), weight(width, 1, gain), slope(rows, width, dy, shift),
+    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain), slope(rows, width, dy, shift),
         through(rows, width, residual, shift);
-    const Device y = Device::poisoned(rows, width), dx = Device::poisoned(rows, width, shift);
+    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width),
+                            dx = Device<TypeParam>::poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1), partial = Floats::poisoned(std::min(rows, 7), width),
                  dgain = Floats::poisoned(width, 1);
     this->launch_([&] {
@@ -138,13 +136,12 @@ TYPED_TEST(Layers, RmsNormBackward) {
 }
 
 TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
-  using Device = typename TestFixture::Device;
   for (const auto& [chunks, width] : {std::pair{1, 1}, {5, 33}, {256, 130}, {301, 2048}}) {
     const Doubles partial = test::random_floats(chunks * width, 1), before = this->random(width, 2);
     Doubles expected(width, 0);
     for (int i = 0; i < chunks * width; ++i) expected[i % width] += partial[i];
     const Floats in(chunks, width, partial);
-    const Device dgain = Device::poisoned(width, 1), added(width, 1, before);
+    const Device<TypeParam> dgain = Device<TypeParam>::poisoned(width, 1), added(width, 1, before);
     this->launch_([&] {
       rmsnorm_backward_gain(exec(), dgain.vector(), in.matrix(), false);
       rmsnorm_backward_gain(exec(), added.vector(), in.matrix(), true);
@@ -156,12 +153,12 @@ TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
 }
 
 TYPED_TEST(Layers, SwiGlu) {
-  using Device = typename TestFixture::Device;
   this->for_sizes([this](int rows, int width, int shift) {
     const Doubles x = this->random(rows * 2 * width, 1, 8), dy = this->random(rows * width, 2);
-    const Device in(rows, 2 * width, x, shift), slope(rows, width, dy, shift);
-    const Device y = Device::poisoned(rows, width, shift), dx = Device::poisoned(rows, 2 * width, shift),
-                 again = Device::poisoned(rows, width, shift);
+    const Device<TypeParam> in(rows, 2 * width, x, shift), slope(rows, width, dy, shift);
+    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width, shift),
+                            dx = Device<TypeParam>::poisoned(rows, 2 * width, shift),
+                            again = Device<TypeParam>::poisoned(rows, width, shift);
     this->launch_([&] {
       swiglu_forward(exec(), y.matrix(), in.matrix());
       swiglu_backward(exec(), dx.matrix(), again.matrix(), slope.matrix(), in.matrix());
@@ -176,7 +173,6 @@ TYPED_TEST(Layers, SwiGlu) {
 }
 
 TYPED_TEST(Layers, Embedding) {
-  using Device = typename TestFixture::Device;
   this->for_sizes([this](int rows, int width, int shift) {
     const int vocab = 7;
     const std::vector<std::int32_t> tokens = random_indices(rows, vocab);
@@ -193,8 +189,8 @@ TYPED_TEST(Layers, Embedding) {
                   before = test::random_floats(vocab * width, 3);
     Doubles expected_table = before;
     reference::embedding_backward(expected_table, dx, tokens, width);
-    const Device weights(vocab, width, table, shift), slope(rows, width, dx, shift),
-        x = Device::poisoned(rows, width, shift);
+    const Device<TypeParam> weights(vocab, width, table, shift), slope(rows, width, dx, shift),
+        x = Device<TypeParam>::poisoned(rows, width, shift);
     const Floats dtable(vocab, width, before);
     this->launch_([&] {
       embedding_forward(exec(), x.matrix(), weights.matrix(), device_tokens.vector());
@@ -207,7 +203,6 @@ TYPED_TEST(Layers, Embedding) {
 }
 
 TYPED_TEST(Layers, CrossEntropy) {
-  using Device = typename TestFixture::Device;
   this->for_sizes([this](int rows, int width, int shift) {
     const std::vector<std::int32_t> targets = random_indices(rows, width);
     const Indices device_targets = indices(targets);
@@ -215,7 +210,7 @@ TYPED_TEST(Layers, CrossEntropy) {
     Doubles expected = x;
     const double expected_loss = reference::cross_entropy(expected, targets, 0.125);
 
-    const Device logits(rows, width, x, shift);
+    const Device<TypeParam> logits(rows, width, x, shift);
     const auto losses = test::DeviceMatrix<double>::poisoned(rows, 1);
     const test::DeviceMatrix<double> loss(1, 1, {1.5});
     this->launch_([&] {
@@ -228,14 +223,13 @@ TYPED_TEST(Layers, CrossEntropy) {
 }
 
 TYPED_TEST(Layers, CrossEntropyOfExtremeLogits) {
-  using Device = typename TestFixture::Device;
   const int rows = 3, width = 4096;
   const double low = test::rounded<typename TypeParam::E>({-3e38})[0];
   Doubles x(rows * width, low);  // every exponential but the largest vanishes
   x[5] = 1e4;
   x[width + 4095] = -1e4;
   const Doubles in = test::rounded<typename TypeParam::E>(x);
-  const Device logits(rows, width, in);
+  const Device<TypeParam> logits(rows, width, in);
   const auto losses = test::DeviceMatrix<double>::poisoned(rows, 1);
   const Indices targets = indices({5, 4095, 7});
   cross_entropy(exec(), losses.vector(), logits.matrix(), targets.vector(), 1);
@@ -250,7 +244,6 @@ TYPED_TEST(Layers, CrossEntropyOfExtremeLogits) {
 }
 
 TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
-  using Device = typename TestFixture::Device;
   for (const auto& [head_dim, shift] : {std::pair{2, 0}, {6, 0}, {8, 0}, {24, 1}, {64, 0}, {128, 0}}) {
     const AttentionSizes z{.batch = 2, .seq = 19, .heads = 3, .kv_heads = 1, .head_dim = head_dim};
     const int tokens = z.batch * z.seq, width = 5 * head_dim;
@@ -258,7 +251,7 @@ TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
     Doubles expected = x;
     reference::rope(expected, z, 1);
     const Floats table = Floats::poisoned(z.seq, head_dim);
-    const Device qkv(tokens, width, x, shift);
+    const Device<TypeParam> qkv(tokens, width, x, shift);
     this->launch_([&] {
       rope_table(exec(), table.matrix());
       rope(exec(), qkv.matrix(), table.matrix(), 4, 1);
@@ -271,13 +264,12 @@ TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
 
 TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
   using E = typename TypeParam::E;
-  using Device = typename TestFixture::Device;
   const int count = 1003;
   const Doubles start = test::random_floats(count, 1);
   Doubles w = start, m1(count, 0), m2(count, 0);
   const Floats master(count, 1, start), moment1(count, 1, m1), moment2(count, 1, m2), alone(count, 1, start),
       alone1(count, 1, m1), alone2(count, 1, m2);
-  const Device weights = Device::poisoned(count, 1);
+  const Device<TypeParam> weights = Device<TypeParam>::poisoned(count, 1);
   for (int step = 1; step <= 5; ++step) {
     const Doubles gradient = test::random_floats(count, 10 + step, 1e-3);
     reference::adamw(w, m1, m2, gradient, 1, {}, step);
@@ -337,11 +329,10 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
 }
 
 TYPED_TEST(Layers, Add) {
-  using Device = typename TestFixture::Device;
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
     const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
-    const Device contribution(count, 1, more, shift);
+    const Device<TypeParam> contribution(count, 1, more, shift);
     this->launch_([&] {
       add<typename TypeParam::E>(exec(), total.vector(), contribution.vector(), true);
       add<typename TypeParam::E>(exec(), written.vector(), contribution.vector(), false);

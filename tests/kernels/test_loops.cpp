@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <bit>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The matrix product of this build and the portable one against plain double-precision loops: all types, all
 // operations, odd sizes, unaligned addresses, poisoned outputs.
-#include <gtest/gtest.h>
 
 #include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
@@ -9,8 +8,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles;
-using test::expect_close;
+using test::Doubles, test::expect_close;
 
 ExecutionSpace exec() { return {}; }
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The plain double-precision kernels against central finite differences of <output, dy>.
-#include <gtest/gtest.h>
 
 #include "kernels/finite_difference.hpp"
 #include "kernels/reference.hpp"
 
 namespace minitaw::kernels::reference {
 namespace {
-using test::expect_gradient;
-using test::random_doubles;
+using test::expect_gradient, test::random_doubles;
 
 /// dx against the slope of <forward(x), dy>.
-template <class Forward>
-void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, const Forward& forward) {
+void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, const auto& forward) {
   expect_gradient([&](const Doubles& v) { return test::dot(forward(v), dy); }, x, dx);
 }
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
 
-#include <cmath>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
 namespace minitaw::meters {
 namespace {
-using testing::HasSubstr;
-using testing::StartsWith;
+using testing::HasSubstr, testing::StartsWith;
 
 /// The stand-in, held open so that its counters live as long as the test.
 class Nvml : public ::testing::Test {

@@ -11,16 +11,7 @@ import xml.etree.ElementTree
 
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 EXAMPLES = REPOSITORY / "examples" / "ci"
-TINY = """
-schedule = ["serial", "tawpipe"]
-ranks = 1
-layers = 1
-hidden = 16
-head_dim = 8
-vocab = 32
-seq = 8
-steps = 3
-"""
+TINY = 'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 32\nseq = 8\nsteps = 3\n'
 
 
 def command_of(example):

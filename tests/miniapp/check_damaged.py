@@ -24,20 +24,7 @@ FILES = [SEALED]
 VERBS = [["show"], ["run", HERE / "deck.toml", "-o"]]
 SCRIPTS = {"report": ["-o", HERE / "report.html"], "compare": [SAMPLE], "export": [], "check-rules": [], "bundle": [],
            "timeline": ["--case", "0", "-o", HERE / "step.png"]}
-DECK = """schedule = "serial"
-layers = 1
-hidden = 8
-heads = 1
-vocab = 8
-seq = 8
-micro_batches = 1
-steps = 3
-warmup = 1
-"""
-
-
-def place(file):
-    return NUMBERS.randrange(len(file) + 1)
+DECK = 'schedule = "serial"\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 8\nseq = 8\nmicro_batches = 1\nsteps = 3\nwarmup = 1\n'
 
 
 def flip(file):
@@ -47,25 +34,6 @@ def flip(file):
     return bytes(copy)
 
 
-def truncate(file):
-    return file[:place(file)]
-
-
-def zero(file):
-    at = place(file)
-    return file[:at] + bytes(len(file[at:at + 4096])) + file[at + 4096:]
-
-
-def insert(file):
-    at = place(file)
-    return file[:at] + NUMBERS.randbytes(NUMBERS.randrange(1, 600)) + file[at:]
-
-
-def splice(file):
-    at = place(file)
-    return file[:at] + NUMBERS.choice(FILES)[at:]
-
-
 def rename(file):
     """Another word where the seal, or the first attributes, have one."""
     word = NUMBERS.choice([b"miniTaw", b"schema 4", b"crc32", b"schema", b"format", b"summary", b"units"])
@@ -73,7 +41,12 @@ def rename(file):
 
 
 def damaged():
-    return NUMBERS.choice([flip, flip, truncate, zero, insert, splice, rename])(NUMBERS.choice(FILES))
+    """Flipped, cut, zeroed, with more in it, with the rest of another file, or renamed."""
+    file = NUMBERS.choice(FILES)
+    at = NUMBERS.randrange(len(file) + 1)
+    pieces = [file[:at], file[:at] + bytes(len(file[at:at + 4096])) + file[at + 4096:], file[:at] + NUMBERS.randbytes(NUMBERS.randrange(1, 600)) + file[at:],
+              file[:at] + NUMBERS.choice(FILES)[at:]]
+    return NUMBERS.choice([flip(file), flip(file), *pieces, rename(file)])
 
 
 def call(command):

@@ -19,21 +19,8 @@ FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "job.toml"
 FILE = FOLDER / "job.h5"
 
-TEXT = """
-schedule = ["tawpipe", "ddp"]
-ranks = [2, 3]
-groups = [1, "1+1", "1+2"]
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
-vocab = 256
-data = "/usr/share/common-licenses/GPL-3"
-seq = [9, 20]
-micro_batches = 6
-steps = 3
-warmup = 1
-"""
+TEXT = ('schedule = ["tawpipe", "ddp"]\nranks = [2, 3]\ngroups = [1, "1+1", "1+2"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\n'
+        'vocab = 256\ndata = "/usr/share/common-licenses/GPL-3"\nseq = [9, 20]\nmicro_batches = 6\nsteps = 3\nwarmup = 1\n')
 
 
 def call(ranks, *arguments, variables=(), program=PROGRAM):
@@ -161,8 +148,7 @@ def check_repeats():
     """Repetitions in random order: all samples are there, in as many repetitions, and the order is known."""
     file = FOLDER / "repeats.h5"
     seconds = -time.monotonic()
-    done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2", "--set", "repeats=4",
-                "--interleave=5", "-o", file)
+    done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2", "--set", "repeats=4", "--interleave=5", "-o", file)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     seconds += time.monotonic()
     positions = []
@@ -185,6 +171,9 @@ def check_verify():
     assert done.stdout.count(" float64 reference ") == 1 and done.stdout.count(" serial reference ") == 6, done.stdout
     assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
     lines = done.stdout.splitlines()
+    one = [f"--set={setting}" for setting in ("seq=9", "ranks=2", "groups=1", "schedule=ddp", "dtype=fp32,bf16")]
+    for case in json.loads(call(2, "verify", DECK, *one, "--json").stdout)["cases"]:
+        assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32"), f"in bf16 all round to the right number: {case}"
     assert "against" in lines[0] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
 
 

@@ -16,24 +16,12 @@ FOLDER = pathlib.Path(FOLDER)
 HOST = "leak017"
 USER = "leakjoe"
 
-TEXT = """
-schedule = "tawpipe"
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
-vocab = 64
-seq = 9
-micro_batches = 4
-steps = 3
-warmup = 1
-"""
+TEXT = ('schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\n' 'warmup = 1\n')
 
-SECRETIVE = {"SLURM_JOB_NODELIST": f"{HOST},leak[018-019]", "SLURMD_NODENAME": HOST, "SLURM_SUBMIT_DIR": f"/home/{USER}/x",
-             "SLURM_JOB_USER": USER, "SLURM_TOPOLOGY_ADDR": f"switch.{HOST}", "SLURM_JOB_ACCOUNT": "leakaccount",
-             "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}", "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml",
-             "MPICH_INTERFACE_HOSTNAME": f"{HOST}-ib0", "FI_DOMAIN": f"{HOST}_mlx", "HOSTNAME": HOST, "NCCL_KEY": "leaksecret",
-             "KOKKOS_TOOLS_LIBS": ""}
+SECRETIVE = {"SLURM_JOB_NODELIST": f"{HOST},leak[018-019]", "SLURMD_NODENAME": HOST, "SLURM_SUBMIT_DIR": f"/home/{USER}/x", "SLURM_JOB_USER": USER,
+             "SLURM_TOPOLOGY_ADDR": f"switch.{HOST}", "SLURM_JOB_ACCOUNT": "leakaccount", "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}",
+             "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml", "MPICH_INTERFACE_HOSTNAME": f"{HOST}-ib0", "FI_DOMAIN": f"{HOST}_mlx", "HOSTNAME": HOST,
+             "NCCL_KEY": "leaksecret", "KOKKOS_TOOLS_LIBS": ""}
 PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
 

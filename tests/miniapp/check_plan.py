@@ -26,17 +26,8 @@ def cases(*arguments):
 # Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H = 32 and d = 8 in bf16.
 
 FFN = [48, 16, 80, 176, 112, 144]
-ODD = f"""groups = "2+1+3"
-layers = 6
-hidden = 32
-heads = 4
-kv_heads = 2
-vocab = 50
-seq = 16
-micro_batches = 12
-ffn_per_layer = {FFN}
-dtype = "bf16"
-"""
+ODD = (f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
+       f'ffn_per_layer = {FFN}\ndtype = "bf16"\n')
 NODE = [0, 0, 1, 2, 2, 2]
 KINDS = {"W": "weights", "G": "gradients", "A": "activations", "D": "activations", "E": "embeddings"}
 VISITS = ("F", "BW", "B", "W")

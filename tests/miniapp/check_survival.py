@@ -23,19 +23,8 @@ FILE = FOLDER / "sweep.h5"
 WATCHDOG = 3
 PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
 
-TEXT = """
-schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]
-groups = [1, "1+1"]
-layers = 4
-hidden = 16
-heads = 2
-ffn = 24
-vocab = 256
-seq = [9, 20, 33]
-micro_batches = 4
-steps = 3
-warmup = 1
-"""
+TEXT = ('schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 256\n'
+        'seq = [9, 20, 33]\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n')
 CASES = 24
 
 
@@ -46,8 +35,7 @@ def ranks():
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
-                rank = [word for word in (process / "environ").read_bytes().split(b"\0")
-                        if word.startswith((b"PMI_RANK=", b"PMIX_RANK="))]
+                rank = [word for word in (process / "environ").read_bytes().split(b"\0") if word.startswith((b"PMI_RANK=", b"PMIX_RANK="))]
                 found.append((int(rank[0].split(b"=")[1]) if rank else 0, int(process.name)))
         except OSError:
             pass  # it has ended meanwhile
@@ -62,26 +50,6 @@ def send(number, *processes):
             pass
 
 
-def kill_all(job):
-    send(signal.SIGKILL, *ranks(), job.pid)
-
-
-def kill_one(job):
-    send(signal.SIGKILL, chance.choice(ranks() or [job.pid]))
-
-
-def end_launcher(job):
-    send(signal.SIGTERM, job.pid)
-
-
-def end_ranks(job):
-    send(signal.SIGTERM, *ranks())
-
-
-def stop_one(job):
-    send(signal.SIGSTOP, chance.choice(ranks() or [job.pid]))
-
-
 def fill_disk(job):
     """No file of rank 0 grows any more: its writes fail as on a full disk (SIGXFSZ is ignored, see start())."""
     for process in ranks()[:1]:
@@ -91,19 +59,15 @@ def fill_disk(job):
             pass
 
 
-def nothing(job):
-    """The time limit strikes."""
-
-
-STRIKES = [kill_all, kill_one, end_launcher, end_ranks, stop_one, fill_disk, nothing]
+STRIKES = {"kill_all": lambda job: send(signal.SIGKILL, *ranks(), job.pid), "kill_one": lambda job: send(signal.SIGKILL, chance.choice(ranks() or [job.pid])),
+           "end_launcher": lambda job: send(signal.SIGTERM, job.pid), "end_ranks": lambda job: send(signal.SIGTERM, *ranks()),
+           "stop_one": lambda job: send(signal.SIGSTOP, chance.choice(ranks() or [job.pid])), "fill_disk": fill_disk, "time_limit": lambda job: None}
 
 
 def start(*options, watchdog=60):
-    command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(watchdog), "--retry",
-               *options]
+    command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(watchdog), "--retry", *options]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False,
-                            start_new_session=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False, start_new_session=True)
 
 
 def finish(job, patience, what):
@@ -137,19 +101,19 @@ def strike(blow):
     """Returns how the job ended, and how many cases are finished."""
     before = finished(rows())
     limit = chance.uniform(1, 5)
-    job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow is nothing else []), watchdog=WATCHDOG)
-    if blow is not nothing:
+    job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow == "time_limit" else []), watchdog=WATCHDOG)
+    if blow != "time_limit":
         time.sleep(chance.uniform(0.05, 3))
-        blow(job)
-    said, complaint = finish(job, WATCHDOG + PATIENCE, blow.__name__)
+        STRIKES[blow](job)
+    said, complaint = finish(job, WATCHDOG + PATIENCE, blow)
     send(signal.SIGKILL, *ranks())  # a stopped rank outlives a launcher that was killed
     now = rows()
     announced = sum(" to go]" in line and " ok " in line for line in said.splitlines())
-    assert len(finished(now)) >= len(before) + announced, f"{blow.__name__}: cases are lost: {said} {complaint}"
+    assert len(finished(now)) >= len(before) + announced, f"{blow}: cases are lost: {said} {complaint}"
     for identity, row in before.items():
-        assert now[identity] == row, f"{blow.__name__}: a finished case has changed"
+        assert now[identity] == row, f"{blow}: a finished case has changed"
     if job.returncode == 0:  # MPICH's launcher also returns 0 at times when a rank was killed
-        assert "RESULT: VALID" in said or "RESULT" not in said, f"{blow.__name__}: exit 0 and not valid: {said}"
+        assert "RESULT: VALID" in said or "RESULT" not in said, f"{blow}: exit 0 and not valid: {said}"
     return job.returncode, len(finished(now))
 
 
@@ -205,9 +169,9 @@ FOLDER.mkdir(parents=True)
 DECK.write_text(TEXT, encoding="utf-8")
 ends = collections.Counter()
 count = int(sys.argv[5]) if len(sys.argv) > 5 else len(STRIKES)
-for blow in chance.sample(STRIKES * -(-count // len(STRIKES)), count):
+for blow in chance.sample([*STRIKES] * -(-count // len(STRIKES)), count):
     code, cases = strike(blow)
-    ends[f"{blow.__name__}, exit {code}"] += 1
+    ends[f"{blow}, exit {code}"] += 1
     if cases == CASES:
         finish_sweep()
 if count > 0:

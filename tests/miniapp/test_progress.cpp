@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <gmock/gmock.h>
 
 #include "miniapp/progress.hpp"
@@ -9,9 +8,7 @@ namespace minitaw::app {
 namespace {
 using namespace record;
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 Case a_case(int seq, int repeats) {
   Case c = sample_case("tawpipe", seq).settings;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gtest/gtest.h>
-#include <string>
 #include <tuple>
-#include <vector>
 
-#include "base/bf16.hpp"
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
 #include "model/reference.hpp"
@@ -83,9 +79,8 @@ inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTe
 }
 
 /// check(tensor, its values in a, its values in b) for every tensor of the model.
-template <class Check>
 void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors& a,
-    const model::ReferenceTensors& b, const Check& check) {
+    const model::ReferenceTensors& b, const auto& check) {
   const auto values = [](const Doubles& part, const model::Tensor& t) {
     return Doubles(part.begin() + t.offset, part.begin() + t.offset + t.size());
   };

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -7,7 +6,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-#include <vector>
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
@@ -115,18 +113,14 @@ TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
   EXPECT_EQ(first_nine(5), first_nine(1));
 }
 
-TEST(Tokens, PartsOfASequenceAreRefused) {
-  TokenSource source(shape_of(10, 4, 1), "synthetic", 1);
+TEST(Tokens, OfAVocabularyOfOneAreZeroAndPartsOfASequenceAreRefused) {
+  const Shape shape = shape_of(1, 4, 1);
+  TokenSource source(shape, "synthetic", 1);
+  EXPECT_EQ(batch_of(source, shape, 0, 0).targets, Tokens(4, 0));
   Tokens tokens(7), targets(7), fewer(4);
   EXPECT_THROW(source.fill(tokens, targets, 0, 0), LogicError);
   tokens.resize(8);
   EXPECT_THROW(source.fill(tokens, fewer, 0, 0), LogicError);
-}
-
-TEST(Tokens, VocabularyOfOneIsAllZero) {
-  const Shape shape = shape_of(1, 4, 1);
-  TokenSource source(shape, "synthetic", 1);
-  EXPECT_EQ(batch_of(source, shape, 0, 0).targets, Tokens(4, 0));
 }
 
 TEST_F(TokenFile, BytesAreTokens) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <functional>
 #include <gmock/gmock.h>
 #include <numeric>
 #include <random>
 #include <set>
-#include <string>
 
 #include "base/error.hpp"
 #include "model/layout.hpp"
@@ -63,8 +61,7 @@ TEST(Shape, CountsModelFlops) {
 }
 
 Shape odd_shape(int layers) {
-  Shape shape{
-      .layers = layers, .hidden = 12, .heads = 6, .kv_heads = 2, .vocab = 7, .seq = 5, .micro_batch = 3};
+  Shape shape{layers, 12, 6, 2, {}, 7, 5, 3};
   for (int layer = 0; layer < layers; ++layer) shape.ffn.push_back(1 + (layer * 37) % 90);
   return shape;
 }
@@ -163,23 +160,20 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
   EXPECT_EQ(layout.shards[0].tensors[1].name, "layers.0.wqkv");
 }
 
-TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
+TEST(Layout, SlicesOfEndsAndPartsOfShardsAreEqualAndAligned) {
   for (int slices = 1; slices <= 9; ++slices) {
-    const Embeddings embeddings = make_layout(odd_shape(1), {1, slices}).embeddings;
+    const Layout layout = make_layout(odd_shape(5), {.shards = 2, .slices = slices, .shard_parts = slices});
+    const Embeddings& embeddings = layout.embeddings;
     expect_packed(embeddings);
     EXPECT_EQ(embeddings.elements, slices * embeddings.slice);
     EXPECT_EQ(embeddings.slice % alignment, 0);
     EXPECT_EQ(embeddings.tensor(Role::head).rows, 7);
     EXPECT_TRUE(embeddings.tensor(Role::norm).is_gain());
-  }
-}
-
-TEST(Layout, PartsOfShardsAreEqualAndAligned) {
-  for (const int parts : {1, 2, 3, 5, 7})
-    for (const Shard& shard : make_layout(odd_shape(5), {.shards = 2, .shard_parts = parts}).shards) {
+    for (const Shard& shard : layout.shards) {
       expect_packed(shard);
-      EXPECT_EQ(shard.elements % (parts * alignment), 0) << parts;
+      EXPECT_EQ(shard.elements % (slices * alignment), 0) << slices;
     }
+  }
 }
 
 TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
@@ -264,16 +258,13 @@ INSTANTIATE_TEST_SUITE_P(All, Footprint,
     ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
         ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
-TEST(Footprint, LogitsAreOfTheComputeType) {
-  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    const Layout layout = make_layout(shape_of(Recompute::block, dtype), {1, 1});
-    EXPECT_EQ(plan_workspace(layout).slice_logits.bytes, 66U * 300 * bytes_of(dtype));
-  }
-}
-
-/// Losses of a slice are fp64. Libraries take 32 MiB, in bf16 also what attention's backward pass sums in
-/// fp32: 6 rows of 4 heads of 6 values and one more, and as much again for keys and values that heads share.
+/// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what
+/// attention's backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for
+/// keys and values that heads share.
 TEST(Footprint, LossesAndLibrariesByHand) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
+    EXPECT_EQ(plan_workspace(make_layout(shape_of(Recompute::block, dtype), {1, 1})).slice_logits.bytes,
+        66U * 300 * bytes_of(dtype));
   Shape shape = good();
   EXPECT_EQ(plan_workspace(make_layout(shape, {1, 1})).slice_losses.bytes, 8U * loss_slice(shape));
   EXPECT_EQ(library_estimate(shape), 32U << 20);

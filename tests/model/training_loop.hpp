@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <algorithm>
-#include <vector>
-
-#include "base/bf16.hpp"
 #include "kernels/kernels.hpp"
-#include "model/data.hpp"
 #include "model/model.hpp"
-#include "model/plan.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::test {
@@ -196,8 +189,7 @@ private:
   }
 
   /// All but the gradients of shards, which backward(shard) is for.
-  template <class Backward>
-  void micro_batch(std::size_t m, const Backward& backward) {
+  void micro_batch(std::size_t m, const auto& backward) {
     const model::MicroBatch& batch = batches_[m];
     const model::Operands embeddings{.weights = weights_.back().get(),
         .hidden = x_.get(),
@@ -211,8 +203,7 @@ private:
     model_.embed_backward(embeddings, batch);
   }
   /// Calls write(operands that name the gradient).
-  template <class Write>
-  void add_to_accumulator(int s, bool accumulate, bool by_contributions, const Write& write) {
+  void add_to_accumulator(int s, bool accumulate, bool by_contributions, const auto& write) {
     if (!by_contributions) return write({.gradient = totals_[s].get(), .accumulate = accumulate});
     const model::Buffer contribution = contributions_[s].get();
     write({.gradient = contribution, .gradient_type = dtype()});

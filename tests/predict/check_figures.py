@@ -10,27 +10,9 @@ import subprocess
 import sys
 
 PROGRAM, FOLDER = sys.argv[1:]
-MACHINE = """nodes = 2
-ranks_per_node = {}
-[device]
-memory_rate = "1e9 GB/s"
-[device.fp32]
-peak = "2 GFLOP/s"
-products = "1 GFLOP/s"
-[inside]
-rate = "1 GB/s"
-[between]
-rate = "{}"
-adapters = {}
-"""
-DECK = """layers = {}
-hidden = 64
-heads = 2
-ffn = 128
-vocab = 64
-seq = 16
-micro_batches = 4
-"""
+MACHINE = ('nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n[device.fp32]\npeak = "2 GFLOP/s"\nproducts = "1 GFLOP/s"\n'
+           '[inside]\nrate = "1 GB/s"\n[between]\nrate = "{}"\nadapters = {}\n')
+DECK = 'layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmicro_batches = 4\n'
 
 
 def predict(*arguments, **changes):

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
 
-#include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
-#include "deck/deck.hpp"
 #include "schedule/parse.hpp"
-#include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::predict {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using testing::HasSubstr;
+using schedule::Action, schedule::Kind, testing::HasSubstr;
 
 /// Nodes of so many ranks, with links whose rates are easy to reckon with: 1 GB/s inside, 100 MB/s between.
 std::string machine_text(
@@ -170,14 +161,7 @@ TEST(Machine, RefusesInOneSentence) {
 constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
 
 model::Shape shape_of(int layers) {
-  return {.layers = layers,
-      .hidden = 64,
-      .heads = 2,
-      .kv_heads = 2,
-      .ffn = std::vector<std::int64_t>(layers, 128),
-      .vocab = 64,
-      .seq = 16,
-      .micro_batch = 1};
+  return {layers, 64, 2, 2, std::vector<std::int64_t>(layers, 128), 64, 16, 1};
 }
 
 /// A program of transfers alone, on four ranks in two groups.

@@ -15,15 +15,7 @@ from support import refused as refused_by
 PROGRAM = sys.argv[4]
 BROKEN = "a<b>&\"c'|d`_*.h5"  # names of files stand in reports
 PLAIN = "ü ☃ [x](y).h5"
-DECK = """
-schedule = "serial"
-layers = 1
-hidden = 16
-head_dim = 8
-vocab = 256
-seq = [8, 12]
-steps = 8
-"""
+DECK = 'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\nsteps = 8\n'
 
 
 def measure(name, *overrides, code=0):

@@ -6,8 +6,7 @@ import json
 import subprocess
 import sys
 
-from support import FOLDER, REPOSITORY
-from minitaw import fit_machine as machine
+from support import FOLDER, REPOSITORY, accepted, refused
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
 import experiments  # noqa: E402
@@ -15,20 +14,8 @@ import predictions  # noqa: E402
 
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
-TEXT = """nodes = 2
-ranks_per_node = 2
-[device]
-memory_rate = "5 GB/s"
-processors = 1
-moving = "2 GB/s"
-[device.fp32]
-products = "60 GFLOP/s"
-attention = "30 GFLOP/s"
-[inside]
-rate = "4 GB/s"
-[between]
-rate = "100 Mbit/s"
-"""
+TEXT = ('nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\nmoving = "2 GB/s"\n[device.fp32]\n'
+        'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\nrate = "100 Mbit/s"\n')
 
 
 class Case(dict):
@@ -96,8 +83,16 @@ def machine_file():
                kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3), kernel("swiglu/fp32/forward", 1, 3e7, 7e-3)]
     inside = {"latency_s": 2e-6, "alone_bytes_per_s": 9e9, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 1e9}
     between = {"latency_s": 5e-6, "alone_bytes_per_s": 8e8, "shared_bytes_per_s": 7e8, "both_bytes_per_s": 5e8}
-    text = machine.machine_text({"groups": [2, 2, 2], "adapters": 2, "inside": inside, "between": between}, kernels, "a test")
-    assert text == """# Measured: a test.
+    for name, content in (("links", {"groups": [2, 2, 2], "adapters": 2, "inside": inside, "between": between}), ("kernels", {"benchmarks": kernels})):
+        (FOLDER / name).write_text(json.dumps(content), encoding="utf-8")
+    text = accepted("fit-machine", "--links", "links", "--kernels", "kernels")
+    refused("fit-machine", "--links", "links", says="no deck")
+    launch = FOLDER / "launch"
+    launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links\n', encoding="utf-8")
+    launch.chmod(0o755)
+    assert accepted("fit-machine", "a deck", "--launch", "./launch x", "--kernels", "kernels") == text.replace("links, kernels", "a deck")
+    refused("fit-machine", "a deck", "--launch", "./launch", "--kernels", "kernels", says="topo --json failed")
+    assert text == """# Measured: links, kernels.
 nodes = 3
 ranks_per_node = 2
 

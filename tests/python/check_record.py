@@ -7,6 +7,7 @@ import random
 import h5py
 import numpy
 
+import files
 from support import SAMPLE, run_all
 from minitaw import command
 from minitaw import record as subject
@@ -62,6 +63,8 @@ def check_traffic():
         for (start, end, kind), count in numpy.ndenumerate(counted):
             expected[group[start] == group[end]][kind] += count
         assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
+    (failed,) = subject.load(files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])).cases
+    assert [list(kinds) for kinds in failed.traffic()] == [[0] * 4] * 2
 
 
 def check_timeline():

@@ -298,9 +298,13 @@ def check_unavailable():
     why = "unavailable: this build has no NVML"
     tree, _ = made("plain", [(1, none | {"counters": why}, {name: [] for name in COUNTERS})])
     assert f"Device counters: {why}" in text_of(tree)
+    assert len(rows_of(made("uncounted", [(1, {"energy_per_token": math.nan}, {"device/energy": []})])[0], "Device counters")) == 1, "clocks without energy"
 
 
 def check_pictures():
+    priced = files.make(SAMPLE, FOLDER / "priced.h5", [(0, settings(schedule="$x$", seq=seq), {}) for seq in (128, 256)])
+    accepted("report", priced, "-o", "priced.svg")
+    assert ">$x$</text>" in (FOLDER / "priced.svg").read_text(encoding="utf-8"), "a name is no formula"
     pictures = [FOLDER / f"charts{suffix}" for suffix in (".png", ".svg")]
     assert accepted("report", SAMPLE, *(word for picture in pictures for word in ("-o", picture))).split() == [*map(str, pictures)]
     assert pictures[0].read_bytes().startswith(b"\x89PNG")
@@ -314,6 +318,7 @@ def check_pictures():
 def check_charts():
     """Bars are as long, and lines and whiskers as high, as the numbers that they stand for: of cases 4 and 5, at the longest sequence."""
     valid = [case for case in load_all([SAMPLE])[0].cases if case.valid]
+    assert figures.telling(valid) == [], "no setting tells them apart but schedule and length"
     styles = figures.styles_of(case["schedule"] for case in valid)
     moved, rate, memory, parts = ([], [], [], [])
     for found, (_, draw) in zip((moved, rate, memory, parts), figures.charts_of(valid, styles, lambda case: case["schedule"]), strict=True):

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
+import numpy
+from matplotlib.collections import LineCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
 from minitaw.record import load
-from minitaw.timeline import PHASES, measured_timeline, predicted_timelines, rows_of
+from minitaw.timeline import PHASES, draw, measured_timeline, predicted_timelines, rows_of
 
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
@@ -24,6 +26,13 @@ def check_sample():
     assert [event.phase for event in timeline.events] == ["F", "gradients", "gradients", "embeddings", "U"]
     assert timeline.events[0]._replace(kind="join").phase is None
     assert rows_of(timeline)[0] == [0] * 5
+    found = draw([timeline]).axes[0].collections
+    boxes = [path.get_extents() for some in found if some.get_label()[0] != "_" for path in some.get_paths()]
+    sizes = [(box.x0, box.x1, box.height) for box in sorted(boxes, key=lambda box: box.x0)]
+    assert numpy.allclose(sizes, [(0, 0.75, 0.5), (0.125, 0.5, 1), (0.25, 0.75, 0.5), (0.375, 1.25, 0.5), (1, 1.0625, 1)]), sizes
+    (arrow,) = (line for some in found if isinstance(some, LineCollection) for line in some.get_segments())
+    sent, received = ([box.y0 + box.height / 2 for box in boxes if box.x0 == begin] for begin in (0.25, 0))
+    assert numpy.allclose(arrow, [(0.25, *sent), (0.75, *received)]), (arrow, sent, received)
     trace = trace_of(SAMPLE, "--case", 0)
     slices = [event for event in trace if event["ph"] == "X"]
     assert [event["dur"] for event in slices] == [375000, 500000, 750000, 875000, 62500] and {event["pid"] for event in slices} == {1, 2, 3}

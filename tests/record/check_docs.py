@@ -92,8 +92,7 @@ def check(page, name):
 
 def check_contents(file):
     """The recipe of the page makes a table of it whose figures follow from the samples."""
-    table = pandas.DataFrame({name: column.asstr()[:] if column.attrs["units"] == "text" else column[:]
-                              for name, column in file["summary"].items()})
+    table = pandas.DataFrame({name: column.asstr()[:] if column.attrs["units"] == "text" else column[:] for name, column in file["summary"].items()})
     assert len(table) == 7 and list(table.case) == list(range(7))
     assert list(table.status) == ["ok"] * 6 + ["error"]
     assert list(table.session) == [0, 0, 1, 1, 2, 2, 3]

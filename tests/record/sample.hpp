@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <string>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -79,8 +77,7 @@ inline trace::Timeline sample_timeline(int spread = 1) {
 inline Provenance sample_session() { return collect({}, {"test"}, {}); }
 
 /// What the InputError of `call` says; empty if it throws none.
-template <class Call>
-std::string refusal_of(const Call& call) {
+std::string refusal_of(const auto& call) {
   try {
     call();
   } catch (const InputError& error) {

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/provenance.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace minitaw::record {
 namespace {
-using testing::Contains;
-using testing::Each;
-using testing::HasSubstr;
-using testing::Not;
-using testing::Optional;
+using testing::Contains, testing::Each, testing::HasSubstr, testing::Not, testing::Optional;
 
 const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
 

@@ -2,7 +2,6 @@
 #include "record/recorder.hpp"
 
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <gmock/gmock.h>
 #include <random>
@@ -16,11 +15,7 @@
 
 namespace minitaw::record {
 namespace {
-using testing::AllOf;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 using testing::SizeIs;
 
 class File : public InFolder {
@@ -53,8 +48,7 @@ protected:
   }
 
   /// The file after `change` was done to it, as another program might have left it, with a seal.
-  template <class Change>
-  std::string changed(const Change& change) {
+  std::string changed(const auto& change) {
     const h5::Id image = load_file(file_);
     change(image);
     replace_file(path("changed.h5"), bytes_of(image), state_of(path("changed.h5")));
@@ -113,6 +107,15 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   EXPECT_EQ(rows()[0].text("status") + rows()[0].text("reason"), "ok");
   EXPECT_EQ(rows()[1].text("schedule"), "ddp");
   EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
+}
+
+TEST_F(File, OfACaseThatFailedBeforeItsBytesWereCountedHasNone) {
+  CaseResult failed;
+  failed.settings = sample_case().settings;
+  failed.status = Status::error;
+  open().append(failed);
+  for (const char* name : {"cases/0000/bytes/planned", "cases/0000/bytes/counted"})
+    EXPECT_THAT(h5::read<std::uint64_t>(load_file(file_), name, 3).shape, ElementsAre(0U, 0U, 4U));
 }
 
 TEST(Recorder, ACaseIsFinishedWithItsLastRepetition) {

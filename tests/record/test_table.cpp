@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
 
-#include <cmath>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
-#include "base/error.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -47,7 +45,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.reason = "because";
   r.bytes_source = "by formula";
   const Row row = make_row(r, 31, 37);
-  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12 and a norm
+  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
   // of 12.
   const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"}, {"session", "37"},

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <filesystem>
 #include <fmt/format.h>
 
 #include "sample.hpp"

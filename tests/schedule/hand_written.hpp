@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <stdexcept>
-#include <string>
-
 #include "schedule/parse.hpp"
 
 /// Valid programs small enough to follow by hand: the ground that the validator stands on.
 namespace minitaw::schedule::hand_written {
+/// With single blanks.
+inline std::string squeezed(std::string text) {
+  const auto both = [](char a, char b) { return a == ' ' && b == ' '; };
+  text.erase(std::ranges::unique(text, both).begin(), text.end());
+  return text;
+}
+
 /// Two ranks that are far apart: weights and gradients go by send and recv.
-inline const std::string relay = R"(program relay
+inline const std::string relay = squeezed(R"(program relay
 shards 2
 micro_batches 2
 embeddings_slices 2
@@ -51,10 +55,10 @@ rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
    4 compute         update E1 e0 f0 after inputs_recv:6
    4 inputs_recv     all_gather E e0 @world after compute:9
    4 compute         join after inputs_recv:7
-)";
+)");
 
 /// Two ranks of one group: broadcasts and reductions.
-inline const std::string group = R"(program group
+inline const std::string group = squeezed(R"(program group
 shards 2
 micro_batches 2
 embeddings_slices 2
@@ -96,10 +100,10 @@ rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
    4 compute         update E1 e0 f0 after inputs_group:6
    4 inputs_group    all_gather E e0 @group0 after compute:9
    4 compute         join after inputs_group:7
-)";
+)");
 
 /// Two stages that pass activations, the backward pass split in two.
-inline const std::string pipeline = R"(program pipeline
+inline const std::string pipeline = squeezed(R"(program pipeline
 shards 2
 micro_batches 1
 embeddings_slices 2
@@ -126,7 +130,7 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
    3 compute         update W1 h0 t0
    3 compute         update E1 e0 f0
    3 compute         join after inputs_recv:2
-)";
+)");
 
 /// `text` with its only occurrence of `from` replaced.
 inline std::string with(const std::string& text, const std::string& from, const std::string& to) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
 #include <cctype>
 #include <map>
 #include <sstream>
 #include <stdexcept>
-#include <string>
 
 #include "schedule/program.hpp"
 

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "schedule/registry.hpp"
-#include "topology/groups.hpp"
 
 /// The requests that the property tests go through.
 namespace minitaw::schedule::shapes {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/range.hpp"
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/registry.hpp"
@@ -12,17 +11,9 @@ namespace minitaw::schedule {
 namespace {
 /// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same size.
 model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
-  model::Shape shape;
-  shape.layers = layers;
-  shape.hidden = 12;
-  shape.heads = 3;
-  shape.kv_heads = 1;
-  for (int l = 0; l < layers; ++l) shape.ffn.push_back(7 + 16 * l);
-  shape.vocab = 37;
-  shape.seq = 5;
-  shape.micro_batch = 3;
-  shape.dtype = dtype;
-  return model::make_layout(shape, {shards, slices});
+  std::vector<std::int64_t> ffn;
+  for (int l = 0; l < layers; ++l) ffn.push_back(7 + 16 * l);
+  return model::make_layout({layers, 12, 3, 1, ffn, 37, 5, 3, dtype}, {shards, slices});
 }
 
 std::uint64_t fp32_bytes(const model::Layout& layout, int shard) { return layout.shards[shard].elements * 4; }

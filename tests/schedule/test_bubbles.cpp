@@ -2,11 +2,8 @@
 // How long compute lanes stand still when transfers are free, and how many micro-batches are in flight: what
 // the papers say of their orders, found by executing the programs.
 
-#include <algorithm>
 #include <gtest/gtest.h>
 #include <iterator>
-#include <map>
-#include <string>
 #include <tuple>
 
 #include "schedule/account.hpp"
@@ -65,8 +62,7 @@ protected:
   [[nodiscard]] static Times times() { return std::get<1>(GetParam()); }
 
   /// Enough micro-batches for a steady state, and more.
-  template <class Check>
-  static void with_programs(const std::string& schedule, const Check& check) {
+  static void with_programs(const std::string& schedule, const auto& check) {
     for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
       for (const int groups : {1, stages() / 2, stages()}) {
         const Request request{
@@ -77,42 +73,23 @@ protected:
   }
 };
 
-TEST_P(Bubbles, OneForwardOneBackward) {
-  with_programs("1f1b", [](const Program& program) {
-    const auto windows = windows_of(program, times());
-    for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(saved_slots(program, i), stages() - i);
-      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * times().all(), 1e-9);
-    }
-    EXPECT_NEAR(windows[0].end, (stages() - 1 + program.micro_batches) * times().all(), 1e-9);
-  });
-}
-
-TEST_P(Bubbles, ZeroBubbleH1) {
-  const double step = times().f + times().b - times().w;
-  with_programs("zb1", [step](const Program& program) {
-    const auto windows = windows_of(program, times());
-    double end = 0;
-    for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(saved_slots(program, i), stages());
-      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
-      end = std::max(end, windows[i].end);
-    }
-    EXPECT_NEAR(end, (stages() - 1) * step + program.micro_batches * times().all(), 1e-9);
-  });
-}
-
-/// Its windows begin T_F later from stage to stage: the bubble is inside a stage's own.
-TEST_P(Bubbles, ZeroBubbleH2) {
-  const double step = times().f + times().b - 2 * times().w;
-  with_programs("zb2", [step](const Program& program) {
-    const auto windows = windows_of(program, times());
-    for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(saved_slots(program, i), 2 * stages() - 1);
-      EXPECT_NEAR(windows[i].begin, i * times().f, 1e-9);
-      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
-    }
-  });
+/// Windows of ZB-H2 begin T_F later from stage to stage: the bubble is inside a stage's own.
+TEST_P(Bubbles, OfOneForwardOneBackwardAndZeroBubble) {
+  const auto [f, b, w] = times();
+  const int p = stages();
+  const double all = f + b + w;
+  for (const auto& [spec, step] : {std::pair{"1f1b", all}, {"zb1", f + b - w}, {"zb2", f + b - 2 * w}})
+    with_programs(spec, [&, spec = std::string(spec), step = step](const Program& program) {
+      const auto windows = windows_of(program, times());
+      for (int i = 0; i < p; ++i) {
+        EXPECT_EQ(saved_slots(program, i), spec == "1f1b" ? p - i : spec == "zb1" ? p : 2 * p - 1);
+        EXPECT_NEAR(windows[i].bubble(), (p - 1 - i) * step, 1e-9);
+        EXPECT_NEAR(windows[i].begin, spec == "zb2" ? i * f : windows[i].begin, 1e-9);
+      }
+      const double first = windows[0].end, any = std::ranges::max(windows, {}, &Window::end).end,
+                   expected = (p - 1) * step + program.micro_batches * all;
+      EXPECT_NEAR(spec == "1f1b" ? first : spec == "zb1" ? any : expected, expected, 1e-9);
+    });
 }
 
 /// v chunks a rank: visits take a v-th of the time, and so does the bubble (Narayanan et al., SC'21). All
@@ -129,9 +106,8 @@ TEST_P(Bubbles, InterleavedOneForwardOneBackward) {
     });
 }
 
-/// No rank stands still between its first visit and its last if all halves take as long, with the activations
-/// of p micro-batches on every rank, as the first of 1F1B has (Qi et al., arXiv 2405.15362): 2 p halves of
-/// them.
+/// No rank stands still between its first visit and its last if all halves take as long, with 2 p halves of
+/// activations of p micro-batches on every rank, as the first of 1F1B has (Qi et al., arXiv 2405.15362).
 TEST_P(Bubbles, ZeroBubbleV) {
   with_programs("zbv", [](const Program& program) {
     const auto windows = windows_of(program, {1, 1, 1});
@@ -200,28 +176,21 @@ double lock_step_seconds(const Program& program, const Times& times) {
   return seconds;
 }
 
-/// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind.
+/// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind. Without
+/// alternation, every micro-batch takes P visits forward and P backward, and the last rank is P - 1 behind.
 TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
   const Times times{1, 1.5, 1};
   for (int ranks = 2; ranks <= 9; ++ranks)
     for (int n = 1; n <= 4; ++n) {
-      const Program program =
-          build({parse_spec("weipipe"), topology::Groups::equal(ranks, 1), n * ranks, ranks});
+      const auto program_of = [&](const char* spec) {
+        return build({parse_spec(spec), topology::Groups({ranks}), n * ranks, ranks});
+      };
+      const Program program = program_of("weipipe"), naive = program_of("weipipe:naive=on");
       const double turns = n * ranks + ranks - 1, seconds = lock_step_seconds(program, times);
       EXPECT_NEAR(seconds, turns * times.all(), 1e-9) << ranks << " ranks, N " << n;
       EXPECT_LE(seconds_of(program, times), seconds + 1e-9) << "ranks that need not wait are no slower";
-    }
-}
-
-/// Without alternation, every micro-batch takes P visits forward and P backward, and the last rank is P - 1
-/// behind.
-TEST(WeightPipelines, NaiveWeiPipeTicks) {
-  for (int ranks = 2; ranks <= 9; ++ranks)
-    for (int n = 1; n <= 4; ++n) {
-      const Program program =
-          build({parse_spec("weipipe:naive=on"), topology::Groups::equal(ranks, 1), n * ranks, ranks});
-      EXPECT_EQ(ticks(program).total, 2 * n * ranks + ranks) << ranks << " ranks, N " << n;
-      EXPECT_EQ(ticks(program).busy, std::vector<int>(ranks, 2 * n * ranks));
+      EXPECT_EQ(ticks(naive).total, 2 * n * ranks + ranks) << ranks << " ranks, N " << n;
+      EXPECT_EQ(ticks(naive).busy, std::vector<int>(ranks, 2 * n * ranks));
     }
 }
 

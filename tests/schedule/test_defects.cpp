@@ -2,10 +2,8 @@
 // The defects of the published programs (docs/schedules.md, "differences from the published code"), planted
 // into generated ones as those programs have them. The validator refuses each, and says where.
 
-#include <algorithm>
 #include <functional>
 #include <gtest/gtest.h>
-#include <map>
 
 #include "schedule/passes.hpp"
 #include "schedule/shapes.hpp"
@@ -24,21 +22,18 @@ void wait_for_slots(Program& program) {
   }
 }
 
-template <class Change>
-void for_each_action(Program& program, const Change& change) {
+void for_each_action(Program& program, const auto& change) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     for (Action& a : program.ranks[r].actions) change(r, a);
 }
 
-template <class Which>
-void drop(Program& program, const Which& which) {
+void drop(Program& program, const auto& which) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     std::erase_if(program.ranks[r].actions, [&](const Action& a) { return which(r, a); });
 }
 
 /// The action of a rank that `which` finds `n`-th; from the end if negative.
-template <class Which>
-Action& find(Program& program, int rank, int n, const Which& which) {
+Action& find(Program& program, int rank, int n, const auto& which) {
   std::vector<Action*> found;
   for (Action& a : program.ranks[rank].actions)
     if (which(a)) found.push_back(&a);
@@ -230,8 +225,7 @@ std::map<int, bool> backward_phase(const Program& program, int group) {
 }
 
 /// TawPipe in which each group works out from its own phase to whom it sends: forward, groups k and
-/// (t + 1 - k) mod D exchange shards; backward, k sends to (k + t + c) mod D. Around a turn the groups are
-/// not all in one phase.
+/// (t + 1 - k) mod D exchange shards; backward, k sends to (k + t + c) mod D. At a turn phases differ.
 Program tawpipe_with_partners(int groups) {
   Program program = generated(taw_spec, 2 * groups, groups, 1);
   std::vector<std::map<int, bool>> backward;

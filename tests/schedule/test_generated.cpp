@@ -2,9 +2,7 @@
 // What every generated program must be, over all small shapes.
 
 #include <gtest/gtest.h>
-#include <map>
 
-#include "base/error.hpp"
 #include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/account.hpp"
@@ -20,8 +18,7 @@ constexpr int any_copies = 64;
 
 /// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer
 /// counts take turns, as programs know shards only.
-template <class Visit>
-void for_each_request(int ranks, const std::vector<std::string>& specs, int most_copies, const Visit& visit) {
+void for_each_request(int ranks, const std::vector<std::string>& specs, int most_copies, const auto& visit) {
   const std::vector<int> layers = shapes::layer_counts(ranks);
   std::size_t turn = 0;
   for (const topology::Groups& groups : shapes::groupings(ranks))
@@ -99,8 +96,7 @@ std::map<int, Kind> phases_of(const Program& program, int group) {
 }
 
 /// With the stagger of one tick, a group's network link carries one weight shard at a time, each way. Only
-/// around a turn, when some groups already go backward, two of them may want shards of one owner, one in each
-/// phase.
+/// around a turn, two groups may want shards of one owner, one in each phase.
 TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
   for_each_request(GetParam(), {"tawpipe"}, 1, [&](const Request& request) {
     const int d = request.groups.count();

@@ -3,13 +3,11 @@
 // folder is generated again from its own first lines. When a rule changes on purpose, read the new text
 // before you accept it: MINITAW_ACCEPT_GOLDEN=1 ctest -R schedule_golden
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <set>
-#include <sstream>
 
 #include "schedule/parse.hpp"
 #include "schedule/registry.hpp"

@@ -2,22 +2,21 @@
 // Any single defect of a valid program is either refused or harmless. Harmless is what the reference
 // simulator says, which runs the program on numbers and knows nothing of the validator.
 
-#include <algorithm>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
-#include "schedule/reference_simulator.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
 #include "seed.hpp"
 
 namespace minitaw::schedule {
+[[nodiscard]] std::string simulate_on_numbers(const Program& program, std::uint64_t seed);
+
 namespace {
 /// How many actions of the lane of action `i` come before it.
 int position(const RankProgram& rank, int i) {

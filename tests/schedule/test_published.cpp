@@ -26,17 +26,8 @@ struct Measured {
         layout(layout_of(program, layers)), matrix(bytes(program, layout)) {}
 
   static model::Layout layout_of(const Program& program, int layers) {
-    model::Shape shape;
-    shape.layers = layers;
-    shape.hidden = 12;
-    shape.heads = 3;
-    shape.kv_heads = 3;
-    shape.ffn.assign(layers, 20);
-    shape.vocab = 37;
-    shape.seq = 5;
-    shape.micro_batch = 2;
-    shape.dtype = model::Dtype::bf16;
-    return model::make_layout(shape, cut_of(program));
+    const std::vector<std::int64_t> ffn(layers, 20);
+    return model::make_layout({layers, 12, 3, 3, ffn, 37, 5, 2, model::Dtype::bf16}, cut_of(program));
   }
 
   /// Weights of one shard; gradients travel in the same precision.
@@ -66,8 +57,7 @@ struct Measured {
   }
 };
 
-template <class Check>
-void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check) {
+void for_each_equal_grouping(int first_ranks, int last_ranks, const auto& check) {
   for (int ranks = first_ranks; ranks <= last_ranks; ++ranks)
     for (int groups = 1; groups <= ranks; ++groups)
       for (int n = 1; n <= 3 && ranks % groups == 0; ++n) {
@@ -77,6 +67,18 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check
       }
 }
 
+/// Shards that a link should carry, weights and gradients.
+void expect_links(const Measured& m, const auto& expected) {
+  for (int from = 0; from < m.matrix.ranks(); ++from)
+    for (int to = 0; to < m.matrix.ranks(); ++to) {
+      if (from == to) continue;
+      const auto [weights, gradients] = expected(from, to);
+      EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), weights * m.shard_bytes()) << from << " to " << to;
+      EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), gradients * m.shard_bytes())
+          << from << " to " << to;
+    }
+}
+
 /// WeiPipe: three rings turn to the next rank, the weights forward NP+P-2-N times, weights and gradients
 /// backward NP+P-2 times. Before the backward ring starts, ranks r and P - r exchange shards, and the last
 /// hop takes gradients from r to P - 1 - r.
@@ -84,17 +86,11 @@ TEST(Published, WeiPipeBytesOfEveryLink) {
   for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
     const Measured m("weipipe", ranks, groups, n, ranks);
     const std::uint64_t backward = n * ranks + ranks - 2, forward = backward - n;
-    for (int from = 0; from < ranks; ++from)
-      for (int to = 0; to < ranks; ++to) {
-        if (from == to) continue;
-        const bool next = to == (from + 1) % ranks;
-        const std::uint64_t weights =
-            (next ? forward + backward : 0) + (to == (ranks - from) % ranks ? 1 : 0);
-        const std::uint64_t gradients = (next ? backward : 0) + (to == ranks - 1 - from ? 1 : 0);
-        EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), weights * m.shard_bytes()) << from << " to " << to;
-        EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), gradients * m.shard_bytes())
-            << from << " to " << to;
-      }
+    expect_links(m, [&](int from, int to) {
+      const bool next = to == (from + 1) % ranks;
+      return std::pair{(next ? forward + backward : 0) + (to == (ranks - from) % ranks ? 1 : 0),
+          (next ? backward : 0) + (to == ranks - 1 - from ? 1 : 0)};
+    });
     for (int r = 0; r < ranks; ++r)
       EXPECT_EQ(m.program.ranks[r].owned_shards, std::vector{(ranks - r) % ranks});
   });
@@ -295,9 +291,8 @@ TEST(Published, TawPipeBytesOfEveryGroup) {
 TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
     const Measured bound("tawpipe", ranks, groups, n, ranks), off("tawpipe:dbs=off", ranks, groups, n, ranks);
-    const topology::Groups& g = bound.program.groups;
-    EXPECT_EQ(off.matrix.between(g, Traffic::weights), bound.matrix.between(g, Traffic::weights));
-    EXPECT_EQ(off.matrix.between(g, Traffic::gradients), bound.matrix.between(g, Traffic::gradients));
+    for (const Traffic kind : {Traffic::weights, Traffic::gradients})
+      EXPECT_EQ(off.matrix.between(off.program.groups, kind), bound.matrix.between(off.program.groups, kind));
   });
 }
 
@@ -305,22 +300,16 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
 /// every link of a ring but the one between the owner and the rank before it.
 TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
-    const Measured m("tawpipe:gwps=off", ranks, groups, n, ranks);
-    for (int from = 0; from < ranks; ++from)
-      for (int to = 0; to < ranks; ++to) {
-        if (from == to) continue;
-        const bool next = to == (from + 1) % ranks, before = from == (to + 1) % ranks;
-        const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n),
-                            gradients = n * (ranks - 1);
-        EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), next ? weights * m.shard_bytes() : 0)
-            << from << " to " << to;
-        EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), before ? gradients * m.shard_bytes() : 0);
-      }
+    expect_links(Measured("tawpipe:gwps=off", ranks, groups, n, ranks), [&](int from, int to) {
+      const bool next = to == (from + 1) % ranks, before = from == (to + 1) % ranks;
+      const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n),
+                          gradients = n * (ranks - 1);
+      return std::pair{next ? weights : 0, before ? gradients : 0};
+    });
   });
 }
 
-/// Without grouping and without collectives, each rank gets a shard from its owner and
-/// returns its gradient.
+/// Without grouping and collectives, each rank gets a shard from its owner and returns its gradient.
 TEST(Published, DirectMessagesOfEveryRank) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
     const Measured m("tawpipe:gwps=direct", ranks, groups, n, ranks);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/simulate.hpp"
 
-#include <array>
 #include <gtest/gtest.h>
-#include <map>
 #include <random>
 #include <set>
 
@@ -110,19 +108,21 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
 }
 
 TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
-  for (const topology::Groups& groups : shapes::groupings(4)) {
-    const Program program = build({parse_spec("tawpipe:cco=serial"), groups, 8, 5});
-    const Spans spans =
-        simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
-    for (std::size_t r = 0; r < spans.size(); ++r)
-      for (std::size_t i = 0; i < spans[r].size(); ++i)
-        for (std::size_t k = 0; k < i; ++k) {
-          const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
-          if ((a.lane == Lane::compute) == (b.lane == Lane::compute)) continue;
-          EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
-              << groups.text() << ", rank " << r << ": " << to_text(a, program) << to_text(b, program);
-        }
-  }
+  for (const char* spec : {"tawpipe:cco=serial", "1f1b:blocking=on", "zb1:blocking=on"})
+    for (const topology::Groups& groups : shapes::groupings(4)) {
+      const Program program = build({parse_spec(spec), groups, 8, 5});
+      const Spans spans =
+          simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
+      for (std::size_t r = 0; r < spans.size(); ++r)
+        for (std::size_t i = 0; i < spans[r].size(); ++i)
+          for (std::size_t k = 0; k < i; ++k) {
+            const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
+            if ((a.lane == Lane::compute) == (b.lane == Lane::compute)) continue;
+            EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
+                << spec << ", " << groups.text() << ", rank " << r << ": " << to_text(a, program)
+                << to_text(b, program);
+          }
+    }
 }
 
 /// Options of TawPipe's overlap, by the clock: a rank computes while ...
@@ -153,17 +153,7 @@ TEST(Overlap, OfTawPipeByTheClock) {
 }
 
 model::Shape some_shape(model::Recompute recompute) {
-  model::Shape shape{.layers = 5,
-      .hidden = 24,
-      .heads = 6,
-      .kv_heads = 2,
-      .ffn = {40, 56, 40, 72, 40},
-      .vocab = 101,
-      .seq = 17,
-      .micro_batch = 3,
-      .dtype = model::Dtype::bf16};
-  shape.recompute = recompute;
-  return shape;
+  return {5, 24, 6, 2, {40, 56, 40, 72, 40}, 101, 17, 3, model::Dtype::bf16, recompute};
 }
 
 TEST(Costs, WithoutRecomputationExecutesTheModelFlops) {
@@ -210,8 +200,7 @@ TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
   }
 }
 
-/// In bf16: gradient, two moments and master weights are read or written seven times in fp32, the weights
-/// once.
+/// In bf16: gradient, two moments and master weights are touched seven times in fp32, the weights once.
 TEST(Costs, BytesThatAreTouchedByHand) {
   const Program program = parse_program(hand_written::relay);
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));

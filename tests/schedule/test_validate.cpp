@@ -2,8 +2,6 @@
 #include "schedule/validate.hpp"
 
 #include <gmock/gmock.h>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
@@ -28,24 +26,22 @@ const std::string pipeline = hand_written::pipeline;
 
 std::vector<Broken> broken_programs() {
   const std::string crossed =
-      with(with(with(relay, "   0 inputs_recv     send W0", "  -1 inputs_recv     send W0"),
+      with(with(with(relay, " 0 inputs_recv send W0", " -1 inputs_recv send W0"),
                "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:2"),
-          "   0 inputs_recv     recv W0 w0 <- r0\n   0 inputs_recv     send W1 h0 -> r0\n",
-          "  -1 inputs_recv     send W1 h0 -> r0\n   0 inputs_recv     recv W0 w0 <- r0\n");
-  const std::string tail =
-      "after inputs_recv:6\n   4 inputs_recv     all_gather E e0 @world after compute:9\n"
-      "   4 compute         join after inputs_recv:";
-  const std::string add = "   2 inputs_recv     add G1 g0 +t0 after compute:5\n";
+          " 0 inputs_recv recv W0 w0 <- r0\n 0 inputs_recv send W1 h0 -> r0\n",
+          " -1 inputs_recv send W1 h0 -> r0\n 0 inputs_recv recv W0 w0 <- r0\n");
+  const std::string tail = "after inputs_recv:6\n 4 inputs_recv all_gather E e0 @world after compute:9\n 4 "
+                           "compute join after inputs_recv:";
+  const std::string add = " 2 inputs_recv add G1 g0 +t0 after compute:5\n";
   const std::string doubled =
       with(with(with(relay, add, add + add), "a0 x0 g0 after inputs_recv:4", "a0 x0 g0 after inputs_recv:5"),
           "update E1 e0 f0 " + tail + "7", "update E1 e0 f0 after inputs_recv:7\n" + tail.substr(20) + "8");
-  const std::string sum =
-      "   4 inputs_recv     reduce_scatter EG f0 @world after compute:7\n   4 compute         update ";
-  const std::string gather = "   4 inputs_recv     all_gather E e0 @world after compute:9\n   4 compute      "
-                             "   join after inputs_recv:";
-  const std::string ungathered = "   4 compute         join after inputs_recv:6";
+  const std::string sum = " 4 inputs_recv reduce_scatter EG f0 @world after compute:7\n 4 compute update ";
+  const std::string gather =
+      " 4 inputs_recv all_gather E e0 @world after compute:9\n 4 compute join after inputs_recv:";
+  const std::string ungathered = " 4 compute join after inputs_recv:6";
   const auto apart = [&](const std::string& text, const std::string& update, const std::string& end) {
-    return with(with(text, sum + update, "   4 compute         update " + update),
+    return with(with(text, sum + update, " 4 compute update " + update),
         end + " after inputs_recv:6\n" + gather + "7", end + " after inputs_recv:5\n" + gather + "6");
   };
   const std::string embeddings_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
@@ -65,14 +61,10 @@ std::vector<Broken> broken_programs() {
           "g0 holds nothing"},
       {"GatherBeforeUpdate",
           with(relay,
-              "   4 compute         update E1 e0 f0 after inputs_recv:6\n   4 inputs_recv     all_gather E "
-              "e0 "
-              "@world after "
+              " 4 compute update E1 e0 f0 after inputs_recv:6\n 4 inputs_recv all_gather E e0 @world after "
               "compute:9\n",
-              "   4 inputs_recv     all_gather E e0 @world after inputs_recv:6\n   4 compute         update "
-              "E1 "
-              "e0 "
-              "f0 after inputs_recv:7\n"),
+              " 4 inputs_recv all_gather E e0 @world after inputs_recv:6\n 4 compute update E1 e0 f0 after "
+              "inputs_recv:7\n"),
           Rule::fresh_reads, "slice 1 is not updated yet"},
       // no overwrite
       {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after inputs_recv:4", "BW s0 m1 w0 a0 x0 g0"),
@@ -87,30 +79,31 @@ std::vector<Broken> broken_programs() {
           "expected the same message"},
       {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"),
           Rule::matched_messages, "expected the same message"},
+      {"UnmatchedSend",
+          with(with(pipeline, "join after inputs_recv:2", "join after inputs_recv:3"), " 2 compute W s1",
+              " 1 inputs_recv send D1 m0 x0 -> r0\n 2 compute W s1"),
+          Rule::matched_messages, "'send D1 m0 x0 -> r0': no receive of the peer is left for it"},
       {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
       // same collectives
       {"OtherOrder",
           with(with(group,
-                   "   0 inputs_group    broadcast W0 w0 root r0 @group0\n   0 inputs_group    broadcast W1 "
-                   "h0 "
-                   "root r1 @group0\n",
-                   "   0 inputs_group    broadcast W1 h0 root r1 @group0\n   0 inputs_group    broadcast W0 "
-                   "w0 "
-                   "root r0 "
+                   " 0 inputs_group broadcast W0 w0 root r0 @group0\n 0 inputs_group broadcast W1 h0 root r1 "
+                   "@group0\n",
+                   " 0 inputs_group broadcast W1 h0 root r1 @group0\n 0 inputs_group broadcast W0 w0 root r0 "
                    "@group0\n"),
               "F s0 m1 w0 a0 x0 after inputs_group:1", "F s0 m1 w0 a0 x0 after inputs_group:2"),
           Rule::same_collectives, "expected the collective of rank 0"},
       {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives,
           ""},
       {"OtherKind",
-          with(relay, "reduce_scatter EG f0 @world after compute:7\n   4 compute         update W0",
-              "all_reduce EG f0 @world after compute:7\n   4 compute         update W0"),
+          with(relay, "reduce_scatter EG f0 @world after compute:7\n 4 compute update W0",
+              "all_reduce EG f0 @world after compute:7\n 4 compute update W0"),
           Rule::same_collectives, ""},
       {"OnlyOthersJoin",
           with(group,
-              "   4 inputs_group    all_gather E e0 @group0 after compute:9\n   4 compute         join after "
+              " 4 inputs_group all_gather E e0 @group0 after compute:9\n 4 compute join after "
               "inputs_group:7\nrank 1",
-              "   4 compute         join after inputs_group:6\nrank 1"),
+              " 4 compute join after inputs_group:6\nrank 1"),
           Rule::same_collectives, "rank 0 never joins it"},
       // exact gradients
       {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
@@ -125,7 +118,7 @@ std::vector<Broken> broken_programs() {
       {"EndsNotSummed", embeddings_apart, Rule::exact_gradients, "micro-batch 0 of the embedding is missing"},
       {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
           "f0 lacks a slice of the sum that is read"},
-      {"CopyNotUpdated", with(pipeline, "   3 compute         update W1 h0 t0\n", ""), Rule::exact_gradients,
+      {"CopyNotUpdated", with(pipeline, " 3 compute update W1 h0 t0\n", ""), Rule::exact_gradients,
           "h0 is not updated as a whole at the end"},
       {"NoMicroBatches", with(relay, "micro_batches 2", "micro_batches 0"), Rule::exact_gradients,
           "shards, micro-batches, parts and slices do not fit"},
@@ -135,21 +128,19 @@ std::vector<Broken> broken_programs() {
           with(with(relay, gather + "7\nrank 1", ungathered + "\nrank 1"), gather + "7", ungathered),
           Rule::exact_gradients, "e0 is not updated as a whole at the end"},
       {"EmbeddingLost",
-          with(with(with(relay, "   3 compute         dembed m1 x0 f0\n", ""), sum + "W1",
-                   "   4 inputs_recv     reduce_scatter EG f0 @world\n   4 compute         update W1"),
-              "E1 e0 f0 after inputs_recv:6\n   4 inputs_recv     all_gather E e0 @world after compute:9",
-              "E1 e0 f0 after inputs_recv:6\n   4 inputs_recv     all_gather E e0 @world after compute:8"),
+          with(with(with(relay, " 3 compute dembed m1 x0 f0\n", ""), sum + "W1",
+                   " 4 inputs_recv reduce_scatter EG f0 @world\n 4 compute update W1"),
+              "E1 e0 f0 after inputs_recv:6\n 4 inputs_recv all_gather E e0 @world after compute:9",
+              "E1 e0 f0 after inputs_recv:6\n 4 inputs_recv all_gather E e0 @world after compute:8"),
           Rule::exact_gradients, "f0 still holds a gradient of the last step"},
       // all waited
       {"LastTransferUnwaited",
-          with(relay, "after compute:9\n   4 compute         join after inputs_recv:7\nrank 1",
-              "after compute:9\n   4 compute         join\nrank 1"),
+          with(relay, "after compute:9\n 4 compute join after inputs_recv:7\nrank 1",
+              "after compute:9\n 4 compute join\nrank 1"),
           Rule::all_waited, "'all_gather E e0 @world': join does not wait for it"},
-      {"NoJoin", with(pipeline, "   3 compute         join\nrank 1", "rank 1"), Rule::all_waited,
+      {"NoJoin", with(pipeline, " 3 compute join\nrank 1", "rank 1"), Rule::all_waited,
           "last action must be join"},
-      {"AfterJoin",
-          with(pipeline, "   3 compute         join\nrank 1",
-              "   3 compute         join\n   3 compute         join\nrank 1"),
+      {"AfterJoin", with(pipeline, " 3 compute join\nrank 1", " 3 compute join\n 3 compute join\nrank 1"),
           Rule::all_waited, "comes after join, which must be the rank's last action"},
       // no deadlock
       {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},

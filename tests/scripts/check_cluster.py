@@ -23,15 +23,7 @@ import cluster  # noqa: E402
 
 TWO = ["--nodes", "2", "--ranks-per-node", "2"]
 SKIPPED = 77
-DECK = """schedule = "tawpipe"
-layers = 4
-hidden = 64
-heads = 2
-vocab = 256
-seq = 32
-micro_batches = 4
-warmup = 1
-"""
+DECK = 'schedule = "tawpipe"\nlayers = 4\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 4\nwarmup = 1\n'
 
 
 def call(*options, program, code=0, **environment):

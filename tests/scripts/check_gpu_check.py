@@ -4,19 +4,7 @@ there, and when time runs out. Called with the repository, a folder to write to 
 
 import time
 
-from stand_ins import (
-    FOLDER,
-    MPIEXEC,
-    PLAIN,
-    bad_calls_are_refused,
-    check,
-    every_row_shows_a_failure,
-    failing,
-    kept,
-    machine,
-    row,
-    test,
-)
+from stand_ins import (FOLDER, MPIEXEC, PLAIN, bad_calls_are_refused, check, every_row_shows_a_failure, failing, kept, machine, row, test)
 
 
 def all_is_well_but_for_what_may_fail():

@@ -2,16 +2,7 @@
 """scripts/gpu-speed with stand-ins for the programs: the tables it makes of their results, and what it does where a peer, a
 tool or time is missing. Called with the repository, a folder to write to and the real program."""
 
-from stand_ins import (
-    FOLDER,
-    PLAIN,
-    bad_calls_are_refused,
-    check,
-    every_row_shows_a_failure,
-    kept,
-    machine,
-    row,
-)
+from stand_ins import (FOLDER, PLAIN, bad_calls_are_refused, check, every_row_shows_a_failure, kept, machine, row)
 
 PEER = """
 import json, sys

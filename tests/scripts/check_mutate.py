@@ -32,14 +32,14 @@ inline int rounds(int n) {
     "words.py": 'def longer(a, b):\n    """a > b"""\n    return len(a) > len(b)\n',
     "check.py": "from words import longer\nassert longer('aa', 'b') and not longer('a', 'bb')\n",
 }
-WRITTEN = [("judge.hpp", "error <= limit", "error >= limit", "^judge$", "killed", "judge"),
-           ("judge.hpp", "error <= limit", "error < limit", "^judge$", "survived", ""),
-           ("judge.hpp", "error <= limit", "error <= limits", "^judge$", "no program", ""),
-           ("judge.hpp", "count + 0", "count - 0", "^judge$", "same program", ""),
-           ("judge.hpp", "++count", "count = 0", "^judge$", "killed", "time limit"),
-           ("words.py", "> len", "< len", "^words$", "killed", "words"),
-           ("words.py", "> len", ">= len", "^words$", "survived", ""),
-           ("words.py", "> len", "> > len", "^words$", "no program", "")]
+WRITTEN = [("judge.hpp", "^judge$", "error <= limit", "error >= limit", "killed", "judge"),
+           ("judge.hpp", "^judge$", "error <= limit", "error < limit", "survived", ""),
+           ("judge.hpp", "^judge$", "error <= limit", "error <= limits", "no program", ""),
+           ("judge.hpp", "^judge$", "count + 0", "count - 0", "same program", ""),
+           ("judge.hpp", "^judge$", "++count", "count = 0", "killed", "time limit"),
+           ("words.py", "^words$", "> len", "< len", "killed", "words"),
+           ("words.py", "^words$", "> len", ">= len", "survived", ""),
+           ("words.py", "^words$", "> len", "> > len", "no program", "")]
 
 
 def mutate(*arguments, code):
@@ -69,9 +69,9 @@ def project():
 
 
 def every_end_is_told():
-    listed(*(row[:4] for row in WRITTEN))
+    listed(WRITTEN[0][:4] + WRITTEN[1][2:4], *(row[:4] for row in WRITTEN[2:]))
     said = mutate(code=1)
-    for file, old, new, _, end, who in WRITTEN:
+    for file, _, old, new, end, who in WRITTEN:
         (line,) = [line for line in FILES[file].splitlines() if old in line]
         assert ends()[line.replace(old, new).strip()] == [end, who], f"{new}: {ends()}"
     assert "| judge.hpp | 3 | 2 | 1 |" in said and "| words.py | 2 | 1 | 1 |" in said and "| all | 5 | 3 | 2 |" in said, said
@@ -100,6 +100,8 @@ def a_second_call_judges_what_is_new():
 
 def defects_are_generated():
     """Of code alone, the same for a seed, as many as asked for."""
+    listed(("{judge,judge}.hpp", "^judge$"), ("{words,check}.py", "^words$"))
+    assert "check.py:" in mutate("--list", code=0)
     listed(("judge.hpp", "^judge$"), ("words.py", "^words$"))
     every = mutate("--list", "--count", "100", code=0).splitlines()
     for defect in ("return error < limit;", "return {};", "while (count < n) --count;", "return count - 0;", "return count + 1;", "int count = 1;",
@@ -113,9 +115,9 @@ def defects_are_generated():
 
 
 def what_does_not_apply_is_refused():
-    listed(("judge.hpp", "no such text", "x", "^judge$"))
+    listed(("judge.hpp", "^judge$", "no such text", "x"))
     assert "'no such text' stands 0 times in judge.hpp" in mutate(code=2)
-    listed(("words.py", "> len", "< len", "^words$"))
+    listed(("words.py", "^words$", "> len", "< len"))
     (TREE / "check.py").write_text("assert False", encoding="utf-8")
     (TREE / "build/mutate.tsv").unlink()
     assert "without a defect, the tests ^words$ fail" in mutate(code=2)

@@ -85,8 +85,7 @@ def gate(*arguments, code, says=""):
     for name in ("runs", "compares"):
         (FOLDER / name).unlink(missing_ok=True)
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}", "STATE": str(FOLDER), "MINITAW_ENV": "host"}
-    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], capture_output=True, text=True, env=environment, cwd=FOLDER,
-                          timeout=240)
+    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], capture_output=True, text=True, env=environment, cwd=FOLDER, timeout=240)
     assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     assert says in done.stdout + done.stderr, f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
     return done

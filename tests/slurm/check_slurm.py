@@ -17,19 +17,8 @@ SCRIPTS = REPOSITORY / "examples" / "slurm"
 RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
 ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
 
-DECK = """
-schedule = ["tawpipe", "fsdp", "1f1b"]
-ranks = 4
-groups = 2
-layers = 8
-hidden = 32
-heads = 2
-vocab = 256
-seq = {seq}
-micro_batches = 8
-steps = {steps}
-warmup = 1
-"""
+DECK = ('schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
+        'micro_batches = 8\nsteps = {steps}\nwarmup = 1\n')
 
 
 def deck(name, seq, steps=4):
@@ -70,8 +59,7 @@ def submit(cluster, *words, **environment):
 
 def batch(cluster, script, *arguments, options=(), **environment):
     """Hands a script in and waits; its exit code and what it has said."""
-    number = submit(cluster, "sbatch", *RESOURCES, *options, f"--output={FOLDER}/job-%j.out", SCRIPTS / script, *arguments,
-                    **environment)
+    number = submit(cluster, "sbatch", *RESOURCES, *options, f"--output={FOLDER}/job-%j.out", SCRIPTS / script, *arguments, **environment)
     jobs = cluster.wait_for_jobs()
     return int(jobs[number]["ExitCode"].split(":")[0]), (FOLDER / f"job-{number}.out").read_text(encoding="utf-8")
 
@@ -117,8 +105,7 @@ def check_gpu(cluster):
     code, said = batch(cluster, "gpu.sbatch", deck("gpu", "[12]"), FOLDER / "gpu.h5", MINITAW=str(stand_in),
                        options=("--gpus-per-node=2", "--time=7"))
     lines = sorted(line.split() for line in said.splitlines())
-    assert code == 0 and [line[:3] for line in lines] == [["0", "0", "0,1"], ["1", "0", "0,1"], ["2", "1", "0,1"],
-                                                          ["3", "1", "0,1"]], said
+    assert code == 0 and [line[:3] for line in lines] == [["0", "0", "0,1"], ["1", "0", "0,1"], ["2", "1", "0,1"], ["3", "1", "0,1"]], said
     assert all(400 < int(line[3]) <= 420 for line in lines), f"the end of the job, seen by each rank: {said}"
 
 
@@ -187,8 +174,7 @@ def check_binding(_):
     stand_in.write_text("#!/bin/bash\necho $SLURM_PROCID on $(taskset -cp $$ | sed 's/.*: //')\n", encoding="utf-8")
     stand_in.chmod(0o755)
     with Cluster(FOLDER / "one-node", nodes=1, cores=2, task="affinity") as cluster:
-        code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in),
-                           options=("--nodes=1",))
+        code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in), options=("--nodes=1",))
     assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
 
 
@@ -200,8 +186,7 @@ if __name__ == "__main__":
         old.unlink()
     os.environ.pop("SLURM_CONF", None)
     with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends,
-                  check_chain_cancelled]
+        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends, check_chain_cancelled]
         checks += [check_binding] * (os.cpu_count() >= 2)
         for check in checks:
             began = time.monotonic()

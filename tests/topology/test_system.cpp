@@ -6,7 +6,6 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <sstream>
-#include <vector>
 
 #include "base/error.hpp"
 

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The account against examples, and against the definition of docs/results.md, asked moment by moment.
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <random>
 
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
-#include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
 #include "trace/account.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Lane;
-using schedule::parse_program;
-using schedule::Place;
-using schedule::Program;
-using schedule::Span;
+using schedule::Action, schedule::Kind, schedule::Lane, schedule::parse_program, schedule::Place;
+using schedule::Program, schedule::Span;
 
 /// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
 const std::string hand_over = R"(program hand-over

@@ -2,7 +2,6 @@
 #include "trace/timeline.hpp"
 
 #include <gtest/gtest.h>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
