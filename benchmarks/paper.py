@@ -156,7 +156,7 @@ def claims(page):
 
 
 def hours(page):
-    for number, decks in enumerate((("weak-scaling", "strong-scaling"), ("groups",), ("table",), ("ablations",)), 1):
+    for number, decks in enumerate((("weak-scaling", "strong-scaling"), ("groups",), ("table",), ("heterogeneous",), ("ablations",)), 1):
         cases = [case for deck in decks for case in page.cases(deck)]
         fit = [case for case in cases if case["fits"]]
         yield (str(number), str(len(fit)) + (f", and {len(cases) - len(fit)} that do not fit" if len(fit) < len(cases) else ""),
