@@ -259,6 +259,14 @@ def connect(options):
     return nodes
 
 
+def cores_of(nodes, cores):
+    """Cores of each node: as many for each, one for as many nodes each, or all for all."""
+    if nodes % len(cores) == 0:
+        return [[cores[number % len(cores)]] for number in range(nodes)]
+    share, rest = divmod(len(cores), nodes)
+    return [cores if rest else cores[number * share:(number + 1) * share] for number in range(nodes)]
+
+
 def start(options, nodes):
     """mpiexec. After what the user has set, ranks find the adapter that is shaped, and no other."""
     environment = {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0", "FI_TCP_IFACE": "eth0"} | dict(os.environ)
@@ -266,9 +274,10 @@ def start(options, nodes):
     environment["MINITAW_SHAPED_LINKS"] = (f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} rate={options.rate / 1e6:g}mbit "
                                            f"latency={options.latency * 1e3:g}ms mtu={MTU}")
     cores = sorted(os.sched_getaffinity(0))
-    share, rest = divmod(len(cores), len(nodes))  # as many cores for each node, or all for all
-    environment["MINITAW_NODES"] = json.dumps({f"node{number}": (process, cores if rest else cores[number * share:(number + 1) * share])
-                                               for number, process in enumerate(nodes)})
+    shares = cores_of(len(nodes), cores)
+    if sum(map(len, shares)) > max(len(nodes), len(cores)):  # all for all: each node would take them for its own
+        environment["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(max(1, len(cores) // (len(nodes) * options.ranks_per_node)))
+    environment["MINITAW_NODES"] = json.dumps({f"node{number}": entry for number, entry in enumerate(zip(nodes, shares))})
     hosts = ",".join(f"node{number}:{options.ranks_per_node}" for number in range(options.nodes))
     return subprocess.Popen(["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
                              *options.program], env=environment)

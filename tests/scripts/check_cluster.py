@@ -181,6 +181,15 @@ def exit_codes_are_passed_on():
     call(*TWO, "--rate", "1gbit", program=[MINITAW, "run", FOLDER / "none.toml"], code=2)
 
 
+def nodes_share_the_cores():
+    """Equally where that is possible; else all have all, and as many threads as there are cores."""
+    for nodes, cores, expected in ((1, 2, [[0, 1]]), (2, 2, [[0], [1]]), (4, 2, [[0], [1], [0], [1]]), (2, 4, [[0, 1], [2, 3]]), (3, 2, [[0, 1]] * 3), (2, 3, [[0, 1, 2]] * 2)):
+        assert cluster.cores_of(nodes, list(range(cores))) == expected, (nodes, cores)
+    have = len(os.sched_getaffinity(0))
+    said = call("--nodes", str(have + 1), "--ranks-per-node", "1", "--rate", "1gbit", program=["sh", "-c", "echo threads $OMP_NUM_THREADS"], OMP_NUM_THREADS="").stdout
+    assert have == 1 or said.count("threads 1\n") == have + 1, said
+
+
 def namespaces_can_be_had():
     done = subprocess.run([*CLUSTER, "--nodes", "1", "--ranks-per-node", "1", "--rate", "1gbit", "--", "true"], capture_output=True,
                           text=True, check=False)
@@ -194,7 +203,7 @@ FOLDER.mkdir(parents=True)
 (FOLDER / "deck.toml").write_text(DECK, encoding="utf-8")
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
-for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there, topo_measures_what_links_were_shaped_to,
+for check in (bad_calls_are_refused, nodes_share_the_cores, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there, topo_measures_what_links_were_shaped_to,
               a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()
