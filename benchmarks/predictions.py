@@ -249,7 +249,9 @@ def best_of(cases):
 def cell(options, settings, rings, ranks, gbits, adapters):
     cases = []
     for ring in (ring for ring in rings if ring <= ranks):
-        schedules = ["1f1b", "zb1", "fsdp", "weipipe", "tawpipe"] + (["fsdp:hierarchical=on"] if ring > NODE else [])
+        schedules = ["1f1b", "zb1", "weipipe", *(form + kept for form in ("fsdp", "tawpipe") for kept in ("", ":fetch=step:reduce=none:reshard=none"))]
+        if ring > NODE:
+            schedules += ["fsdp:hierarchical=on", *(f"{form}:fetch=step:reduce=group:reshard=group" for form in ("fsdp:hierarchical=on", "tawpipe"))]
         cases += predict(options.minitaw, DECKS / "map.toml", MACHINES / "dgx-h100.toml",
                          [*settings, f"ranks={ranks}", f"replicas={ranks // ring}", f"micro_batches={4 * ranks}", "schedule=" + ",".join(schedules)],
                          [f"nodes={max(1, ranks // NODE)}", f"between.rate={gbits} Gbit/s", f"between.adapters={adapters}"])
