@@ -333,9 +333,9 @@ def as_text(comparison, base, new):
 def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
     def aspect_json(aspect):
-        sides = {f"{side} [{aspect.units}]": value if math.isfinite(value) else None for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
+        sides = {side: value if math.isfinite(value) else None for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
         ratio = {"ratio": aspect.ratio and aspect.ratio._asdict()} if aspect.name == "time" else {}
-        return {"outcome": aspect.outcome, "word": aspect.word, **sides, **ratio, "reason": aspect.reason}
+        return {"outcome": aspect.outcome, "word": aspect.word, **({"units": aspect.units} if aspect.units else {}), **sides, **ratio, "reason": aspect.reason}
 
     cases = [{"case": c.case["case"], "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"}, "differs": c.differs,
               "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),

@@ -46,12 +46,13 @@ def as_csv(titles, rows):
 
 
 def as_json(titles, rows):
-    """A list of objects; what does not exist is null."""
-    return json.dumps([dict(zip(titles, (value if exists(value) else None for value in row))) for row in rows], indent=2, ensure_ascii=False) + "\n"
+    """A list of objects, keys without units; what does not exist is null."""
+    names = [title.partition(" [")[0] for title in titles]
+    return json.dumps([dict(zip(names, (value if exists(value) else None for value in row))) for row in rows], indent=2, ensure_ascii=False) + "\n"
 
 
 def main(words=None):
-    parser = Parser(prog="export", description="Prints every column of every case of a result file, with units in the titles (docs/show.md).")
+    parser = Parser(prog="export", description="Prints every column of every case of a result file, with units in the titles of CSV (docs/show.md).")
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
     parser.add_argument("--json", action="store_true", help="a JSON list of objects instead of CSV")
     parser.add_argument("--samples", action="store_true", help="a row for each case, repetition, step and rank instead")

@@ -116,9 +116,7 @@ std::string to_json(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
     for (const Column& column : row.columns) {
-      std::string title(column.name);
-      if (column.has_unit()) title += fmt::format(" [{}]", column.units);
-      std::visit([&](const auto& cell) { object[title] = cell; }, column.value);
+      std::visit([&](const auto& cell) { object[std::string(column.name)] = cell; }, column.value);
     }
     list.push_back(std::move(object));
   }

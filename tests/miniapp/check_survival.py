@@ -158,7 +158,7 @@ def check_two_signals():
         wait_for(lambda: not ranks(), "ranks are left")
     finally:
         send(signal.SIGKILL, *ranks(), job.pid)
-    assert [(row["seq [token]"], row["status"]) for row in rows().values()] == [(9, "ok")], rows()
+    assert [(row["seq"], row["status"]) for row in rows().values()] == [(9, "ok")], rows()
 
 
 seed = int(os.environ.get("MINITAW_SEED", time.time()))
