@@ -276,7 +276,7 @@ def check_figures():
         assert [case["aspects"][name][key] for key in ("units", "base", "new")] == [units, value, value + 1], (name, case["aspects"][name])
     losses = SEEN.cases[0].data["losses"]
     for name, at in (("first loss", 0), ("last loss", -1)):
-        assert case["aspects"][name]["base [nat/token]"] == case["aspects"][name]["new [nat/token]"] == losses[at] and losses[0] != losses[-1]
+        assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == losses[at] and losses[0] != losses[-1]
     assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == ("repetitions", 4, 4)
     all_of_it = json.loads(as_json(found, "a", "b"))
     assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (0.05, 0.95, False), all_of_it.keys()
