@@ -310,6 +310,8 @@ def main(words):
         options = parse(words)
         if not all(map(shutil.which, ("ip", "tc", "nsenter", "mpiexec"))) or "HYDRA" not in run("mpiexec", "--version"):
             raise BadInput("this needs ip, tc, nsenter and the mpiexec of MPICH, whose nodes can be entered without ssh; with MINITAW_ENV=debian they are there")
+        if not shutil.which(options.program[0]):
+            raise BadInput(f"there is no program '{options.program[0]}' to run on the nodes")
         leave_the_machine()
         signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to mpiexec too
         if (inside := os.fork()) == 0:

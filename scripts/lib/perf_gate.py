@@ -68,7 +68,8 @@ def choose_base(base):
         base, why = git("merge-base", "HEAD", main), f"where this branch left {main}"
         if base == head:
             base, why = ("HEAD", "the last commit, because files were changed") if changed else ("HEAD~1", "the commit before the last")
-    commit = git("rev-parse", "--verify", f"{base}^{{commit}}")
+    if not (commit := git("rev-parse", "--verify", f"{base}^{{commit}}", otherwise="")):
+        raise BadInput(f"there is no commit '{base}'; name one, or compare programs that are there already with --base-run and --new-run")
     say(f"base: {git('log', '-1', '--format=%h %s', commit)} ({why})")
     say(f"new:  {git('log', '-1', '--format=%h %s')}{', with your changes' if changed else ''}")
     return commit

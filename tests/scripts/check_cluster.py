@@ -173,6 +173,7 @@ def bad_calls_are_refused():
             raise AssertionError(f"{words}: {cluster.parse(words)}")
         except cluster.BadInput as error:
             assert sentence in str(error), (words, error)
+    assert call(*good, program=["/nosuch"], code=2).stderr == "minitaw: there is no program '/nosuch' to run on the nodes\n"
     assert call(*good, "--cut", "2@1", program=["true"], code=2).stderr == "minitaw: there is no node 2 to cut: they are counted from 0\n"
 
 

@@ -174,7 +174,7 @@ def what_cannot_be_compared_is_said():
 
 def bad_calls_are_refused():
     machine("0 SAME")
-    for words, says in (("no-such-commit", "git rev-parse: fatal"), ("HEAD HEAD~1", "HEAD~1"), ("--bogus x", "--bogus"),
+    for words, says in (("no-such-commit", "there is no commit 'no-such-commit'"), ("HEAD HEAD~1", "HEAD~1"), ("--bogus x", "--bogus"),
                         ("--deck", "--deck"), ("--deck missing.toml", "there is no deck missing.toml"), ("--ranks two", "'two'"),
                         ("--base-run x", "go together"), ("HEAD --base-run x --new-run x", "leave out 'HEAD'")):
         refused(*words.split(), says=says)
