@@ -229,9 +229,9 @@ void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::s
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
 std::string slots_text(const CasePlan& plan) {
   using enum schedule::SlotClass;
-  return fmt::format("{}/{}/{}/{}/{}", plan.slots_of(weights),
-      plan.slots_of(gradient) + plan.slots_of(contribution), plan.slots_of(saved), plan.slots_of(deferred),
-      plan.slots_of(hidden));
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}", plan.slots_of(weights), plan.slots_of(kept),
+      plan.slots_of(gradient) + plan.slots_of(contribution), plan.slots_of(partial), plan.slots_of(saved),
+      plan.slots_of(deferred), plan.slots_of(hidden));
 }
 
 /// Names and units, and a line for each case, with a column for each setting in which they differ.
@@ -265,7 +265,7 @@ std::string table_text(const Plans& plans) {
   memory.push_back(
       {"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
   append_bytes(columns, plans, "", memory);
-  columns.push_back({"w/g/a/b/x", "slots", 0, slots_text});
+  columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text});
   columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }});
   columns.push_back({"idle", "%", 0,
       [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
@@ -325,8 +325,8 @@ std::string time_text(const CasePlan& plan) {
 std::string memory_text(const CasePlan& plan) {
   const std::vector<MemoryBytes>& ranks = plan.memory;
   std::string text =
-      fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden "
-                  "states on rank {}\n",
+      fmt::format("  slots            {} for weights / parts kept / gradients / sums / saved by F / "
+                  "left by B / hidden states on rank {}\n",
           slots_text(plan), plan.worst) +
       title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
       line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);

@@ -28,10 +28,10 @@ PHASES = {
     "activations": ("of activations and their gradients", "#cc79a7"),
     "embeddings": ("of embedding, norm, head", "#00573f"),
 }
-COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E", "zero": "U", "add": "U", "load": "U", "update": "U"}
+COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E", "zero": "U", "add": "U", "load": "U", "square": "U", "update": "U"}
 # Of what moves: its phase, and the letter that stands for it in a text.
 PAYLOADS = {"weights": ("weights", "W"), "gradient": ("gradients", "G"), "activation": ("activations", "A"), "activation_grad": ("activations", "D"),
-            "embeddings": ("embeddings", "E"), "embeddings_gradient": ("embeddings", "EG")}
+            "embeddings": ("embeddings", "E"), "embeddings_gradient": ("embeddings", "EG"), "squares": ("gradients", "N")}
 COLUMNS = ["rank", "lane", "kind", "payload", "tick", "shard", "micro_batch", "peer", "link", "ready", "begin", "end"]
 MOST_ARROWS, MOST_SHAPES = 300, 4000
 MOST_THREADS = 1000  # of a lane in a Chrome trace: messages of a batch overlap, slices of one thread must not

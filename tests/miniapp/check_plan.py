@@ -153,7 +153,7 @@ def near(text, value, least=0):
 
 def check_table():
     """One aligned row a case, with the figures of the JSON."""
-    arguments = ("odd.toml", "--set", "schedule=tawpipe,weipipe,fsdp,zb1", "--set", "seq=64,128")
+    arguments = ("odd.toml", "--set", "schedule=tawpipe:reduce=group,weipipe,fsdp,zb1", "--set", "seq=64,128")
     lines, found = accepted(*arguments).split("\n\n")[0].splitlines(), cases(*arguments)
     assert len(found) == 8 and len(lines) == 10 and len({len(line) for line in lines}) == 1, lines
     names = lines[0].lstrip("#").split()
@@ -163,7 +163,7 @@ def check_table():
         figures, worst = dict(zip(names, line.split(), strict=True)), case["memory_bytes"]["worst"]
         assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
         assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(case["ticks"]["total"])
-        assert figures["w/g/a/b/x"] == "/".join(str(sum(case["slots"][kind] for kind in kinds)) for kinds in ("w", "gc", "a", "b", "x"))
+        assert figures["w/k/g/p/a/b/x"] == "/".join(str(sum(case["slots"][kind] for kind in kinds)) for kinds in ("w", "k", "gc", "p", "a", "b", "x"))
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}" and figures["ranks"] == "6" and figures["groups"] == "2+1+3"
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
         sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {"memory": worst["total"]}
