@@ -207,6 +207,7 @@ TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
           fsdp.layout.shards[0].elements);
       EXPECT_EQ(slots(tawpipe, SlotClass::partial), groups - 1);
       EXPECT_GE(slots(tawpipe, SlotClass::weights), groups - 1);
+      EXPECT_LE(slots(tawpipe, SlotClass::contribution), 2);
       EXPECT_EQ(slots(alone, SlotClass::weights), ranks - 1);
       EXPECT_EQ(slots(alone, SlotClass::partial), members == 1 ? ranks - 1 : ranks);
     }

@@ -144,6 +144,9 @@ public:
             gradients[groups_.local(r)]);
     }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
+    // Behind the own group's sum, so that no late message holds up that group's reductions; not for longer
+    // than two ticks, lest contributions of many groups wait in slots.
+    const int added = owner_tick - tick <= 2 ? std::max(tick, owner_tick) : tick;
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
       const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
       const int receiver = counterpart(content);
@@ -153,8 +156,8 @@ public:
       builder_.transfer(tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]},
           {receiver, passing});
       if (!direct) builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
-      add_to_accumulator(shard, std::max(tick, owner_tick), direct ? Phase::push_inter : Phase::push_last,
-          Lane::gradients_recv, content.part, received);
+      add_to_accumulator(shard, added, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv,
+          content.part, received);
     }
   }
 
