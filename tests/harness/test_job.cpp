@@ -5,6 +5,7 @@
 
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"
+#include "kernels/reference.hpp"
 #include "record/row.hpp"
 #include "sanitized.hpp"
 #include "schedule/example.hpp"
@@ -77,6 +78,7 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
+    c.shape.fp32_gradients = random() % 2 == 0;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     EXPECT_TRUE(passes(job_, c, steps_));
   }
@@ -115,6 +117,7 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     Case c = random_case(name, job_.ranks(), 2, random);
     c.attention = "portable";
+    c.clip_norm = 0.5;
     const bool own_sizes = !schedule::entry_of(schedule::parse_spec(name).name).passes_activations;
     if (own_sizes) c = with_own_sizes(c);
     SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
@@ -140,6 +143,54 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_EQ(result.attention, "portable") << "which is not what would be chosen";
     EXPECT_EQ(result.transport.substr(0, 3), job_.ranks() == 1 ? "non" : kernels::on_host ? "mpi" : "ncc");
     EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
+  }
+}
+
+double length(const std::vector<NamedTensor>& gradient) {
+  double squares = 0;
+  for (const NamedTensor& tensor : gradient)
+    for (const double v : tensor.values) squares += v * v;
+  return std::sqrt(squares);
+}
+
+/// The limit lies between the lengths of the first two gradients: AdamW hides a factor that all of them
+/// share.
+TEST_F(Job, OnlyAGradientBeyondTheLimitIsShortenedToIt) {
+  std::mt19937 random(4);
+  for (const std::string& name : tests::some_schedules(std::max(3, job_.ranks()), 2)) {
+    Case c = random_case(name, job_.ranks(), 2, random);
+    SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
+    const Reference open = serial_reference(c, 2);
+    c.clip_norm = (length(open.gradients) + length(open.later)) / 2;
+    ASSERT_GT(std::abs(length(open.gradients) - c.clip_norm), 1e-3 * c.clip_norm);
+    EXPECT_TRUE(passes(job_, c, 3));
+    const auto runtime = tests::runtime_by_mpi(c);
+    struct State {
+      std::vector<double> weights, moment1, moment2;
+    };
+    std::vector<State> states;
+    for (const NamedTensor& t : gather(*runtime, Which::weights, MPI_COMM_WORLD)) {
+      const std::vector<double> zeros(t.values.size());
+      states.push_back({{t.values.begin(), t.values.end()}, zeros, zeros});
+    }
+    int shortened = 0;
+    for (int step = 1; step <= 3; ++step) {
+      runtime->prepare();
+      (void)runtime->step();
+      const std::vector<NamedTensor> gradient = gather(*runtime, Which::gradients, MPI_COMM_WORLD);
+      const double factor = std::min(1.0, c.clip_norm / (length(gradient) + 1e-6));
+      shortened += factor < 1 ? 1 : 0;
+      for (std::size_t t = 0; t < gradient.size(); ++t)
+        kernels::reference::adamw(states[t].weights, states[t].moment1, states[t].moment2,
+            std::vector<double>(gradient[t].values.begin(), gradient[t].values.end()), factor,
+            {.learning_rate = static_cast<float>(c.learning_rate),
+                .decay = gradient[t].name.find("norm") == std::string::npos ? 0.1F : 0},
+            step);
+    }
+    const std::vector<NamedTensor> weights = gather(*runtime, Which::weights, MPI_COMM_WORLD);
+    for (std::size_t t = 0; t < weights.size(); ++t)
+      EXPECT_LT(weight_error(weights[t], states[t].weights, model::Dtype::fp32, 0), 1e-6) << weights[t].name;
+    EXPECT_TRUE(job_.rank() != 0 || shortened == 1 || shortened == 2) << shortened;
   }
 }
 
