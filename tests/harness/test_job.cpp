@@ -77,9 +77,11 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
-    c.shape.fp32_gradients = random() % 2 == 0;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(job_, c, steps_));
+    for (const bool wide : {false, true}) {
+      c.shape.fp32_gradients = wide;
+      EXPECT_TRUE(passes(job_, c, steps_));
+    }
   }
 }
 

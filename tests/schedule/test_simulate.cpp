@@ -223,7 +223,10 @@ TEST(Costs, BytesOfMemoryByHand) {
       build({parse_spec("fsdp:hierarchical=on:reduce=group"), topology::Groups({2, 2}), 8, 5});
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
   std::set<double> found;
-  for (const Action& a : program.ranks[1].actions)
+  for (const Action& a : program.ranks[1].actions) {
+    if (is_communication(a.kind) && a.payload == Payload::embeddings_gradient) {
+      EXPECT_EQ(moved_bytes(a, layout), 4.0 * static_cast<double>(layout.embeddings.elements));
+    }
     if (a.kind == Kind::load || a.kind == Kind::accumulate) {
       const double part = static_cast<double>(layout.shards[a.shard].elements) / a.parts;
       const double each = a.kind == Kind::load ? a.payload == Payload::weights ? 2 + 2 : 4 + 2
@@ -232,6 +235,7 @@ TEST(Costs, BytesOfMemoryByHand) {
       EXPECT_EQ(touched_bytes(program, 1, a, layout), each * part) << to_text(a, program);
       found.insert(each);
     }
+  }
   EXPECT_EQ(found, (std::set<double>{4, 6, 10}));
 }
 
