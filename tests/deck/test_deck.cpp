@@ -413,7 +413,7 @@ TEST(Identity, TellsEveryKeyApart) {
   const std::map<std::string, std::string> others = {{"groups", "groups=2"}, {"layers", "layers=9"},
       {"hidden", "hidden=72"}, {"vocab", "vocab=300"}, {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
       {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""},
-      {"group_size", "group_size=1"}, {"grad_dtype", ""}};
+      {"group_size", "group_size=1"}, {"grad_dtype", ""}, {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Key& key : keys()) {
     const auto other = others.find(key.name);
@@ -421,6 +421,7 @@ TEST(Identity, TellsEveryKeyApart) {
     if (change.empty()) continue;
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;
   }
+  EXPECT_TRUE(seen.insert(identity(make(small, {"clip_norm=1"}).cases[0])).second);
   // In fp32 all gradients are.
   EXPECT_TRUE(seen.insert(identity(make(small, {"dtype=bf16", "grad_dtype=fp32"}).cases[0])).second);
   EXPECT_FALSE(seen.insert(identity(make(small, {"grad_dtype=fp32"}).cases[0])).second);

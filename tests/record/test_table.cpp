@@ -38,7 +38,9 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.settings.attention = "host";
   r.settings.transport = "auto";
   r.settings.data = "text.txt";
+  r.settings.clip_norm = 0.0625;
   r.settings.shape.dtype = model::Dtype::bf16;
+  r.settings.shape.fp32_gradients = true;
   r.max_loss_error = 1e-9;
   r.idle_ticks = {0, 1, 5};
   r.status = Status::wrong;
@@ -59,7 +61,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"attention", "host"}, {"transport", "auto"}, {"bytes_source", "by formula"}, {"ticks", "17"},
       {"idle_ticks", "2"}, {"first_loss", "3"}, {"last_loss", "2.5"}, {"gradient_error", "1e-07"},
       {"loss_error", "1e-09"}, {"attention_used", "portable"}, {"transport_used", "mpi"},
-      {"counters", "made up 1.2"}};
+      {"counters", "made up 1.2"}, {"grad_dtype", "fp32"}, {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected) EXPECT_EQ(row.column(name).text(), text) << name;
   r.settings.micro_batch_per_rank = {2, 1, 2};
   r.settings.shape.dtype = model::Dtype::fp32;

@@ -161,6 +161,52 @@ TEST(MemoryAccount, RelayByHand) {
   }
 }
 
+/// What moves or passes through is of the type of gradients in transit, sums are fp32, and kept are halves.
+TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
+  std::array<std::uint64_t, 2> gradients{};
+  for (const std::size_t wide : {0, 1}) {
+    const std::string kept = wide == 1 ? "none" : "group";
+    const Program program = build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=" + kept),
+        topology::Groups({2, 2}), 8, 4});
+    model::Shape shape{4, 12, 3, 1, {7, 7, 7, 7}, 37, 5, 3, model::Dtype::bf16};
+    shape.fp32_gradients = wide == 1;
+    const model::Layout layout = model::make_layout(shape, cut_of(program));
+    const std::size_t s = layout.shards[0].elements, transit = s * (wide == 1 ? 4 : 2);
+    const std::map<char, std::size_t> expected = {{'h', 2 * s}, {'t', 4 * s}, {'w', 2 * s}, {'k', s},
+        {'p', 2 * s}, {'g', transit}, {'c', transit}, {'e', 2 * layout.embeddings.elements},
+        {'f', 4 * layout.embeddings.elements}};
+    for (const Footprint& f : memory(program, layout)) {
+      std::map<char, std::size_t> found;
+      for (const SlotSize& slot : f.slots) {
+        const char letter = letter_of(slot.slot.cls);
+        found[letter] += slot.bytes;
+        EXPECT_TRUE(!expected.contains(letter) || slot.bytes == rounded(expected.at(letter))) << letter;
+      }
+      for (const auto& [letter, bytes] : expected)
+        EXPECT_EQ(found[letter] > 0, letter != 'k' || kept == "group") << letter;
+      EXPECT_EQ(bytes_of(f, Memory::weights), found['h'] + found['w'] + found['k'] + found['e']);
+      EXPECT_EQ(
+          bytes_of(f, Memory::gradients), found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
+    }
+    gradients[wide] = sum_over_links(bytes(program, layout), Traffic::gradients);
+  }
+  EXPECT_EQ(gradients[1], 2 * gradients[0]);
+}
+
+/// Around the six ranks goes a number, to its sum and back to all, through a lane that sums nothing else.
+TEST(MemoryAccount, ClippingMovesOneNumberThatEveryRankHas) {
+  Request request{parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6};
+  const Program open = build(request);
+  request.clips = true;
+  const Program clipped = build(request);
+  const model::Layout layout = model::make_layout(layout_for(6, 2, 6).shape, cut_of(open));
+  EXPECT_EQ(sum_over_links(bytes(clipped, layout), Traffic::gradients),
+      sum_over_links(bytes(open, layout), Traffic::gradients) + 2 * 5 * 4);
+  for (std::size_t r = 0; r < 6; ++r)
+    EXPECT_EQ(bytes_of(memory(clipped, layout)[r], Memory::buffers),
+        bytes_of(memory(open, layout)[r], Memory::buffers) + 256 + 512 * 8 + 2 * chunk_bytes);
+}
+
 TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
   const Program program = parse_program(hand_written::pipeline);
   const model::Layout layout = model::make_layout(layout_for(2, 1, 2).shape, cut_of(program));

@@ -79,7 +79,8 @@ TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
 }
 
 TEST_P(Generated, RoundTripsThroughItsText) {
-  const std::vector<std::string> all = {"tawpipe:rails=2", "fsdp:hierarchical=on", "zb2"};
+  const std::vector<std::string> all = {
+      "tawpipe:rails=2:reshard=group:reduce=group", "fsdp:hierarchical=on:reshard=group:reduce=none", "zb2"};
   for_each_request(GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, any_copies,
       [](const Request& request) {
         const Program program = build(request);

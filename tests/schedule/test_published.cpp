@@ -188,11 +188,11 @@ TEST(Published, KeepingInTheGroupMovesAThirdOfTheBytes) {
   }
 }
 
-/// A group keeps one copy and one sum of all that it does not own, a rank its part of them.
+/// A group keeps one copy of all that it does not own, and of several micro-batches one sum, a rank its part.
 TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
   for_each_equal_grouping(2, 8, [](int ranks, int groups, int n) {
-    if (groups == 1 || n == 1) return;
-    const int members = ranks / groups, layers = 3;
+    if (groups == 1) return;
+    const int members = ranks / groups, layers = 3, sums = n > 1 ? 1 : 0;
     const Measured fsdp(
         "fsdp:hierarchical=on:reshard=group:fetch=step:reduce=group", ranks, groups, n, layers),
         tawpipe("tawpipe:reshard=group:fetch=step:reduce=group", ranks, groups, n, ranks),
@@ -202,14 +202,14 @@ TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
         return m.program.ranks[r].slots[index_of(cls)];
       };
       EXPECT_EQ(slots(fsdp, SlotClass::kept), members > 1 ? layers : 0);
-      EXPECT_EQ(slots(fsdp, SlotClass::partial), layers);
-      EXPECT_EQ(held(fsdp.program, r, SlotClass::partial, 0, fsdp.layout).count * members,
+      EXPECT_EQ(slots(fsdp, SlotClass::partial), sums * layers);
+      EXPECT_EQ(held(fsdp.program, r, SlotClass::partial, 0, fsdp.layout).count * (n > 1 ? members : 1),
           fsdp.layout.shards[0].elements);
-      EXPECT_EQ(slots(tawpipe, SlotClass::partial), groups - 1);
+      EXPECT_EQ(slots(tawpipe, SlotClass::partial), sums * (groups - 1));
       EXPECT_GE(slots(tawpipe, SlotClass::weights), groups - 1);
       EXPECT_LE(slots(tawpipe, SlotClass::contribution), 2);
       EXPECT_EQ(slots(alone, SlotClass::weights), ranks - 1);
-      EXPECT_EQ(slots(alone, SlotClass::partial), members == 1 ? ranks - 1 : ranks);
+      EXPECT_EQ(slots(alone, SlotClass::partial), sums * (members == 1 ? ranks - 1 : ranks));
     }
   });
 }
@@ -226,6 +226,8 @@ TEST(Published, HierarchicalFsdpNeedsEqualGroupsAndOfSingleRanksIsFsdp) {
   EXPECT_THROW(fsdp("fsdp:reduce=group", topology::Groups({2, 2})), InputError);
   const topology::Groups apart({1, 1, 1});
   EXPECT_TRUE(fsdp("fsdp:hierarchical=on", apart) == fsdp("fsdp", apart));
+  const topology::Groups one({3});  // its owners have all that it might keep
+  EXPECT_TRUE(fsdp("fsdp:hierarchical=on:reduce=group:reshard=group", one) == fsdp("fsdp", one));
 }
 
 /// The weights of every visit are gathered `prefetch` ticks before it.

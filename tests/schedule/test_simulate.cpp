@@ -216,18 +216,26 @@ TEST(Costs, BytesThatAreTouchedByHand) {
   EXPECT_EQ(touched("update E0"), (7 * 4 + 2) * static_cast<double>(layout.embeddings.slice));
 }
 
-/// Of a slice of a third in bf16: read and written; read and added to a sum in fp32, the first only written.
+/// Of a part in bf16: weights are read and written; gradients read and added to a sum in fp32, the first only
+/// written; a sum is rounded.
 TEST(Costs, BytesOfMemoryByHand) {
-  const Program program = build({parse_spec("fsdp"), topology::Groups({3}), 6, 5});
+  const Program program =
+      build({parse_spec("fsdp:hierarchical=on:reduce=group"), topology::Groups({2, 2}), 8, 5});
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
   std::set<double> found;
-  for (const Action& a : program.ranks[1].actions)
+  for (const Action& a : program.ranks[1].actions) {
+    if (is_communication(a.kind) && a.payload == Payload::embeddings_gradient) {
+      EXPECT_EQ(moved_bytes(a, layout), 4.0 * static_cast<double>(layout.embeddings.elements));
+    }
     if (a.kind == Kind::load || a.kind == Kind::accumulate) {
-      const double slice = static_cast<double>(layout.shards[a.shard].elements) / 3;
-      const double each = a.kind == Kind::load ? 2 + 2 : a.accumulates ? 2 + 4 + 4 : 2 + 4;
-      EXPECT_EQ(touched_bytes(program, 1, a, layout), each * slice) << to_text(a, program);
+      const double part = static_cast<double>(layout.shards[a.shard].elements) / a.parts;
+      const double each = a.kind == Kind::load ? a.payload == Payload::weights ? 2 + 2 : 4 + 2
+                          : a.accumulates      ? 2 + 4 + 4
+                                               : 2 + 4;
+      EXPECT_EQ(touched_bytes(program, 1, a, layout), each * part) << to_text(a, program);
       found.insert(each);
     }
+  }
   EXPECT_EQ(found, (std::set<double>{4, 6, 10}));
 }
 
