@@ -57,7 +57,8 @@ std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000
 
 std::vector<Device> visible_devices() {
   int count = 0;
-  check(cudaGetDeviceCount(&count), "counting the devices");
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  check(counted == cudaSuccess && count == 0 ? cudaErrorNoDevice : counted, "counting the devices");
   std::vector<Device> devices;
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};

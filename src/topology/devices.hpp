@@ -18,7 +18,7 @@ struct Device {
   std::uint64_t bytes = 0;  ///< of memory
 };
 
-/// Throws InputError if there is a driver, but it does not answer.
+/// Throws InputError if a build for devices finds none, or its driver does not answer.
 [[nodiscard]] std::vector<Device> visible_devices();
 
 /// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.

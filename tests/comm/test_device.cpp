@@ -3,11 +3,9 @@
 #include <Kokkos_Core.hpp>
 #include <functional>
 
-#if defined(MINITAW_HAVE_NCCL)
-#include <cuda_runtime.h>
-#endif
-
 #include "base/error.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "topology/devices.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -89,12 +87,11 @@ Way way_over_mpi(Reach reach) {
 
 #if defined(MINITAW_HAVE_NCCL)
 
+/// By UUID: devices of two nodes may have the same place on their buses.
 bool devices_are_shared() {
-  std::array<char, 64> mine{};
-  cudaDeviceGetPCIBusId(mine.data(), static_cast<int>(mine.size()), Kokkos::device_id());
-  std::vector<std::array<char, 64>> all(static_cast<std::size_t>(ranks_of_job()));
-  MPI_Allgather(mine.data(), 64, MPI_CHAR, all.data(), 64, MPI_CHAR, MPI_COMM_WORLD);
-  return std::set(all.begin(), all.end()).size() < all.size();
+  const auto at = static_cast<std::size_t>(Kokkos::device_id());
+  const auto uuids = mpi::gather_texts(topology::visible_devices().at(at).uuid, MPI_COMM_WORLD);
+  return topology::shared_device(uuids).has_value();
 }
 
 /// NCCL's transport with the memory and queues that it works with.

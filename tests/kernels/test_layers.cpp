@@ -328,19 +328,23 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
   }
 }
 
-TYPED_TEST(Layers, Add) {
+TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
+  using E = typename TypeParam::E;
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
     const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
-    const Device<TypeParam> contribution(count, 1, more, shift);
+    const Device<TypeParam> contribution(count, 1, more, shift),
+        sent = Device<TypeParam>::poisoned(count, 1, shift);
     this->launch_([&] {
-      add<typename TypeParam::E>(exec(), total.vector(), contribution.vector(), true);
-      add<typename TypeParam::E>(exec(), written.vector(), contribution.vector(), false);
+      add<E>(exec(), total.vector(), contribution.vector(), true);
+      add<E>(exec(), written.vector(), contribution.vector(), false);
+      round<E>(exec(), sent.vector(), total.vector());
     });
     Doubles expected(count);
     for (int i = 0; i < count; ++i) expected[i] = before[i] + more[i];
     EXPECT_EQ(total.values(), test::rounded<float>(expected));
     EXPECT_EQ(written.values(), contribution.values());
+    EXPECT_EQ(sent.values(), test::rounded<E>(test::rounded<float>(expected)));
   }
 }
 
