@@ -67,8 +67,8 @@ std::pair<int, std::string> verified(const Kernels& kernels) {
 }
 
 TEST(Verify, NamesKernelsThatAreOff) {
-  const auto [wrong, text] = verified(
-      {writing("right", 1.0001), writing("off", 1.1), writing("forgetful", 0), writing("broken", nan)});
+  const auto [wrong, text] =
+      verified({writing("right", 1.0001), writing("off", 1.1), writing("forgetful", 0), writing("broken", nan)});
   EXPECT_EQ(wrong, 3);
   EXPECT_THAT(text, HasSubstr("1 of 4 kernels are right"));
   for (const char* name : {"off", "forgetful", "broken"})

@@ -22,8 +22,7 @@ std::vector<Activity> after_warm_up(std::vector<Activity> steady) {
 }
 
 TEST(Timeline, SumsByNameMostTimeFirst) {
-  const Summary found =
-      summarize(after_warm_up({{"a", 0, 1000}, {"b", 1500, 9500}, {"a", 10000, 14000}}), bound);
+  const Summary found = summarize(after_warm_up({{"a", 0, 1000}, {"b", 1500, 9500}, {"a", 10000, 14000}}), bound);
   EXPECT_EQ(found.activities, 3);
   EXPECT_EQ(found.span, 14000U);
   EXPECT_EQ(found.busy, 13000U);
@@ -35,8 +34,8 @@ TEST(Timeline, SumsByNameMostTimeFirst) {
 }
 
 TEST(Timeline, CountsGapsAboveTheBoundByTheirNeighbours) {
-  const Summary found = summarize(
-      after_warm_up({{"a", 0, 1000}, {"b", 3000, 4000}, {"a", 6001, 7000}, {"b", 12000, 12500}}), bound);
+  const Summary found =
+      summarize(after_warm_up({{"a", 0, 1000}, {"b", 3000, 4000}, {"a", 6001, 7000}, {"b", 12000, 12500}}), bound);
   ASSERT_EQ(found.gaps.size(), 2U);  // the first is just 2 us: not above
   EXPECT_EQ(found.gaps[0].before, "a");
   EXPECT_EQ(found.gaps[0].after, "b");
@@ -46,16 +45,15 @@ TEST(Timeline, CountsGapsAboveTheBoundByTheirNeighbours) {
 }
 
 TEST(Timeline, KernelsOfSeveralStreamsCoverEachOthersGaps) {
-  const Summary found = summarize(
-      after_warm_up({{"long", 0, 20000}, {"a", 1000, 2000}, {"b", 9000, 10000}, {"c", 21000, 22000}}), bound);
+  const Summary found =
+      summarize(after_warm_up({{"long", 0, 20000}, {"a", 1000, 2000}, {"b", 9000, 10000}, {"c", 21000, 22000}}), bound);
   EXPECT_TRUE(found.gaps.empty());
   EXPECT_EQ(found.busy, 21000U);
   EXPECT_EQ(found.span, 22000U);
 }
 
 TEST(Timeline, ReportsWhatItFound) {
-  const std::string text =
-      report(summarize(after_warm_up({{"a", 0, 1000}, {"b", 5000, 7000}}), bound), bound);
+  const std::string text = report(summarize(after_warm_up({{"a", 0, 1000}, {"b", 5000, 7000}}), bound), bound);
   EXPECT_NE(text.find("2 kernels, copies and fills in 0.007 ms, busy 42.86 %"), std::string::npos) << text;
   EXPECT_NE(text.find("gaps above 2 us: 1, together 57.143 %"), std::string::npos) << text;
   EXPECT_NE(text.find("| b | 1 | 0.002 | 28.57 % | 2.0 |"), std::string::npos) << text;

@@ -30,8 +30,7 @@ struct Header {
 };
 
 std::string text(const Header& h) {
-  return fmt::format(
-      "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
+  return fmt::format("call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
 }
 
 /// Requests that are withdrawn if nobody waits for them to the end.
@@ -117,8 +116,8 @@ private:
   [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
   void begin() {
     if (mine_ != theirs_)
-      throw Error(fmt::format(
-          "rank {} of the other side has {} where here is {}", call_.peer, text(theirs_), text(mine_)));
+      throw Error(
+          fmt::format("rank {} of the other side has {} where here is {}", call_.peer, text(theirs_), text(mine_)));
     agreed_ = true;
     const int tag = 16 + static_cast<int>(mine_.number % 1024);
     if (sends()) data_.send(call_.from, call_.count, call_.peer, tag, comm_);
@@ -227,8 +226,7 @@ public:
     if (!is_message(operations_.front())) return;
     for (const Call& call : operations_) {
       auto& numbers = call.kind == Kind::send ? sent_ : received_;
-      passing_.push_back(
-          std::make_unique<Passing>(call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
+      passing_.push_back(std::make_unique<Passing>(call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
     }
   }
   /// Of the kernel that has begun; returns whether it is over.
@@ -255,8 +253,7 @@ private:
   }
 
   /// `part` bytes at `small` must be apart from the large buffer, or where NCCL expects them.
-  void check_place(
-      const std::byte* small, const std::byte* large, std::size_t part, const std::byte* expected) const {
+  void check_place(const std::byte* small, const std::byte* large, std::size_t part, const std::byte* expected) const {
     const std::size_t whole = part * static_cast<std::size_t>(size_);
     if (small != expected && small + part > large && small < large + whole)
       throw Error("a buffer overlaps another without being in place");
@@ -295,8 +292,7 @@ private:
       if (rank_ == call.peer) std::memmove(call.to, call.from, from_.size());
       MPI_Ibcast(call.to, count, type, call.peer, comm_, &request_);
     } else if (call.kind == Kind::reduce) {
-      MPI_Ireduce(from_.data(), rank_ == call.peer ? call.to : nullptr, count, type, sum, call.peer, comm_,
-          &request_);
+      MPI_Ireduce(from_.data(), rank_ == call.peer ? call.to : nullptr, count, type, sum, call.peer, comm_, &request_);
     } else if (call.kind == Kind::all_gather) {
       MPI_Iallgather(from_.data(), count, type, call.to, count, type, comm_, &request_);
     } else if (call.kind == Kind::reduce_scatter) {

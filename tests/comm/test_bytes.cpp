@@ -79,8 +79,7 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
   const std::vector<std::uint64_t> counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)
     for (int k = 0; k < schedule::traffic_kinds; ++k)
-      EXPECT_EQ(counted[to * schedule::traffic_kinds + k],
-          planned.at(transport.rank(), to, static_cast<Traffic>(k)))
+      EXPECT_EQ(counted[to * schedule::traffic_kinds + k], planned.at(transport.rank(), to, static_cast<Traffic>(k)))
           << program.schedule << " " << program.groups.text() << " to " << to << " "
           << name_of(static_cast<Traffic>(k));
 }

@@ -94,8 +94,7 @@ TEST(SoloTransport, LeavesTheDataAsItIsAndHasNobodyToTalkTo) {
   EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
   EXPECT_EQ(transport.rank(), 0);
   EXPECT_EQ(transport.sent(), std::vector<std::uint64_t>(schedule::traffic_kinds));
-  EXPECT_THROW((void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}),
-      LogicError);
+  EXPECT_THROW((void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}), LogicError);
 }
 }  // namespace
 }  // namespace minitaw::comm

@@ -36,15 +36,13 @@ TEST_P(Contract, OfEveryCollective) {
           for (const bool in_pieces = world.kind != Kind::nccl && root == middle && c != 1;
               const auto elements : awkward_sizes(dtype, world.size(c), in_pieces))
             EXPECT_EQ(wrong_after(world, Lane::inputs_recv, kind, c, root, dtype, elements), 0)
-                << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root
-                << " elements " << elements;
+                << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root << " elements "
+                << elements;
     }
 }
 
 /// A value whose sums depend on the order of addition.
-float rough(int rank, std::int64_t i) {
-  return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
-}
+float rough(int rank, std::int64_t i) { return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5); }
 
 /// A chain adds from the last member to the root, a ring from the member behind the slice's own to that,
 /// rounded at every step.
@@ -106,12 +104,9 @@ TEST_P(ContractOfMpi, OfMessagesMatchesByPayloadAndInOrder) {
   auto sent = out;
   // Small enough to leave before they are asked for.
   world.exchange({sent[0].message(true, world.next, Payload::activation),
-      sent[1].message(true, world.next, Payload::weights),
-      sent[2].message(true, world.next, Payload::activation),
-      sent[3].message(true, world.next, Payload::embeddings),
-      a.message(false, world.previous, Payload::activation),
-      c.message(false, world.previous, Payload::activation),
-      b.message(false, world.previous, Payload::weights),
+      sent[1].message(true, world.next, Payload::weights), sent[2].message(true, world.next, Payload::activation),
+      sent[3].message(true, world.next, Payload::embeddings), a.message(false, world.previous, Payload::activation),
+      c.message(false, world.previous, Payload::activation), b.message(false, world.previous, Payload::weights),
       d.message(false, world.previous, Payload::embeddings)});
   EXPECT_EQ((std::array{a, b, c, d}), out);
 }
@@ -192,8 +187,7 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   if (world.ranks > 1 && world.rank == 0) {
     const auto watchdog = cancel_later(world, GetParam() == Kind::nccl ? 0 : handed);
     EXPECT_THROW(
-        world.execute(Lane::inputs_group, Message{true, 1, Payload::weights, data.data(), data.size()}),
-        Cancelled);
+        world.execute(Lane::inputs_group, Message{true, 1, Payload::weights, data.data(), data.size()}), Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   // Taken after all, so that MPI can end in order: whatever had been handed to it.
@@ -228,8 +222,8 @@ TEST(Staged, GoesRoundItsSlots) {
   }
   for (const Call kind : collectives)
     for (const std::int64_t elements : {257, 9'001, 30'011})
-      EXPECT_EQ(wrong_after(world, Lane::inputs_group, kind, 0, static_cast<int>(elements) % world.ranks,
-                    Dtype::fp32, elements),
+      EXPECT_EQ(wrong_after(world, Lane::inputs_group, kind, 0, static_cast<int>(elements) % world.ranks, Dtype::fp32,
+                    elements),
           0)
           << name_of(kind) << " of " << elements;
 }
@@ -243,8 +237,7 @@ TEST(Staged, RefusesTooFewSlots) {
 TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
   EXPECT_GT(wait_policy(12, 12).spins, 100 * wait_policy(11, 12).spins);
   for (const int cores : {2, 12})
-    EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1))
-        << "cancel() promises a millisecond";
+    EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1)) << "cancel() promises a millisecond";
 }
 
 TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
@@ -254,8 +247,7 @@ TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {
   // Sleeps that doubled would last for days.
-  const WaitPolicy growing{
-      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy growing{.shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
   LowLatency low_latency;
   Backoff backoff(growing, &low_latency);
   for (int k = 0; k < 40; ++k) backoff.once();
@@ -266,10 +258,8 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
     asleep.wait(false);
     low_latency.set(true);
   });
-  const WaitPolicy long_sleeps{.spins = 0,
-      .yields = 0,
-      .shortest_sleep = std::chrono::hours(1),
-      .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy long_sleeps{
+      .spins = 0, .yields = 0, .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1)};
   for (Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
     asleep = true;
     asleep.notify_one();

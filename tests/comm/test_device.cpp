@@ -28,9 +28,7 @@ public:
     call.data = data();
     return call;
   }
-  [[nodiscard]] Message message(bool send, int peer) {
-    return {send, peer, Payload::weights, data(), values_.bytes()};
-  }
+  [[nodiscard]] Message message(bool send, int peer) { return {send, peer, Payload::weights, data(), values_.bytes()}; }
   [[nodiscard]] const Values& get() {
     Kokkos::deep_copy(host_, device_);
     return values_;
@@ -63,8 +61,7 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
   World world(Kind::staged, transport_);
   for (const Call kind : collectives)
     for (const auto elements : sizes)
-      EXPECT_EQ(
-          wrong_after<OnDevice>(world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
+      EXPECT_EQ(wrong_after<OnDevice>(world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
           << name_of(kind) << " of " << elements;
 }
 
@@ -103,8 +100,7 @@ struct OverNccl {
 
   explicit OverNccl(const schedule::Program& plan)
       : transport(nccl::make_transport(MPI_COMM_WORLD, plan, nccl::library(),
-            {.queues = queues(),
-                .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
+            {.queues = queues(), .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
     std::array<nccl::Queue, schedule::lanes> queues{};
     for (std::size_t l = 0; l < queues.size(); ++l) queues[l] = lanes[l].cuda_stream();
@@ -128,8 +124,7 @@ std::vector<Way> ways() {
 #endif
   return ways;
 }
-INSTANTIATE_TEST_SUITE_P(
-    On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
+INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
 
 /// What NCCL itself can be asked with one device, and its stand-in elsewhere: every call copies from one
 /// buffer to another. The transport makes no communicator for collectives of one rank.

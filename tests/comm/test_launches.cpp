@@ -51,8 +51,7 @@ TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
   for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
     for (const schedule::RankProgram& rank : program.ranks) {
       ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
-      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane>
-          lanes;  // by direction, of inputs or gradients
+      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane> lanes;  // by direction, of inputs or gradients
       for (const schedule::Action& a : rank.actions) {
         if (!is_point_to_point(a.kind)) continue;
         const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
@@ -70,8 +69,7 @@ TEST(OneAtATime, StandsStillWhereBothSendFirst) {
   for (const int r : {0, 1})
     for (const Kind kind : {Kind::send, Kind::recv}) {
       schedule::Action a;
-      a.kind = kind, a.payload = schedule::Payload::weights, a.peer = 1 - r,
-      a.shard = kind == Kind::send ? r : 1 - r;
+      a.kind = kind, a.payload = schedule::Payload::weights, a.peer = 1 - r, a.shard = kind == Kind::send ? r : 1 - r;
       a.lane = lane_of(a.kind, a.payload, false);
       p.ranks[r].actions.push_back(a);
     }

@@ -30,11 +30,9 @@ TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
   EXPECT_EQ(library_line("MPICH Version:      4.2.1\nMPICH Release date: Wed\nMPICH Device:       ch4:ucx\n"
                          "MPICH configure:    --prefix=/owned/joe\n"),
       "MPICH 4.2.1, device ch4:ucx");
-  EXPECT_EQ(
-      library_line("Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),
+  EXPECT_EQ(library_line("Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),
       "Open MPI v5.0.3");
-  EXPECT_EQ(
-      library_line("MPI VERSION    : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)\nMPI BUILD INFO : Sat\n"),
+  EXPECT_EQ(library_line("MPI VERSION    : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)\nMPI BUILD INFO : Sat\n"),
       "MPI VERSION : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)");
   EXPECT_EQ(library_line(""), "");
   EXPECT_FALSE(library_version().empty());
@@ -48,8 +46,7 @@ TEST(NodesOf, CountsConsecutiveRanks) {
   EXPECT_EQ(nodes_of(std::array{0, 0, 0, 3, 3, 5}).text(), "3+2+1");
   EXPECT_EQ(nodes_of(std::array{7}).text(), "1");
   EXPECT_THAT([] { (void)nodes_of(std::array{0, 1, 0, 1}); },
-      testing::ThrowsMessage<InputError>(
-          testing::AllOf(testing::HasSubstr("rank 2"), testing::HasSubstr("block"))))
+      testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("rank 2"), testing::HasSubstr("block"))))
       << "round-robin placement";
 }
 

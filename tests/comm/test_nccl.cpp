@@ -43,8 +43,7 @@ TEST(Communicators, AreWhatTheProgramUses) {
                          calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
                          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
                          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
-  EXPECT_THAT(
-      nccl::rounds(plans), ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
+  EXPECT_THAT(nccl::rounds(plans), ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
 }
 
 /// Whatever program: each communicator in one round, once, and no rank twice in a round.
@@ -118,13 +117,12 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   const int groups = fake.groups;
   const std::size_t launches = fake.launches.size();
   Values out(Dtype::fp32, 250), in(Dtype::fp32, 250), nothing(Dtype::fp32, 0);
-  world.exchange({out.message(true, world.next), in.message(false, world.previous),
-      nothing.message(true, world.next), nothing.message(false, world.previous)});
+  world.exchange({out.message(true, world.next), in.message(false, world.previous), nothing.message(true, world.next),
+      nothing.message(false, world.previous)});
   EXPECT_EQ(fake.groups, groups + 2);
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
   for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
-    EXPECT_EQ(launch.queue,
-        world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
+    EXPECT_EQ(launch.queue, world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
@@ -161,8 +159,7 @@ TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
   made.fake.failure = "the cable is unplugged";
-  EXPECT_THAT(
-      [&] { transport.poll(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
+  EXPECT_THAT([&] { transport.poll(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
   transport.cancel();
   EXPECT_EQ(made.fake.aborted, made.fake.communicators);
   EXPECT_NO_THROW(transport.poll()) << "nothing is left to ask";
@@ -191,8 +188,7 @@ TEST(FakeNccl, SeesMisuse) {
   std::vector<std::byte> memory(4096);
   std::unique_ptr<nccl::Communicator> communicator;
   const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {
-    communicator->issue(
-        {Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
+    communicator->issue({Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
   };
   const auto message = [&](Call kind, std::size_t bytes, int peer) {
     communicator->issue({kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);

@@ -52,8 +52,8 @@ public:
       Values& values = values_.emplace_back(item.dtype, item.elements);
       landing_.emplace_back(item.dtype, item.elements);
       for (std::int64_t i = 0; i < item.elements; ++i)  // sums depend on the order of addition
-        values.set(i, std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) *
-                          std::exp2(world.rank % 5));
+        values.set(i,
+            std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) * std::exp2(world.rank % 5));
     }
   }
 
@@ -66,9 +66,8 @@ public:
       };
       if (items_[k].call == Call::send)
         for (const bool send : {true, false})
-          push(lane + (send ? 0 : 1), [this, send](Lane on, std::size_t item) {
-            return world_.transport.start(on, message(item, send));
-          });
+          push(lane + (send ? 0 : 1),
+              [this, send](Lane on, std::size_t item) { return world_.transport.start(on, message(item, send)); });
       else if (takes_part(k))
         push(lane, [this](Lane on, std::size_t item) {
           return world_.transport.start(on, items_[item].call, collective(item));
@@ -92,8 +91,7 @@ public:
       const Item& item = items_[k];
       bool same = values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
       if (item.call == Call::reduce_scatter && takes_part(k)) {
-        const Range own =
-            slice(item.elements, world_.size(item.communicator), world_.position(item.communicator));
+        const Range own = slice(item.elements, world_.size(item.communicator), world_.position(item.communicator));
         same = true;
         for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
           same &= values_[k].at(i) == other.values_[k].at(i);
@@ -153,8 +151,7 @@ void by_a_thread_for_each_lane(const Queues& queues, std::uint32_t seed, const T
           if (!open->advance()) std::this_thread::yield();
       }
     });
-  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1)))
-    (void)transport.sent();
+  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1))) (void)transport.sent();
 }
 
 TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {

@@ -111,16 +111,15 @@ inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& prog
 inline const auto every_kind = testing::Values(Kind::host, Kind::staged, Kind::nccl);
 inline const auto over_mpi = testing::Values(Kind::host, Kind::staged);
 
-#define MINITAW_ON_TRANSPORTS(suite, kinds)                                                                  \
-  class suite : public testing::TestWithParam<Kind> {};                                                      \
-  INSTANTIATE_TEST_SUITE_P(On, suite, kinds,                                                                 \
-      [](const auto& which) { return makers[static_cast<std::size_t>(which.param)].name; })
+#define MINITAW_ON_TRANSPORTS(suite, kinds)                                                                            \
+  class suite : public testing::TestWithParam<Kind> {};                                                                \
+  INSTANTIATE_TEST_SUITE_P(                                                                                            \
+      On, suite, kinds, [](const auto& which) { return makers[static_cast<std::size_t>(which.param)].name; })
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
   std::vector<schedule::Communicator> all(5);
-  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds",
-  all[4].name = "last";
+  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds", all[4].name = "last";
   for (int r = 0; r < ranks; ++r) {
     all[0].ranks.push_back(r);
     all[1].ranks.insert(all[1].ranks.begin(), r);
@@ -139,12 +138,10 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
     for (std::size_t l = 1; l <= communication_lanes; ++l) {
-      if (kind == Kind::nccl && l != index_of(Lane::inputs_group) && l != index_of(Lane::inputs_recv))
-        continue;
+      if (kind == Kind::nccl && l != index_of(Lane::inputs_group) && l != index_of(Lane::inputs_recv)) continue;
       const auto add = [&](Call call, int peer, int communicator, Payload payload) {
         schedule::Action a;
-        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
-        a.payload = payload;
+        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator, a.payload = payload;
         p.ranks[r].actions.push_back(a);
       };
       for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
@@ -162,8 +159,7 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
 struct World {
   explicit World(Kind which)
       : kind(which), nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
-        built(
-            nccl == nullptr ? build(which, plan) : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
+        built(nccl == nullptr ? build(which, plan) : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
   World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
 
   Kind kind;
@@ -217,8 +213,7 @@ struct World {
   /// Of this rank in the communicator; -1 if it is not a member.
   [[nodiscard]] int position(int communicator) const {
     const auto found = std::ranges::find(members(communicator), rank);
-    return found == members(communicator).end() ? -1
-                                                : static_cast<int>(found - members(communicator).begin());
+    return found == members(communicator).end() ? -1 : static_cast<int>(found - members(communicator).begin());
   }
 };
 
@@ -280,8 +275,7 @@ inline Values contribution_of(int rank, Dtype dtype, std::int64_t elements) {
 
 /// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
 template <class Buffer = Values>
-int wrong_after(
-    World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype, std::int64_t elements) {
+int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype, std::int64_t elements) {
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
   Buffer buffer(contribution_of(world.rank, dtype, elements));
@@ -296,8 +290,7 @@ int wrong_after(
       float right = contribution(world.rank, i);
       if (kind == Call::broadcast) right = contribution(root, i);
       if (kind == Call::all_gather) right = contribution(members[m], i);
-      if (kind == Call::all_reduce || kind == Call::reduce_scatter ||
-          (kind == Call::reduce && world.rank == root))
+      if (kind == Call::all_reduce || kind == Call::reduce_scatter || (kind == Call::reduce && world.rank == root))
         right = sum_of(members, i);
       wrong += values.at(i) != right;
     }
@@ -309,8 +302,7 @@ int wrong_after(
 inline std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
   const std::uint64_t seed = static_cast<std::uint64_t>(from * 7 + to * 3 + static_cast<int>(payload)) << 32;
-  for (std::size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
   return data;
 }
 }  // namespace minitaw::comm::test

@@ -12,8 +12,7 @@ inline const std::string small = "layers = 8\nhidden = 64\nheads = 4\nseq = 128\
 
 inline Job planned(int ranks = 4) { return Job{ranks, {}, true}; }
 
-inline Deck make(
-    const std::string& text, const std::vector<std::string>& overrides = {}, const Job& job = planned()) {
+inline Deck make(const std::string& text, const std::vector<std::string>& overrides = {}, const Job& job = planned()) {
   return make_deck(text, "d.toml", overrides, job);
 }
 

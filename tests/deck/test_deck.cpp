@@ -22,21 +22,19 @@ Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
 
 /// `auto` is as many as nodes have adapters, at most what two groups can share; a number is kept.
 TEST(Rails, AreSettledByAdaptersAndGroups) {
-  for (const auto& [job, override, schedule] :
-      std::initializer_list<std::tuple<Job, const char*, const char*>>{{with_adapters(1), "", "tawpipe"},
-          {with_adapters(2), "", "tawpipe:rails=2"},
-          {with_adapters(2), "schedule=tawpipe:cco=off:rails=auto", "tawpipe:cco=off:rails=2"},
-          {with_adapters(2), "schedule=fsdp:hierarchical=on", "fsdp:hierarchical=on"},
-          {with_adapters(4), "", "tawpipe:rails=2"}, {with_adapters(4, {1, 3, 2}), "", "tawpipe:rails=2"},
-          {with_adapters(4, {1, 3}), "", "tawpipe"},
-          {with_adapters(4, {4}), "", "tawpipe"},  // no other group
-          {with_adapters(4), "groups=4", "tawpipe"},
-          {with_adapters(4, {4, 4}), "replicas=2", "tawpipe"},  // a copy for each node
-          {with_adapters(4), "schedule=tawpipe:dbs=off", "tawpipe:dbs=off"},
-          {with_adapters(4), "schedule=tawpipe:gwps=off", "tawpipe:gwps=off"},
-          {with_adapters(4), "schedule=tawpipe:rails=1", "tawpipe"},
-          {with_adapters(1), "schedule=tawpipe:rails=2", "tawpipe:rails=2"},
-          {with_adapters(4), "schedule=tawpipe:dbs=off:rails=1", "tawpipe:dbs=off"}}) {
+  for (const auto& [job, override, schedule] : std::initializer_list<std::tuple<Job, const char*, const char*>>{
+           {with_adapters(1), "", "tawpipe"}, {with_adapters(2), "", "tawpipe:rails=2"},
+           {with_adapters(2), "schedule=tawpipe:cco=off:rails=auto", "tawpipe:cco=off:rails=2"},
+           {with_adapters(2), "schedule=fsdp:hierarchical=on", "fsdp:hierarchical=on"},
+           {with_adapters(4), "", "tawpipe:rails=2"}, {with_adapters(4, {1, 3, 2}), "", "tawpipe:rails=2"},
+           {with_adapters(4, {1, 3}), "", "tawpipe"}, {with_adapters(4, {4}), "", "tawpipe"},  // no other group
+           {with_adapters(4), "groups=4", "tawpipe"},
+           {with_adapters(4, {4, 4}), "replicas=2", "tawpipe"},  // a copy for each node
+           {with_adapters(4), "schedule=tawpipe:dbs=off", "tawpipe:dbs=off"},
+           {with_adapters(4), "schedule=tawpipe:gwps=off", "tawpipe:gwps=off"},
+           {with_adapters(4), "schedule=tawpipe:rails=1", "tawpipe"},
+           {with_adapters(1), "schedule=tawpipe:rails=2", "tawpipe:rails=2"},
+           {with_adapters(4), "schedule=tawpipe:dbs=off:rails=1", "tawpipe:dbs=off"}}) {
     const std::vector<std::string> overrides(*override == 0 ? 0 : 1, override);
     EXPECT_EQ(make(small, overrides, job).cases.at(0).schedule, schedule) << job.adapters << " " << override;
   }
@@ -96,8 +94,7 @@ std::vector<std::string> brief(const Deck& deck) {
 
 TEST(Deck, ListsAreAxesAndTheFirstKeyIsSlowest) {
   const Deck deck =
-      make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {},
-          planned(2));
+      make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {}, planned(2));
   EXPECT_THAT(brief(deck), ElementsAre("ddp 2 1", "ddp 2 2048", "tawpipe 2 1", "tawpipe 2 2048"));
 }
 
@@ -113,8 +110,7 @@ TEST(Deck, OptionsThatChangeNothingAreNoted) {
     return make(small, {"ranks=4", "schedule=" + schedule, "groups=" + groups}).notes;
   };
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "1"),
-      ElementsAre(
-          HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"), HasSubstr("rails=2 of tawpipe")));
+      ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"), HasSubstr("rails=2 of tawpipe")));
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
       ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
@@ -123,8 +119,8 @@ TEST(Deck, OptionsThatChangeNothingAreNoted) {
 
 TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
   const Deck deck = make(small, {"ranks=2,4", "groups=1,2,4"});
-  EXPECT_THAT(brief(deck), ElementsAre("tawpipe 2 128", "tawpipe 1+1 128", "tawpipe 4 128", "tawpipe 2+2 128",
-                               "tawpipe 1+1+1+1 128"));
+  EXPECT_THAT(brief(deck),
+      ElementsAre("tawpipe 2 128", "tawpipe 1+1 128", "tawpipe 4 128", "tawpipe 2+2 128", "tawpipe 1+1+1+1 128"));
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
 }
 
@@ -166,8 +162,8 @@ TEST(Deck, KeysThatBelongTogetherFollowOtherAxes) {
   EXPECT_THAT(sizes(make(small, tokens)), ElementsAre("2 2 4 4", "2 2 2 8", "2 2 1 16"));
   EXPECT_THAT(sizes(make(small, {"group_size=1,2,4"})), ElementsAre("4 1+1+1+1 1 4", "4 2+2 1 4", "4 4 1 4"));
   // Two rounds of 1 + 1 + 2 + 4 sequences.
-  EXPECT_THAT(sizes(make(small, {"micro_batch_per_rank=1,1,2,4", "sequences_per_step=16"})),
-      ElementsAre("4 4 1,1,2,4 8"));
+  EXPECT_THAT(
+      sizes(make(small, {"micro_batch_per_rank=1,1,2,4", "sequences_per_step=16"})), ElementsAre("4 4 1,1,2,4 8"));
   EXPECT_THAT(sizes(make(small, {"schedule=serial", "micro_batches_per_rank=3"})), ElementsAre("1 1 1 12"));
 }
 
@@ -185,9 +181,8 @@ TEST(Deck, ManyRanksInOneGroupAreNoted) {
     overrides.insert(overrides.end(), {"layers=24", "ranks=8,24"});
     return make(small, overrides, job).notes;
   };
-  EXPECT_THAT(
-      notes({}, planned(0)), ElementsAre(AllOf(HasSubstr("all 24 ranks are one group"),
-                                 HasSubstr("nothing lies between nodes"), HasSubstr("group_size=8"))));
+  EXPECT_THAT(notes({}, planned(0)), ElementsAre(AllOf(HasSubstr("all 24 ranks are one group"),
+                                         HasSubstr("nothing lies between nodes"), HasSubstr("group_size=8"))));
   EXPECT_THAT(notes({"groups=1"}, planned(0)), IsEmpty());
   EXPECT_THAT(notes({"group_size=8"}, planned(0)), IsEmpty());
   EXPECT_THAT(notes({}, Job{24, {8, 8, 8}, true}), IsEmpty());
@@ -229,59 +224,56 @@ struct Refused {
 };
 
 TEST(Refusal, SaysWhereAndWhat) {
-  for (const auto& [text, where, says] : std::vector<Refused>{
-           {small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
-           {small + "\n[seqs]\na = 1\n", "d.toml:6: seqs", "no table"},
-           {small + "seq = 1\n", "d.toml:5: not TOML", "'seq'"},
-           {small + "seq\n", "d.toml:5: not TOML", "expected"},
-           {small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
-           {"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
-           {"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
-           {"layers = 8\nhidden = 64\nseq = 1\n", "d.toml: heads: not given", "head_dim"},
-           {"layers = 8\nhidden = 64\nhead_dim = 24\nseq = 1\n", "d.toml:3: head_dim", "hidden = 64"},
-           {small + "head_dim = 8\n", "d.toml:5: head_dim", "keep one"},
-           {small + "kv_heads = 3\n", "d.toml:5: kv_heads", "4"},
-           {"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
-           {"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
-           {"# nothing\n", "d.toml: layers: not given", ""},
-           {small + "group_size = 3\n", "d.toml:5: group_size", "4 ranks cannot form groups of 3; use"},
-           {small + "group_size = 0\n", "d.toml:5: group_size", "from 1 to"},
-           {small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
-           {small + "micro_batch = 2\ntokens_per_micro_batch = 256\n", "d.toml:6: tokens_per_micro_batch",
-               "together with micro_batch;"},
-           {small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
-               "d.toml:6: tokens_per_micro_batch", "together with micro_batch_per_rank"},
-           {small + "tokens_per_micro_batch = 200\n", "d.toml:5: tokens_per_micro_batch",
-               "not a multiple of seq = 128; use for example 256"},
-           {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n", "d.toml:6: micro_batches_per_rank",
-               "keep one"},
-           {small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n", "d.toml:5: sequences_per_step",
-               "together with micro_batches_per_rank"},
-           {small + "sequences_per_step = 9\nmicro_batch = 2\n", "d.toml:5: sequences_per_step",
-               "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
-           {small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n",
-               "d.toml:5: sequences_per_step", "a multiple of 6"},
-           {small + "sequences_per_step = 6\n", "d.toml:5: sequences_per_step gives micro_batches",
-               "multiple of 4"},
-           {small + "micro_batches_per_rank = 500000\n",
-               "d.toml:5: micro_batches_per_rank gives micro_batches", "2000000 a step are too many"},
-           {small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "add up to 4"},
-           {small + "groups = \"70000+1\"\n", "d.toml:5: groups", "nor their sizes"},
-           {small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
-           {small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
-           {small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
-           {small + "learning_rate = nan\n", "d.toml:5: learning_rate", "above zero"},
-           {small + "data = \"\"\n", "d.toml:5: data", "empty"},
-           {small + "data = \"\\u0000\"\n", "d.toml:5: data", "control character"},
-           {small + "steps = 3.0\n", "d.toml:5: steps", "whole number"},
-           {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
-           {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
-           {small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "takes a list"},
-           {small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
-           {std::string("\x7f"
-                        "ELF\x02\x01\0\0\xff\xfe",
-                10),
-               "d.toml:1: not TOML", ""}})
+  for (const auto& [text, where, says] :
+      std::vector<Refused>{{small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
+          {small + "\n[seqs]\na = 1\n", "d.toml:6: seqs", "no table"},
+          {small + "seq = 1\n", "d.toml:5: not TOML", "'seq'"}, {small + "seq\n", "d.toml:5: not TOML", "expected"},
+          {small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
+          {"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
+          {"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
+          {"layers = 8\nhidden = 64\nseq = 1\n", "d.toml: heads: not given", "head_dim"},
+          {"layers = 8\nhidden = 64\nhead_dim = 24\nseq = 1\n", "d.toml:3: head_dim", "hidden = 64"},
+          {small + "head_dim = 8\n", "d.toml:5: head_dim", "keep one"},
+          {small + "kv_heads = 3\n", "d.toml:5: kv_heads", "4"},
+          {"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
+          {"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
+          {"# nothing\n", "d.toml: layers: not given", ""},
+          {small + "group_size = 3\n", "d.toml:5: group_size", "4 ranks cannot form groups of 3; use"},
+          {small + "group_size = 0\n", "d.toml:5: group_size", "from 1 to"},
+          {small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
+          {small + "micro_batch = 2\ntokens_per_micro_batch = 256\n", "d.toml:6: tokens_per_micro_batch",
+              "together with micro_batch;"},
+          {small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
+              "d.toml:6: tokens_per_micro_batch", "together with micro_batch_per_rank"},
+          {small + "tokens_per_micro_batch = 200\n", "d.toml:5: tokens_per_micro_batch",
+              "not a multiple of seq = 128; use for example 256"},
+          {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n", "d.toml:6: micro_batches_per_rank", "keep one"},
+          {small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n", "d.toml:5: sequences_per_step",
+              "together with micro_batches_per_rank"},
+          {small + "sequences_per_step = 9\nmicro_batch = 2\n", "d.toml:5: sequences_per_step",
+              "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
+          {small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n", "d.toml:5: sequences_per_step",
+              "a multiple of 6"},
+          {small + "sequences_per_step = 6\n", "d.toml:5: sequences_per_step gives micro_batches", "multiple of 4"},
+          {small + "micro_batches_per_rank = 500000\n", "d.toml:5: micro_batches_per_rank gives micro_batches",
+              "2000000 a step are too many"},
+          {small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "add up to 4"},
+          {small + "groups = \"70000+1\"\n", "d.toml:5: groups", "nor their sizes"},
+          {small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
+          {small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
+          {small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
+          {small + "learning_rate = nan\n", "d.toml:5: learning_rate", "above zero"},
+          {small + "data = \"\"\n", "d.toml:5: data", "empty"},
+          {small + "data = \"\\u0000\"\n", "d.toml:5: data", "control character"},
+          {small + "steps = 3.0\n", "d.toml:5: steps", "whole number"},
+          {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
+          {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
+          {small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "takes a list"},
+          {small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
+          {std::string("\x7f"
+                       "ELF\x02\x01\0\0\xff\xfe",
+               10),
+              "d.toml:1: not TOML", ""}})
     EXPECT_THAT(refusal(text), AllOf(StartsWith(where), HasSubstr(says))) << text;
 }
 
@@ -294,8 +286,8 @@ TEST(Override, SizesAndNumbers) {
     EXPECT_EQ(make(small, {"learning_rate=" + text}).cases[0].learning_rate, number);
   for (const char* bad : {"K", "4KB", "4.5K", "' 4'", "'4 '", "4K4", "--4", "1e3", "nan", "٣", "'0x10'"})
     EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is not a whole number")) << bad;
-  for (const char* bad : {"0", "-1", "65M", "9999999999G", "9007199254740992K", "'9223372036854775808'",
-           "-9999999999G", "'-9223372036854775809'"})
+  for (const char* bad : {"0", "-1", "65M", "9999999999G", "9007199254740992K", "'9223372036854775808'", "-9999999999G",
+           "'-9223372036854775809'"})
     EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is out of range")) << bad;
   for (const char* bad : {"0", "-1.0", "nan", "inf", "fast", "1e-3x", "1e999", "true"})
     EXPECT_THAT(refusal(small, {std::string("learning_rate=") + bad}), HasSubstr("above zero")) << bad;
@@ -307,44 +299,40 @@ TEST(Override, BadOnesAreRefused) {
       std::initializer_list<std::pair<const char*, const char*>>{{"model.seq=64", "did you mean"},
           {"seqq=4", "did you mean \"seq\""}, {"schedule=", "write for example schedule = "},
           {"schedule=tawpipe:foo=1", "has no option \"foo\""}, {"schedule=tawpipe:prefetch", "takes 1..8"},
-          {"schedule=tawpipe:prefetch=99", "takes 1..8"},
-          {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:prefetch=99", "takes 1..8"}, {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=0", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
-          {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
-          {"schedule=tawpipe:dbs=off:rails=2", "rails"},
+          {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"}, {"schedule=tawpipe:dbs=off:rails=2", "rails"},
           {"schedule=tawpipe:gwps=maybe", "on or off or direct"}, {"schedule=serial:x=1", "no options"},
           {"groups=1++2", "neither a number of groups nor their sizes"},
           {"groups=*+1", "neither a number of groups nor their sizes"}, {"groups=+*", "does not fit 4 ranks"},
           {"groups=\"+4\"", "neither a number of groups nor their sizes"},
           {"groups=0+4", "neither a number of groups nor their sizes"},
           {"groups=1+2", "does not fit 4 ranks; make the sizes add up to 4"},
-          {"schedule=tawpip", "did you mean \"tawpipe\""}, {"groups=1+*+*", "\"1+2+3\""},
-          {"groups=4x1", "\"1+2+3\""}, {"ranks=1e3", "4096 or \"4K\""}, {"ranks=5000000", "from 1 to"},
-          {"replicas=3", "divisor of 4"}, {"layers=2", "layers"}, {"vocab=0", "from 1 to"},
-          {"dtype=16", "fp32, bf16"}, {"dtype=bf61", "fp32, bf16; did you mean \"bf16\""},
-          {"recompute=all", "block, keep-attention, none"},
+          {"schedule=tawpip", "did you mean \"tawpipe\""}, {"groups=1+*+*", "\"1+2+3\""}, {"groups=4x1", "\"1+2+3\""},
+          {"ranks=1e3", "4096 or \"4K\""}, {"ranks=5000000", "from 1 to"}, {"replicas=3", "divisor of 4"},
+          {"layers=2", "layers"}, {"vocab=0", "from 1 to"}, {"dtype=16", "fp32, bf16"},
+          {"dtype=bf61", "fp32, bf16; did you mean \"bf16\""}, {"recompute=all", "block, keep-attention, none"},
           {"attention=flash", "auto, host, portable, cudnn"}, {"transport=tcp", "auto, mpi, nccl"},
-          {"seq=1Q", "\"4K\""}, {"seq=[]", "empty"}, {"seq=[[64]]", "whole number"},
-          {"seq=64.5", "whole number"}, {"seq=true", "whole number"}, {"seq=", "seq: "},
-          {"seq=1K,,2K", "seq: "}, {"seq=1\nheads=3", "seq: "}, {"steps=0", "from 1 to"},
-          {"steps=1,2", "steps: "}, {"warmup=-1", "from 0 to"}, {"learning_rate=1e300", "more than 100"}})
+          {"seq=1Q", "\"4K\""}, {"seq=[]", "empty"}, {"seq=[[64]]", "whole number"}, {"seq=64.5", "whole number"},
+          {"seq=true", "whole number"}, {"seq=", "seq: "}, {"seq=1K,,2K", "seq: "}, {"seq=1\nheads=3", "seq: "},
+          {"steps=0", "from 1 to"}, {"steps=1,2", "steps: "}, {"warmup=-1", "from 0 to"},
+          {"learning_rate=1e300", "more than 100"}})
     EXPECT_THAT(refusal(small, {setting}), AllOf(StartsWith("--set: "), HasSubstr(says))) << setting;
   for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
 TEST(Deck, RefusalsNameTheScheduleAndCount) {
-  for (const auto& [settings, says] :
-      std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
-          {{"micro_batches=7"}, "micro_batches: tawpipe cannot share 7 micro-batches evenly among 4 ranks; "},
-          {{"micro_batches=1", "schedule=fsdp"}, "fsdp cannot share 1 micro-batch evenly among 4 ranks; "},
-          {{"micro_batches=3", "schedule=zb1", "replicas=2"},
-              "zb1 cannot share 3 micro-batches evenly among 2 replicas; "},
-          {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
-          {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
-          {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
-          {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "}})
+  for (const auto& [settings, says] : std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
+           {{"micro_batches=7"}, "micro_batches: tawpipe cannot share 7 micro-batches evenly among 4 ranks; "},
+           {{"micro_batches=1", "schedule=fsdp"}, "fsdp cannot share 1 micro-batch evenly among 4 ranks; "},
+           {{"micro_batches=3", "schedule=zb1", "replicas=2"},
+               "zb1 cannot share 3 micro-batches evenly among 2 replicas; "},
+           {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
+           {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
+           {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
+           {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "}})
     EXPECT_THAT(refusal(small, settings), HasSubstr(says));
 }
 
@@ -352,8 +340,7 @@ TEST(Deck, TooManyCasesAreRefusedQuickly) {
   std::string list = "[1";
   for (int i = 2; i <= 400; ++i) list += "," + std::to_string(i);
   list += "]";
-  EXPECT_THAT(
-      refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
+  EXPECT_THAT(refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
 }
 
 TEST(Deck, ARunDoesNotExceedTheJob) {
@@ -381,8 +368,8 @@ TEST_F(Files, DecksThatCannotBeRead) {
            {folder_.string(), "is a folder"}, {(folder_ / "missing").string(), "cannot be read"},
            {write("empty", ""), "is empty"}, {write("large", std::string(2 << 20, '#')), "larger than 1 MiB"},
            {write("binary", std::string(100, '\0')), "not TOML"}, {"", "cannot be read"}})
-    EXPECT_THAT([&path = path] { (void)read_deck(path, {}, planned()); },
-        testing::ThrowsMessage<InputError>(HasSubstr(says)));
+    EXPECT_THAT(
+        [&path = path] { (void)read_deck(path, {}, planned()); }, testing::ThrowsMessage<InputError>(HasSubstr(says)));
 }
 
 TEST_F(Files, TheTextIsKeptForTheRecord) {
@@ -412,8 +399,8 @@ TEST(Identity, TellsEveryKeyApart) {
   // Where the example is the default or does not fit. head_dim is another way to say heads.
   const std::map<std::string, std::string> others = {{"groups", "groups=2"}, {"layers", "layers=9"},
       {"hidden", "hidden=72"}, {"vocab", "vocab=300"}, {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
-      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""},
-      {"group_size", "group_size=1"}, {"grad_dtype", ""}, {"clip_norm", "clip_norm=0.75"}};
+      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""}, {"group_size", "group_size=1"},
+      {"grad_dtype", ""}, {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Key& key : keys()) {
     const auto other = others.find(key.name);

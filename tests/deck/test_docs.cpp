@@ -40,8 +40,7 @@ TEST(Docs, EveryDeckOfTheRepositoryIsValid) {
 }
 
 TEST(Docs, HelpNamesEveryKey) {
-  for (const Key& key : keys())
-    EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
+  for (const Key& key : keys()) EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
 }
 }  // namespace
 }  // namespace minitaw::deck

@@ -23,14 +23,12 @@ public:
   }
 
 private:
-  std::size_t below(std::size_t end) {
-    return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
-  }
+  std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_); }
 
   void step(std::string& text) {
-    static const std::vector<std::string> pieces = {"[", "]", "\"", "=", "\n", ",", "9999999G", "-1", "1e30",
-        "nan", "inf", "0", "+", "true", "[a]\n", "#", "1K", ".", "{}", "0x7f", std::string(1, 0), "\xff",
-        "\\u0000", "1979-05-27", "serial", "99999999999"};
+    static const std::vector<std::string> pieces = {"[", "]", "\"", "=", "\n", ",", "9999999G", "-1", "1e30", "nan",
+        "inf", "0", "+", "true", "[a]\n", "#", "1K", ".", "{}", "0x7f", std::string(1, 0), "\xff", "\\u0000",
+        "1979-05-27", "serial", "99999999999"};
     const std::size_t at = text.empty() ? 0 : below(text.size());
     switch (below(5)) {
     case 0: text.insert(at, pieces[below(pieces.size())]); break;
@@ -75,16 +73,15 @@ TEST(Fuzz, DamagedDecksParseOrAreRefused) {
   Mutator mutator(20260718);
   int accepted = 0;
   constexpr int rounds = 4000;
-  for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i)
-    accepted += outcome(mutator.mutate(good), {});
+  for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i) accepted += outcome(mutator.mutate(good), {});
   // Both sides must be reached, or the mutations test nothing.
   EXPECT_GT(accepted, rounds / 100);
   EXPECT_LT(accepted, rounds / 2);
 }
 
 TEST(Fuzz, DamagedOverridesParseOrAreRefused) {
-  const std::vector<std::string> overrides = {"seq=1K,2K", "groups=1+2", "schedule=tawpipe:cco=off",
-      "heads=[4, 8]", "ffn_per_layer=1,2", "learning_rate=1e-3"};
+  const std::vector<std::string> overrides = {
+      "seq=1K,2K", "groups=1+2", "schedule=tawpipe:cco=off", "heads=[4, 8]", "ffn_per_layer=1,2", "learning_rate=1e-3"};
   Mutator mutator(7);
   for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i)
     outcome(small, {mutator.mutate(overrides[static_cast<std::size_t>(i) % overrides.size()])});

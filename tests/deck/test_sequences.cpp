@@ -77,8 +77,8 @@ TEST(Sequences, SizesThatDoNotFitAreRefused) {
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,0"}), HasSubstr("out of range"));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "schedule=zb1"}), HasSubstr("zb1 visit all ranks"));
   EXPECT_THAT(refused({"micro_batch_per_rank=3"}), HasSubstr("takes a list"));
-  EXPECT_THAT(refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}),
-      HasSubstr("sequences per step"));
+  EXPECT_THAT(
+      refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}), HasSubstr("sequences per step"));
 }
 }  // namespace
 }  // namespace minitaw::deck

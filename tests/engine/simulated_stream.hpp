@@ -44,8 +44,7 @@ public:
     push([this, unit, work] {
       spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
       work();
-      if (!kernels::on_host)
-        Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
+      if (!kernels::on_host) Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
       spans_[unit].end = clock_.now();
       const std::scoped_lock lock(mutex_);
       completed_ = unit + 1;

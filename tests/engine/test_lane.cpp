@@ -41,8 +41,8 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   progress.submitted(schedule::Lane::gradients_recv, 1);
   waiter.join();
   EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 1), Stopped);
-  EXPECT_THAT([&] { progress.rethrow_if_failed(); },
-      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
+  EXPECT_THAT(
+      [&] { progress.rethrow_if_failed(); }, testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
 using schedule::Action, schedule::Operand, schedule::RankProgram;
@@ -74,9 +74,8 @@ private:
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), solo_(program),
-        executor_(program, rank, [this](const Action& action) { return start(action); }, solo_,
-            {.waiting = policy, .make_queues = make_queues}) {
+      : rank_(rank), solo_(program), executor_(program, rank, [this](const Action& action) { return start(action); },
+                                         solo_, {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
     for (std::mt19937& random : random_) random.seed(seed++);
   }
@@ -89,15 +88,12 @@ public:
 private:
   comm::Transport::Started start(const Action& action) {
     const unsigned random = random_[index_of(action.lane)]();
-    if (action.lane == schedule::Lane::compute)
-      std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
-    if (action.lane == schedule::Lane::compute ||
-        random % 8 == 0) {  // what needs no other rank is over at once
+    if (action.lane == schedule::Lane::compute) std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
+    if (action.lane == schedule::Lane::compute || random % 8 == 0) {  // what needs no other rank is over at once
       touch(action);
       return nullptr;
     }
-    auto slow =
-        std::make_unique<Slow>(static_cast<int>(random % 8), under_way_, [this, &action] { touch(action); });
+    auto slow = std::make_unique<Slow>(static_cast<int>(random % 8), under_way_, [this, &action] { touch(action); });
     for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {
     }
     return slow;
@@ -145,8 +141,7 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
     for (std::size_t i = 0; i < rank.actions.size(); ++i) {
       const Span& span = fake.spans()[i];
       double& since = free[index_of(rank.actions[i].lane)];
-      ASSERT_TRUE(since <= span.ready && span.ready <= span.begin && span.begin <= span.end)
-          << "action " << i;
+      ASSERT_TRUE(since <= span.ready && span.ready <= span.begin && span.begin <= span.end) << "action " << i;
       since = span.end;
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
@@ -212,9 +207,7 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     std::atomic<int> under_way = 0;
     int begun = 0;
     // The first one takes longest: those behind it count as finished only after it.
-    const Start start = [&](const Action&) {
-      return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
-    };
+    const Start start = [&](const Action&) { return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {}); };
     Alone alone(two_ways(), out, start, allowed);
     alone.lane.advance();
     EXPECT_EQ(under_way, allowed);
@@ -309,8 +302,8 @@ rank 1 slots w1 owned
     return nullptr;
   };
   comm::SoloTransport solo(program);
-  Executor executor(program, 0, start, solo,
-      {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
+  Executor executor(
+      program, 0, start, solo, {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
   const double before = host_seconds(), seconds = executor.step();
   EXPECT_LE(seconds, host_seconds() - before);
   EXPECT_GE(seconds, 0.11);
@@ -327,8 +320,8 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   };
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  EXPECT_THAT([&] { (void)executor.step(); },
-      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
+  EXPECT_THAT(
+      [&] { (void)executor.step(); }, testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
 }
 
 using Seconds = Watchdog::Seconds;
@@ -354,8 +347,8 @@ TEST(Watchdog, IsSilentWhereNothingIsExpected) {
 TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
   std::atomic<long> moves = 0;
   std::promise<long> told;
-  Watchdog watchdog([&](const std::string&) { told.set_value(moves); },
-      [&] { return moves < 20 ? ++moves : moves.load(); });
+  Watchdog watchdog(
+      [&](const std::string&) { told.set_value(moves); }, [&] { return moves < 20 ? ++moves : moves.load(); });
   watchdog.expect("something that moves", Seconds(0.02));
   EXPECT_EQ(told.get_future().get(), 20);
 }

@@ -27,14 +27,12 @@ auto bytes_of(const model::Buffer& buffer) {
 TEST(Arena, BuffersAreThosePlannedAlignedAndApart) {
   const schedule::Footprint plan = footprint();
   const Arena arena(plan);
-  EXPECT_EQ(
-      arena.measured(), (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
+  EXPECT_EQ(arena.measured(), (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
   EXPECT_EQ(arena.slot({SlotClass::weights, 1}).bytes, 256U);
   EXPECT_EQ(arena.slot({SlotClass::weights, 2}).bytes, 0U) << "there is none";
   EXPECT_EQ(arena.optimiser(1).bytes, 512U);
   EXPECT_EQ(arena.workspace().bytes, 4096U);
-  std::vector<model::Buffer> buffers = {
-      arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
+  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
   for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 256, 0U);
@@ -42,8 +40,7 @@ TEST(Arena, BuffersAreThosePlannedAlignedAndApart) {
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const auto held = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes_of(buffers[i]));
-    for (std::size_t b = 0; b < held.size(); ++b)
-      ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
+    for (std::size_t b = 0; b < held.size(); ++b) ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
   }
 }
 

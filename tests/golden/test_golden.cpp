@@ -44,8 +44,7 @@ protected:
   [[nodiscard]] const std::vector<double>& losses() { return golden_["losses"]; }
 
   /// Tensors of a kind, of which the data have every `every`-th element.
-  void expect(
-      const std::string& kind, const ReferenceTensors& got, std::int64_t every, double tolerance) const {
+  void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every, double tolerance) const {
     for (std::size_t p = 0; const Flat* part : layout_.parts()) {
       for (const Tensor& tensor : part->tensors) {
         std::vector<double> values;
@@ -62,8 +61,7 @@ protected:
       read_golden(std::string(MINITAW_GOLDEN_DIR "/") + case_.name + ".golden");
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    All, GoldenTest, ::testing::ValuesIn(cases), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(cases), [](const auto& one) { return one.param.name; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
   Reference reference(layout_, initial_weights(layout_, case_.seed));

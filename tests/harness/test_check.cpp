@@ -97,8 +97,7 @@ double error_without_decay(Dtype dtype, int steps) {
   for (int i = 0; i < 1000; ++i) {
     const double w = 0.5 + i / 2000.0;
     wanted.push_back(w * std::pow(1 - 1e-4, steps));
-    tensor.values.push_back(
-        dtype == Dtype::fp32 ? static_cast<float>(w) : to_float(to_bf16(static_cast<float>(w))));
+    tensor.values.push_back(dtype == Dtype::fp32 ? static_cast<float>(w) : to_float(to_bf16(static_cast<float>(w))));
   }
   return weight_error(tensor, wanted, dtype, 1e-6);
 }
@@ -116,8 +115,7 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   for (const double value : {below, above}) {
     const NamedTensor tensor{"w", {static_cast<float>(value)}};
     EXPECT_EQ(weight_error(tensor, std::vector{border}, Dtype::bf16, 1e-6), 0);
-    EXPECT_GT(
-        weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6), 1e-3);
+    EXPECT_GT(weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6), 1e-3);
   }
 }
 
@@ -129,10 +127,9 @@ TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
     double rate = 3e-4;
     int steps = 3;
   };
-  for (const Awkward& z :
-      {Awkward{13, 6, 1, 16, 29, 13}, {13, 28, 2, 40, 29, 13}, {100, 24, 4, 9, 29, 5}, {30, 16, 4, 1, 300, 1},
-          {2, 12, 2, 5, 3, 40}, {2, 24, 4, 36, 29, 13, 1e-3}, {2, 24, 4, 36, 29, 1, 1e-3},
-          {2, 24, 4, 36, 1, 13, 1e-3}, {2, 24, 4, 36, 1, 1, 1e-3}, {1, 24, 4, 36, 29, 13, 1e-3, 20}})
+  for (const Awkward& z : {Awkward{13, 6, 1, 16, 29, 13}, {13, 28, 2, 40, 29, 13}, {100, 24, 4, 9, 29, 5},
+           {30, 16, 4, 1, 300, 1}, {2, 12, 2, 5, 3, 40}, {2, 24, 4, 36, 29, 13, 1e-3}, {2, 24, 4, 36, 29, 1, 1e-3},
+           {2, 24, 4, 36, 1, 13, 1e-3}, {2, 24, 4, 36, 1, 1, 1e-3}, {1, 24, 4, 36, 29, 13, 1e-3, 20}})
     for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
       for (const std::uint64_t seed : {1, 4, 5}) {
         Case c = serial_case(z.layers);
@@ -141,8 +138,8 @@ TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
         c.seed = seed;
         c.learning_rate = z.rate;
         c.steps = z.steps;
-        SCOPED_TRACE(fmt::format(
-            "{} L {} H {} S {} V {} seed {}", name_of(dtype), z.layers, z.hidden, z.seq, z.vocab, seed));
+        SCOPED_TRACE(
+            fmt::format("{} L {} H {} S {} V {} seed {}", name_of(dtype), z.layers, z.hidden, z.seq, z.vocab, seed));
         const Tolerance t = float64_tolerance(c);
         EXPECT_TRUE(z.vocab == 1 || t.largest(c.steps) < 1) << "or nothing is judged";
         EXPECT_EQ(distance(c).failure(t), "");
@@ -181,8 +178,8 @@ double size_of(const NamedTensor& tensor, const Tensors& all) {
     return std::sqrt(sum / count);
   };
   const std::size_t dot = tensor.name.rfind('.');
-  return std::max({mean(tensor.name), mean(dot == std::string::npos ? tensor.name : tensor.name.substr(dot)),
-      mean("") / 10});
+  return std::max(
+      {mean(tensor.name), mean(dot == std::string::npos ? tensor.name : tensor.name.substr(dot)), mean("") / 10});
 }
 
 TEST(Check, FindsErrorsOfTwiceTheLimit) {
@@ -205,8 +202,7 @@ TEST(Check, FindsErrorsOfTwiceTheLimit) {
         const Tensors& all = later ? right.later : right.gradients;
         const double error = 2 * (later ? t.later : t.first).gradient * size_of(all[i], all);
         for (float& v : (later ? wrong.later : wrong.gradients)[i].values) v += static_cast<float>(error);
-        EXPECT_TRUE(
-            failure(wrong).starts_with((later ? "the last gradient of " : "the gradient of ") + all[i].name))
+        EXPECT_TRUE(failure(wrong).starts_with((later ? "the last gradient of " : "the gradient of ") + all[i].name))
             << failure(wrong);
       }
     Reference wrong = built;

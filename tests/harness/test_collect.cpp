@@ -111,8 +111,7 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   const int ranks = static_cast<int>(runtime_->program().ranks.size());
   TimedSteps steps(runtime_->program(), 3);
   const auto seconds = [&](int step, int rank) {
-    return rank == ranks - 1 ? std::array{5.0, 3.0, 4.0}[step]
-                             : std::array{0.1, 0.2, 0.05}[step] * (rank + 1);
+    return rank == ranks - 1 ? std::array{5.0, 3.0, 4.0}[step] : std::array{0.1, 0.2, 0.05}[step] * (rank + 1);
   };
   runtime_->transport().reset_counters();
   for (int step = 0; step < 3; ++step) {

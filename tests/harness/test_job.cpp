@@ -27,8 +27,7 @@ bool passes(CaseRunner& job, const Case& c, int steps) {
   Case executed = c;
   executed.steps = steps;
   const Tolerance tolerance = serial_tolerance(executed);
-  if (job.rank() == 0 && !check.passes(tolerance))
-    fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
+  if (job.rank() == 0 && !check.passes(tolerance)) fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
   return passes(check, tolerance);
 }
 
@@ -47,8 +46,8 @@ protected:
     for (const std::string& name : schedules)
       for (int trial = 0; trial < trials; ++trial) {
         const Case c = random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random);
-        SCOPED_TRACE(fmt::format(
-            "{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers, c.micro_batches));
+        SCOPED_TRACE(
+            fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers, c.micro_batches));
         EXPECT_TRUE(passes(job, c, steps_));
       }
   }
@@ -67,8 +66,7 @@ TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Job, SchedulesReproduceItOnStreams) {
-  CaseRunner on_streams =
-      tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
+  CaseRunner on_streams = tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
   reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, on_streams);
 }
 
@@ -130,13 +128,12 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
     const Program program = schedule::build_valid(request_of(c));
-    const auto planned = schedule::memory(
-        program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
+    const auto planned =
+        schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
     for (std::size_t r = 0; r < planned.size(); ++r)
       EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
-    EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
-        << "hardly anything was taken behind the case";
+    EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
     const std::vector<double> losses = serial_reference(c, 4).losses;
     ASSERT_EQ(result.losses.size(), losses.size());
     for (std::size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(result.losses[s], losses[s], 1e-5) << s;
@@ -207,8 +204,7 @@ TEST_F(Verification, SeesASwappedShardAMicroBatchInAnothersPlaceAndAGradientThat
       if (a.micro_batch >= 0) a.micro_batch = first;
   });
   if (job_.ranks() < 2) return;
-  expect_seen(
-      "tawpipe", 1, [](Program& p) { find(p, 1, Kind::forward)[Operand::weights] = {SlotClass::owned, 0}; });
+  expect_seen("tawpipe", 1, [](Program& p) { find(p, 1, Kind::forward)[Operand::weights] = {SlotClass::owned, 0}; });
   expect_seen("ddp", 2, [](Program& p) {
     for (Action& a : p.ranks[0].actions)
       if (a.kind == Kind::backward) a.accumulates = false;
@@ -259,8 +255,8 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 2);
   for (const auto& [kind, what] :
       {std::pair{Kind::loss, "the first loss"}, {Kind::embed_backward, "the gradient of embedding"}}) {
-    CaseRunner job = job_without(c, job_.ranks() - 1,
-        [&](const Action& a) { return a.kind == kind && a.micro_batch == c.micro_batches - 1; });
+    CaseRunner job = job_without(
+        c, job_.ranks() - 1, [&](const Action& a) { return a.kind == kind && a.micro_batch == c.micro_batches - 1; });
     const CaseResult result = job.run(c, {}).result;
     const Check check = job.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{});
     if (job_.rank() != 0) continue;
@@ -308,8 +304,7 @@ TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
   constexpr std::uint64_t larger = 4 * 2 * 4 * 24 * std::uint64_t{100000 - 29};
   EXPECT_GE(most, before + larger / 2);
   engine::reset_peak_memory();
-  if (peak_memory() > before + larger / 4)
-    GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  if (peak_memory() > before + larger / 4) GTEST_SKIP() << "this kernel does not let a process start a new peak";
   EXPECT_LT(after, before + larger / 4);
 }
 
@@ -339,8 +334,7 @@ void lose_a_message(Program& program) {
 }
 
 TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
-  if (job_.ranks() != 2 || minitaw::test::sanitized)
-    GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
+  if (job_.ranks() != 2 || minitaw::test::sanitized) GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
   const int rank = job_.rank();
   std::mutex mutex;
   std::string said;

@@ -83,11 +83,9 @@ void count_embedding_and_loss() {
   for (int i = 0; i < rows; ++i) order[i] = i / 2 + (i % 2) * (rows / 2);
   for (int i = 0; i <= rows / 2; ++i) segments[i] = 2 * i;
   count(named<E>("embedding_forward"), [&] { embedding_forward<E>(exec(), x, table, tokens); });
-  count(named<E>("embedding_backward"),
-      [&] { embedding_backward<E>(exec(), dtable, x, tokens, order, segments); });
+  count(named<E>("embedding_backward"), [&] { embedding_backward<E>(exec(), dtable, x, tokens, order, segments); });
   count(named<E>("cross_entropy"), [&] { cross_entropy<E>(exec(), losses, logits, tokens, 0.01F); });
-  if constexpr (std::is_same_v<E, float>)
-    count("sum_losses", [&] { sum_losses(exec(), loss.data(), all, 0.5); });
+  if constexpr (std::is_same_v<E, float>) count("sum_losses", [&] { sum_losses(exec(), loss.data(), all, 0.5); });
 }
 
 template <class E>
@@ -102,8 +100,7 @@ void count_rope() {
 void count_attention() {
   const AttentionSizes z = {.batch = 1, .seq = 200, .heads = 2, .kv_heads = 1, .head_dim = 64};
   const int width = (z.heads + 2 * z.kv_heads) * z.head_dim, out = z.heads * z.head_dim;
-  const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out),
-      lse(z.heads, z.seq);
+  const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out), lse(z.heads, z.seq);
   count("attention_forward fp32", [&] { detail::host::attention_forward(exec(), y, lse, qkv, z); });
   for (const auto& [name, tasks] : {std::pair{"attention_backward fp32 by heads", detail::host::Tasks::heads},
            {"attention_backward fp32 by tiles", detail::host::Tasks::tiles}})

@@ -11,9 +11,7 @@
 namespace minitaw::test {
 /// Whether a test leaves out a shape with so many elements, or scores: under a tool that makes kernels slow
 /// (MINITAW_SMALL_SHAPES=1, see scripts/gpu-check) it keeps to small ones.
-inline bool left_out(std::int64_t size) {
-  return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr;
-}
+inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
 
 /// From and to the type in memory.
 template <class E>
@@ -33,8 +31,8 @@ template <class E = float>
 class DeviceMatrix {
 public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
-      : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift),
-        rows_(rows), cols_(cols), shift_(shift) {
+      : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift), rows_(rows),
+        cols_(cols), shift_(shift) {
     const auto host = Kokkos::create_mirror_view(memory_);
     for (std::int64_t i = 0; i < rows * cols; ++i) host(shift + i) = element_of<E>(values[i]);
     Kokkos::deep_copy(memory_, host);
@@ -44,12 +42,8 @@ public:
     return DeviceMatrix(rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()), shift);
   }
 
-  [[nodiscard]] kernels::Matrix<E> matrix() const {
-    return kernels::Matrix<E>(memory_.data() + shift_, rows_, cols_);
-  }
-  [[nodiscard]] kernels::Vector<E> vector() const {
-    return kernels::Vector<E>(memory_.data() + shift_, rows_ * cols_);
-  }
+  [[nodiscard]] kernels::Matrix<E> matrix() const { return kernels::Matrix<E>(memory_.data() + shift_, rows_, cols_); }
+  [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(memory_.data() + shift_, rows_ * cols_); }
   [[nodiscard]] Doubles values() const {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), memory_);
     Doubles values(rows_ * cols_);

@@ -27,8 +27,8 @@ inline double dot(const Doubles& a, const Doubles& b) {
 }
 
 /// Compares at most 200 elements of `gradient`, spread over x, with central differences of f at x.
-inline void expect_gradient(const std::function<double(const Doubles&)>& f, Doubles x,
-    const Doubles& gradient, double tolerance = 1e-6) {
+inline void expect_gradient(
+    const std::function<double(const Doubles&)>& f, Doubles x, const Doubles& gradient, double tolerance = 1e-6) {
   ASSERT_EQ(x.size(), gradient.size());
   const double step = 1e-5;
   const std::size_t stride = std::max<std::size_t>(1, x.size() / 200);

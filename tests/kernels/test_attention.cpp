@@ -14,13 +14,13 @@ using test::Doubles, test::expect_close;
 
 ExecutionSpace exec() { return {}; }
 /// The longest has more than eight tiles of keys, however large they are.
-const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 6}, {1, 5, 6, 3, 10},
-    {3, 17, 4, 1, 4}, {1, 64, 2, 2, 32}, {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128},
-    {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256}, {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
+const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 6}, {1, 5, 6, 3, 10}, {3, 17, 4, 1, 4},
+    {1, 64, 2, 2, 32}, {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128}, {2, 200, 2, 2, 16},
+    {1, 33, 1, 1, 256}, {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
 
 std::string text(const AttentionSizes& z) {
-  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" + std::to_string(z.heads) +
-         " g" + std::to_string(z.kv_heads) + " d" + std::to_string(z.head_dim);
+  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" + std::to_string(z.heads) + " g" +
+         std::to_string(z.kv_heads) + " d" + std::to_string(z.head_dim);
 }
 
 /// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for others.
@@ -36,8 +36,7 @@ using Versions = ::testing::Types<Version<float, Attention::host>, Version<float
 struct VersionName {
   template <class V>
   static std::string GetName(int) {
-    return name_of(V::kernel) + (V::small ? "_small" : "") +
-           (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
+    return name_of(V::kernel) + (V::small ? "_small" : "") + (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
   }
 };
 
@@ -50,10 +49,10 @@ struct Problem {
 
   explicit Problem(const AttentionSizes& sizes, double scale = 2)
       : z(sizes), plain{z}, rows(z.batch * z.seq), width(z.heads * z.head_dim),
-        qkv(test::random_values<E>(rows * plain.stride(), 1, scale)),
-        dy(test::random_values<E>(rows * width, 2)), in(rows, plain.stride(), qkv), slope(rows, width, dy),
-        y(Device::poisoned(rows, width)), dqkv(Device::poisoned(rows, plain.stride())),
-        lse(Floats::poisoned(z.batch * z.heads, z.seq)), delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
+        qkv(test::random_values<E>(rows * plain.stride(), 1, scale)), dy(test::random_values<E>(rows * width, 2)),
+        in(rows, plain.stride(), qkv), slope(rows, width, dy), y(Device::poisoned(rows, width)),
+        dqkv(Device::poisoned(rows, plain.stride())), lse(Floats::poisoned(z.batch * z.heads, z.seq)),
+        delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
     attention_prepare<E>(exec(), z, V::kernel);
   }
   void forward() {
@@ -61,8 +60,8 @@ struct Problem {
   }
   void backward() {
     launch_backward([&] {
-      attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
-          lse.vector(), z, V::kernel);
+      attention_backward(
+          exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(), lse.vector(), z, V::kernel);
     });
   }
 
@@ -119,9 +118,9 @@ TYPED_TEST(AttentionTest, LogSumExpOfEachRow) {
         for (int s = z.seq - 1; s >= 0; s -= 1 + z.seq / 9) {
           double sum = 0;
           for (int k = 0; k <= s; ++k)
-            sum += std::exp(
-                reference::dot(p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
-                std::sqrt(z.head_dim));
+            sum +=
+                std::exp(reference::dot(p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
+                         std::sqrt(z.head_dim));
           EXPECT_NEAR(got[(b * z.heads + head) * z.seq + s], std::log(sum), 2e-5);  // in float, whatever E
         }
   });
@@ -185,8 +184,7 @@ TEST(AttentionTasks, GiveTheSameBits) {
 }
 
 TEST(AttentionNames, AreThoseOfDecks) {
-  for (const Attention kernel :
-      {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
+  for (const Attention kernel : {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
     EXPECT_EQ(parse_attention(name_of(kernel)), kernel);
   EXPECT_EQ(name_of(Attention::automatic), "auto");
   EXPECT_THROW((void)parse_attention("flash"), InputError);
@@ -194,8 +192,7 @@ TEST(AttentionNames, AreThoseOfDecks) {
 
 TEST(AttentionChoice, IsNeverAutomatic) {
   for (const AttentionSizes& z : shapes) {
-    EXPECT_EQ(
-        resolve_attention<float>(Attention::automatic, z), on_host ? Attention::host : Attention::portable);
+    EXPECT_EQ(resolve_attention<float>(Attention::automatic, z), on_host ? Attention::host : Attention::portable);
     const Attention chosen = resolve_attention<Bf16>(Attention::automatic, z);
     EXPECT_TRUE(chosen == Attention::portable || chosen == Attention::cudnn);
     EXPECT_EQ(resolve_attention<Bf16>(chosen, z), chosen);

@@ -19,9 +19,9 @@ struct Size {
 };
 /// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for a
 /// host's teams of one thread (8, 16, 32, 40) to eight (32 to 200) and for the 256 of a device.
-const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5},
-    {2, 4099}, {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1},
-    {300, 24, 2}, {3, 96}, {2, 200}};
+const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5}, {2, 4099},
+    {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1}, {300, 24, 2},
+    {3, 96}, {2, 200}};
 
 ExecutionSpace exec() { return {}; }
 Indices indices(const std::vector<std::int32_t>& values) {
@@ -74,8 +74,7 @@ protected:
     for (const Size& z : sizes) {
       if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
       if (detail::threads_on_host > 1 && z.rows > 40) continue;
-      SCOPED_TRACE(
-          std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " + std::to_string(z.shift));
+      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " + std::to_string(z.shift));
       run(z.rows, z.width, z.shift);
     }
   }
@@ -104,8 +103,8 @@ TYPED_TEST(Layers, RmsNormForward) {
 
 TYPED_TEST(Layers, RmsNormBackward) {
   this->for_sizes([this](int rows, int width, int shift) {
-    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2),
-                  dy = this->random(rows * width, 3), residual = this->random(rows * width, 4);
+    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2), dy = this->random(rows * width, 3),
+                  residual = this->random(rows * width, 4);
     Doubles expected_gain(width, 0), expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
 
@@ -121,17 +120,16 @@ TYPED_TEST(Layers, RmsNormBackward) {
           rstd.vector(), weight.vector());
       rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
       // in place over dy, without a residual, and in place over the residual
-      rmsnorm_backward(exec(), through.matrix(), partial.matrix(), slope.matrix(), through.matrix(),
-          in.matrix(), rstd.vector(), weight.vector());
-      rmsnorm_backward(exec(), slope.matrix(), partial.matrix(), slope.matrix(), {}, in.matrix(),
+      rmsnorm_backward(exec(), through.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(),
           rstd.vector(), weight.vector());
+      rmsnorm_backward(
+          exec(), slope.matrix(), partial.matrix(), slope.matrix(), {}, in.matrix(), rstd.vector(), weight.vector());
     });
     expect_close(dx.values(), expected, this->near);
     expect_close(dgain.values(), expected_gain);
     EXPECT_EQ(through.values(), dx.values());
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= residual[i];
-    if (width > 2)
-      expect_close(slope.values(), expected, this->near);  // of one element nothing but rounding is left
+    if (width > 2) expect_close(slope.values(), expected, this->near);  // of one element nothing but rounding is left
   });
 }
 
@@ -180,11 +178,9 @@ TYPED_TEST(Layers, Embedding) {
     for (int v = 0; v < vocab; ++v) {
       for (int r = 0; r < rows; ++r)
         if (tokens[r] == v) order.push_back(r);
-      if (static_cast<int>(order.size()) > segments.back())
-        segments.push_back(static_cast<int>(order.size()));
+      if (static_cast<int>(order.size()) > segments.back()) segments.push_back(static_cast<int>(order.size()));
     }
-    const Indices device_tokens = indices(tokens), device_order = indices(order),
-                  device_segments = indices(segments);
+    const Indices device_tokens = indices(tokens), device_order = indices(order), device_segments = indices(segments);
     const Doubles table = this->random(vocab * width, 1), dx = this->random(rows * width, 2),
                   before = test::random_floats(vocab * width, 3);
     Doubles expected_table = before;
@@ -194,8 +190,8 @@ TYPED_TEST(Layers, Embedding) {
     const Floats dtable(vocab, width, before);
     this->launch_([&] {
       embedding_forward(exec(), x.matrix(), weights.matrix(), device_tokens.vector());
-      embedding_backward<typename TypeParam::E>(exec(), dtable.matrix(), slope.matrix(),
-          device_tokens.vector(), device_order.vector(), device_segments.vector());
+      embedding_backward<typename TypeParam::E>(exec(), dtable.matrix(), slope.matrix(), device_tokens.vector(),
+          device_order.vector(), device_segments.vector());
     });
     EXPECT_EQ(x.values(), reference::embedding_forward(table, tokens, width));
     expect_close(dtable.values(), expected_table);
@@ -275,10 +271,8 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
     reference::adamw(w, m1, m2, gradient, 1, {}, step);
     const Floats slope(count, 1, gradient);
     this->launch_([&] {
-      adamw(exec(), weights.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(), {},
-          step);
-      adamw(
-          exec(), alone.vector(), alone.vector(), alone1.vector(), alone2.vector(), slope.vector(), {}, step);
+      adamw(exec(), weights.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(), {}, step);
+      adamw(exec(), alone.vector(), alone.vector(), alone1.vector(), alone2.vector(), slope.vector(), {}, step);
     });
     EXPECT_EQ(weights.values(), test::rounded<E>(master.values()));
   }
@@ -296,8 +290,7 @@ TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
     double squares = 0;
     for (const double v : values) squares += v * v;
     for (int times = 1; times <= 2; ++times) {
-      this->launch_(
-          [&] { add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1); });
+      this->launch_([&] { add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1); });
       expect_close(sum.values(), {times * squares}, 1e-6);
     }
   }
@@ -312,8 +305,8 @@ TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
   for (const float limit : {0.005F, 0.01F, 1.0F}) {
     const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
     ASSERT_EQ(factor < 1, limit < 1);
-    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)),
-        moment2(count, 1, Doubles(count, 0)), slope(count, 1, gradient), sum(1, 1, {squares});
+    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)), moment2(count, 1, Doubles(count, 0)),
+        slope(count, 1, gradient), sum(1, 1, {squares});
     this->launch_([&] {
       adamw(exec(), master.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(),
           {.learning_rate = 1e-3F, .clip_norm = limit}, 1, sum.vector().data());
@@ -333,8 +326,7 @@ TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
     const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
-    const Device<TypeParam> contribution(count, 1, more, shift),
-        sent = Device<TypeParam>::poisoned(count, 1, shift);
+    const Device<TypeParam> contribution(count, 1, more, shift), sent = Device<TypeParam>::poisoned(count, 1, shift);
     this->launch_([&] {
       add<E>(exec(), total.vector(), contribution.vector(), true);
       add<E>(exec(), written.vector(), contribution.vector(), false);

@@ -31,12 +31,10 @@ TEST(Exponential, HandlesTheExtremes) {
 
 /// Ties, their neighbours, subnormals, extremes, and random bits of every exponent; a multiple of 8.
 std::vector<float> interesting() {
-  const float infinity = std::numeric_limits<float>::infinity(),
-              nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values = {
-      0.0F, -0.0F, 1.0F, infinity, -infinity, nan, -nan, 3.4e38F, -3.4e38F, 1e-40F, -1e-45F};
-  for (const std::uint32_t bits : {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U,
-           0x7f7f8000U, 0x7f7f7fffU, 0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = {0.0F, -0.0F, 1.0F, infinity, -infinity, nan, -nan, 3.4e38F, -3.4e38F, 1e-40F, -1e-45F};
+  for (const std::uint32_t bits : {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U, 0x7f7f8000U,
+           0x7f7f7fffU, 0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
     values.push_back(std::bit_cast<float>(bits));
   std::mt19937 random(test::seed());
   while (values.size() < 4096) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
@@ -72,15 +70,13 @@ auto on_the_host(const View<T>& view) {
 TEST(Pack, RoundsAsThePlainConversionDoes) {
   const std::vector<float> values = interesting();
   const std::size_t count = values.size();
-  const View<float> in("in", count), copied("copied", count), back("back", count),
-      expanded("expanded", count);
+  const View<float> in("in", count), copied("copied", count), back("back", count), expanded("expanded", count);
   const View<Bf16> single("single", count), packed("packed", count);
   Kokkos::deep_copy(in, Kokkos::View<const float*, Kokkos::HostSpace>(values.data(), count));
   Kokkos::parallel_for("convert", Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
       Convert{in.data(), single.data(), packed.data(), copied.data(), back.data(), expanded.data()});
   const auto got_single = on_the_host(single), got_packed = on_the_host(packed);
-  const auto got_copied = on_the_host(copied), got_back = on_the_host(back),
-             got_expanded = on_the_host(expanded);
+  const auto got_copied = on_the_host(copied), got_back = on_the_host(back), got_expanded = on_the_host(expanded);
   for (std::size_t i = 0; i < count; ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(got_copied(i)), std::bit_cast<std::uint32_t>(values[i]));
     for (const Bf16 rounded : {got_single(i), got_packed(i)})

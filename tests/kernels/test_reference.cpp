@@ -15,8 +15,7 @@ void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, con
 
 TEST(Reference, Linear) {
   const std::int64_t rows = 3, out = 5, in = 4;
-  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2),
-                dy = random_doubles(rows * out, 3);
+  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2), dy = random_doubles(rows * out, 3);
   Doubles dw(w.size(), 0);
   expect_backward(x, linear_backward(dw, dy, x, w, in), dy, [&](In v) { return linear_forward(v, w, in); });
   expect_backward(w, dw, dy, [&](In v) { return linear_forward(x, v, in); });
@@ -27,8 +26,7 @@ TEST(Reference, RmsNorm) {
   const Doubles x = random_doubles(rows * width, 1), gain = random_doubles(width, 2),
                 dy = random_doubles(rows * width, 3);
   Doubles dgain(width, 0);
-  expect_backward(
-      x, rmsnorm_backward(dgain, dy, x, gain), dy, [&](In v) { return rmsnorm_forward(v, gain); });
+  expect_backward(x, rmsnorm_backward(dgain, dy, x, gain), dy, [&](In v) { return rmsnorm_forward(v, gain); });
   expect_backward(gain, dgain, dy, [&](In v) { return rmsnorm_forward(x, v); });
 }
 

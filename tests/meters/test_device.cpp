@@ -8,9 +8,7 @@
 
 namespace minitaw::meters {
 namespace {
-bool between(double low, double value, double high) {
-  return std::isnan(value) || (low <= value && value <= high);
-}
+bool between(double low, double value, double high) { return std::isnan(value) || (low <= value && value <= high); }
 
 /// On a machine with devices: what NVIDIA's own library says can be true.
 TEST(DeviceMeter, ReadsWhatCanBeTrue) {

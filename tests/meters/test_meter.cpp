@@ -53,15 +53,14 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
 }
 
 TEST_F(Nvml, WhatTheDeviceDoesNotSupportIsMissingAlone) {
-  const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {
-      {"clock", &DeviceSample::clock_mhz}, {"memory-clock", &DeviceSample::memory_clock_mhz},
-      {"temperature", &DeviceSample::temperature_c}, {"power", &DeviceSample::power_w}};
+  const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {{"clock", &DeviceSample::clock_mhz},
+      {"memory-clock", &DeviceSample::memory_clock_mhz}, {"temperature", &DeviceSample::temperature_c},
+      {"power", &DeviceSample::power_w}};
   for (const auto& [lacking, part] : parts) {
     Meter& meter = open(std::string("no-") + lacking);
     const DeviceSample sample = meter.read();
     EXPECT_EQ(meter.fault(), "");
-    for (const auto& [name, other] : parts)
-      EXPECT_EQ(std::isnan(sample.*other), part == other) << lacking << name;
+    for (const auto& [name, other] : parts) EXPECT_EQ(std::isnan(sample.*other), part == other) << lacking << name;
     EXPECT_NE(sample.throttle, throttle_unknown);
     EXPECT_FALSE(std::isnan(meter.energy()));
     EXPECT_THAT(meter.name(), HasSubstr("without ")) << lacking;

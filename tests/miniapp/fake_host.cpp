@@ -40,9 +40,8 @@ int uname(utsname* system) noexcept {
   return 0;
 }
 
-void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
-    const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
-    float* c, const int* ldc) {
+void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
+    const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc) {
   static const auto right = reinterpret_cast<decltype(&sgemm_)>(dlsym(RTLD_NEXT, "sgemm_"));
   static const bool errs = [] {
     const char *faulty = std::getenv("FAULTY_RANK"), *rank = std::getenv("PMI_RANK");

@@ -51,8 +51,7 @@ TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
 TEST(RemainingRuns, FailedCasesStayAndSayWhyUnlessTheyAreRetried) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
   const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),
-      ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0),
-      ended(cases[4], Status::skipped, 0)};
+      ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0), ended(cases[4], Status::skipped, 0)};
   const RemainingRuns remaining = remaining_runs(cases, rows, {});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{4, 0})) << "there may be more memory now";
   EXPECT_THAT(remaining.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),

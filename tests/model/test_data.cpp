@@ -15,8 +15,7 @@ namespace minitaw::model {
 namespace {
 TEST(Philox, GivesThePublishedKnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words<4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(
-      philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}), (Words<4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}), (Words<4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
       (Words<4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -68,11 +67,10 @@ class TokenFile : public ::testing::Test {
 protected:
   void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
   void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_ =
-      (std::filesystem::temp_directory_path() /
-          ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name()))
-          .string();
+  std::string path_ = (std::filesystem::temp_directory_path() /
+                       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+                          .string();
 };
 
 /// Adds all sequences of the steps to those seen before; false if one has been seen.
@@ -165,8 +163,7 @@ TEST_F(TokenFile, UnusableFilesAreRefused) {
   const auto refused = [&](const std::string& data, std::int64_t vocab = 256) {
     EXPECT_THROW(TokenSource(shape_of(vocab, 3, 1), data, 1), InputError) << data;
   };
-  for (const std::string& data :
-      {path_ + ".absent", std::string("/tmp"), std::string(), std::string("/dev/zero")})
+  for (const std::string& data : {path_ + ".absent", std::string("/tmp"), std::string(), std::string("/dev/zero")})
     refused(data);
   for (const char* text : {"", "abc"}) {
     write(text);
@@ -186,8 +183,7 @@ std::pair<Tokens, Tokens> sorted(const Tokens& tokens, std::int64_t vocab) {
 
 TEST(TokenIndex, OrdersPositionsStablyByToken) {
   std::mt19937 random(3);
-  for (const auto& [vocab, count] :
-      {std::pair{1, 1}, {1, 9}, {3, 74}, {101, 111}, {997, 13}, {2, 5}, {9, 3}}) {
+  for (const auto& [vocab, count] : {std::pair{1, 1}, {1, 9}, {3, 74}, {101, 111}, {997, 13}, {2, 5}, {9, 3}}) {
     Tokens tokens(count), expected(count), begins;
     for (auto& token : tokens) token = static_cast<std::int32_t>(random() % vocab);
     std::iota(expected.begin(), expected.end(), 0);

@@ -35,9 +35,8 @@ TEST(Shape, RefusesWhatCannotByKey) {
       {"2 * ffn", [](Shape& s) { s.ffn[0] = big; }},
       {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, {8, 9}, 11, 3, 2}; }},
       {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, {8, 9}, big, big, 1}; }},
-      {"weights", [](Shape& s) {
-         s = {1 << 20, 1 << 20, 4, 2, std::vector<std::int64_t>(1 << 20, 1 << 29), 11, 1, 1};
-       }}};
+      {"weights",
+          [](Shape& s) { s = {1 << 20, 1 << 20, 4, 2, std::vector<std::int64_t>(1 << 20, 1 << 29), 11, 1, 1}; }}};
   for (const auto& [key, spoil] : cases) {
     Shape shape = good();
     spoil(shape);
@@ -111,8 +110,7 @@ TEST(Layout, EveryLayerIsInExactlyOneShard) {
         EXPECT_GE(shard.layers, 1);
         next += shard.layers;
         EXPECT_EQ(shard.tensors.size(), static_cast<std::size_t>(shard.layers * roles_per_block));
-        for (const Tensor& tensor : shard.tensors)
-          EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+        for (const Tensor& tensor : shard.tensors) EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
       }
       EXPECT_EQ(next, layers);
     }
@@ -200,13 +198,9 @@ TEST(Layout, TheHeadShortensTheLastStage) {
   EXPECT_EQ(last(100000, false), 4);
 }
 
-TEST(Layout, MoreShardsThanLayersIsRefused) {
-  EXPECT_THROW((void)make_layout(odd_shape(3), {4, 1}), InputError);
-}
+TEST(Layout, MoreShardsThanLayersIsRefused) { EXPECT_THROW((void)make_layout(odd_shape(3), {4, 1}), InputError); }
 
-Shape shape_of(Recompute recompute, Dtype dtype) {
-  return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute};
-}
+Shape shape_of(Recompute recompute, Dtype dtype) { return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute}; }
 
 void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
   std::erase_if(regions, [](const Region& region) { return region.bytes == 0; });
@@ -239,15 +233,14 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
-  for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::qkv_gradient,
-           Intermediate::attention_gradient, Intermediate::delta})
+  for (const Intermediate part :
+      {Intermediate::gain_partial2, Intermediate::qkv_gradient, Intermediate::attention_gradient, Intermediate::delta})
     feed_forward[part] = {};
   for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
     attention[part] = {};  // gain_partial2: where the first is
   const Region partial = p.block[Intermediate::gain_partial1];
   std::vector<std::vector<Region>> phases = {regions_of(feed_forward), regions_of(attention),
-      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial},
-      {p.index, partial}};
+      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial}, {p.index, partial}};
   for (std::vector<Region>& phase : phases) {
     phase.insert(phase.end(), {p.rope, p.tokens});
     expect_disjoint(phase, p.bytes);

@@ -52,8 +52,8 @@ TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
 /// The tensors by name, wherever a layout has put them.
 std::map<std::string, std::vector<double>> by_name(const Layout& layout, const ReferenceTensors& tensors) {
   std::map<std::string, std::vector<double>> result;
-  test::for_each_tensor(layout, tensors, tensors,
-      [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
+  test::for_each_tensor(
+      layout, tensors, tensors, [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
   return result;
 }
 
@@ -184,14 +184,14 @@ protected:
     using B = Buffers;
     const Shard& shard = layout_.shards[0];
     const std::int64_t slice = layout_.embeddings.slice;
-    for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
-             {&B::workspace, plan_workspace(layout_).bytes}, {&B::x, hidden_bytes(layout_.shape)},
-             {&B::saved, plan_saved(layout_, 0).bytes}, {&B::deferred, plan_deferred(layout_, 0).bytes},
-             {&B::weights, shard.elements * bytes_of(dtype_)}, {&B::total, shard.elements * sizeof(float)},
-             {&B::state, optimiser_bytes(dtype_, shard.elements)},
-             {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
-             {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
-             {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
+    for (const auto& [member, bytes] :
+        std::initializer_list<std::pair<Buffer B::*, std::size_t>>{{&B::workspace, plan_workspace(layout_).bytes},
+            {&B::x, hidden_bytes(layout_.shape)}, {&B::saved, plan_saved(layout_, 0).bytes},
+            {&B::deferred, plan_deferred(layout_, 0).bytes}, {&B::weights, shard.elements * bytes_of(dtype_)},
+            {&B::total, shard.elements * sizeof(float)}, {&B::state, optimiser_bytes(dtype_, shard.elements)},
+            {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
+            {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
+            {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
       all_.*member = memory_.emplace_back(bytes).get();
     TokenSource source(layout_.shape, "synthetic", seed);
     batch_.fill(source, 0, 0);
@@ -206,8 +206,8 @@ protected:
     return {{}, layout_, 1, all_.workspace, kernels::Attention::automatic, part};
   }
 
-  Layout layout_ = make_layout(
-      test::layout_of(test::grouped, dtype_).shape, {.shards = 2, .slices = 2, .embeddings_split = true});
+  Layout layout_ =
+      make_layout(test::layout_of(test::grouped, dtype_).shape, {.shards = 2, .slices = 2, .embeddings_split = true});
   std::deque<test::DeviceBuffer> memory_;
   Buffers all_;
   MicroBatch batch_{layout_.shape};
@@ -227,8 +227,7 @@ TEST_P(Refusals, OfBuffersThatAreTooSmall) {
           {&B::x, &B::total, &B::saved, &B::weights}},
       {"backward_input",
           [](Model& m, const B& b) {
-            m.backward_input(
-                0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+            m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
           },
           {&B::x, &B::saved, &B::deferred, &B::weights}},
       {"backward_weight",
@@ -306,8 +305,8 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
     return std::uniform_int_distribution<std::int64_t>(0, bound)(random);
   };
   for (int trial = 0; trial < 60; ++trial) {
-    Shape shape{3, 4 + 4 * draw_in(20), 2, 1, {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)},
-        2 + draw_in(70), 1, 1};
+    Shape shape{
+        3, 4 + 4 * draw_in(20), 2, 1, {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)}, 2 + draw_in(70), 1, 1};
     shape.dtype = trial % 2 == 0 ? Dtype::fp32 : Dtype::bf16;
     const Layout layout = make_layout(shape, {2, 1 + static_cast<int>(draw_in(3))});
     const auto compare = [&](const Flat& whole) {
@@ -321,8 +320,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
       const std::vector<float> part(all.begin() + first, all.begin() + first + count);
       const std::vector<double> exact(part.begin(), part.end());
       if (trial % 3 != 0) {
-        EXPECT_EQ(weights.values(shape.dtype), test::DeviceBuffer(part, shape.dtype).values(shape.dtype))
-            << trial;
+        EXPECT_EQ(weights.values(shape.dtype), test::DeviceBuffer(part, shape.dtype).values(shape.dtype)) << trial;
       }
       if (trial % 3 != 1) {
         EXPECT_EQ(master.values(Dtype::fp32), exact) << trial;

@@ -60,8 +60,8 @@ public:
       kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
       : layout_(layout), exec_(exec), workspace_(model::plan_workspace(layout).bytes),
         x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
-        model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
-            workspace_.get(), attention) {
+        model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches), workspace_.get(),
+            attention) {
     for (int m = 0; m < micro_batches; ++m) {
       batches_.emplace_back(layout.shape);
       saved_.push_back(of_shards(model::plan_saved));
@@ -139,8 +139,7 @@ public:
   /// Asynchronous.
   void update(const model::AdamW& adamw, int step) {
     for (int i = 0; i < static_cast<int>(states_.size()); ++i)
-      if (i < shards())
-        model_.update(i, {}, {weights_[i].get(), totals_[i].get(), states_[i].get()}, adamw, step);
+      if (i < shards()) model_.update(i, {}, {weights_[i].get(), totals_[i].get(), states_[i].get()}, adamw, step);
       else
         model_.update_embeddings(
             i - shards(), {weights_.back().get(), totals_.back().get(), states_[i].get()}, adamw, step);
@@ -191,10 +190,8 @@ private:
   /// All but the gradients of shards, which backward(shard) is for.
   void micro_batch(std::size_t m, const auto& backward) {
     const model::MicroBatch& batch = batches_[m];
-    const model::Operands embeddings{.weights = weights_.back().get(),
-        .hidden = x_.get(),
-        .gradient = totals_.back().get(),
-        .accumulate = m > 0};
+    const model::Operands embeddings{
+        .weights = weights_.back().get(), .hidden = x_.get(), .gradient = totals_.back().get(), .accumulate = m > 0};
     model_.embed(embeddings, batch);
     for (int s = 0; s < shards(); ++s)
       model_.forward(s, {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});

@@ -14,8 +14,7 @@ namespace {
 using schedule::Action, schedule::Kind, testing::HasSubstr;
 
 /// Nodes of so many ranks, with links whose rates are easy to reckon with: 1 GB/s inside, 100 MB/s between.
-std::string machine_text(
-    int nodes, int ranks, const std::string& between = "", const std::string& device = "") {
+std::string machine_text(int nodes, int ranks, const std::string& between = "", const std::string& device = "") {
   return fmt::format("nodes = {}\nranks_per_node = {}\n[device]\nmemory_rate = \"1 "
                      "TB/s\"\n{}\n[device.fp32]\nproducts = \"1 TFLOP/s\"\n"
                      "[inside]\nrate = \"1 GB/s\"\n[between]\nrate = \"100 MB/s\"\n{}\n",
@@ -87,14 +86,14 @@ device.fp32.actions.loss = "8 TFLOP/s"
   const auto own = [&](int rank) {  // memory, overhead, memory's rate, products, attention forward, backward
     const Device& d = m.device_of(rank);
     const Speed& speed = d.speeds.at(model::Dtype::fp32);
-    return std::vector<double>{static_cast<double>(*d.memory), d.overhead, d.memory_rate,
-        speed.products.at(1), speed.attention.at(1), speed.attention_backward.at(1)};
+    return std::vector<double>{static_cast<double>(*d.memory), d.overhead, d.memory_rate, speed.products.at(1),
+        speed.attention.at(1), speed.attention_backward.at(1)};
   };
   for (const int r : {0, 3}) EXPECT_EQ(own(r), (std::vector<double>{2e9, 0, 2e12, 1e12, 5e11, 5e11}));
   EXPECT_EQ(own(1), (std::vector<double>{2e9, 3e-6, 5e11, 5e11, 1.25e11, 1.25e11}));
   EXPECT_EQ(own(2), (std::vector<double>{4e9, 0, 2e12, 1e12, 1e12, 1e12}));
-  EXPECT_THAT(m.device_of(1).speeds.at(model::Dtype::fp32).actions,
-      testing::ElementsAre(testing::Pair(Kind::loss, 2e12)));
+  EXPECT_THAT(
+      m.device_of(1).speeds.at(model::Dtype::fp32).actions, testing::ElementsAre(testing::Pair(Kind::loss, 2e12)));
 }
 
 TEST(Machine, EveryFileOfTheRepositoryIsValid) {
@@ -116,8 +115,7 @@ TEST(Machine, RefusesInOneSentence) {
   const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n",
                     own = rate + "\n[[exceptions]]\n";
   for (const auto& [old, now, sentence] : std::vector<Bad>{
-           {rate, "rate = \"100\"",
-               ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
+           {rate, "rate = \"100\"", ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = \"0 MB/s\"", ":11: between.rate is \"0 MB/s\", which is not above zero"},
            {rate, "rate = \"nan MB/s\"", "which does not begin with a number"},
@@ -131,10 +129,8 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, own + "ranks = \"2-1\"", "exceptions[0].ranks has 2 before 1"},
            {rate, own + "ranks = \"1,x\"", "exceptions[0].ranks must be numbers like"},
            {rate, own + "device.speed = 2", "exceptions[0].ranks must be numbers like"},
-           {rate, own + "ranks = 0\ndevice.moving = 1",
-               ":14: exceptions[0].device.moving is no key of a machine"},
-           {rate, own + "ranks = 0\ndevice.speed = 0",
-               ":14: exceptions[0].device.speed must be a number above"},
+           {rate, own + "ranks = 0\ndevice.moving = 1", ":14: exceptions[0].device.moving is no key of a machine"},
+           {rate, own + "ranks = 0\ndevice.speed = 0", ":14: exceptions[0].device.speed must be a number above"},
            {rate, rate + "\n[exceptions]\nranks = 0", "exceptions must be a list of tables"},
            {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
            {rate, rate + "\nleaf = 2", "between.leaf is no key of a machine"},
@@ -153,16 +149,14 @@ TEST(Machine, RefusesInOneSentence) {
            {"[inside]", "[inside", ":8: not TOML"}}) {
     const std::string text = replaced(good, old, now);
     EXPECT_THAT([&] { (void)parse_machine(text, "m.toml"); },
-        testing::ThrowsMessage<InputError>(testing::AllOf(
-            testing::StartsWith("m.toml:"), HasSubstr(sentence), testing::Not(HasSubstr("\n")))));
+        testing::ThrowsMessage<InputError>(
+            testing::AllOf(testing::StartsWith("m.toml:"), HasSubstr(sentence), testing::Not(HasSubstr("\n")))));
   }
 }
 
 constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
 
-model::Shape shape_of(int layers) {
-  return {layers, 64, 2, 2, std::vector<std::int64_t>(layers, 128), 64, 16, 1};
-}
+model::Shape shape_of(int layers) { return {layers, 64, 2, 2, std::vector<std::int64_t>(layers, 128), 64, 16, 1}; }
 
 /// A program of transfers alone, on four ranks in two groups.
 struct Transfers {
@@ -174,8 +168,7 @@ struct Transfers {
     std::string text = "program transfers\nshards 4\nmicro_batches 4\nembeddings_slices 4\ngroups 2+2\n"
                        "communicator world 0 1 2 3\n";
     for (int r = 0; r < 4; ++r)
-      text +=
-          fmt::format("rank {0} slots h1 t1 w2 e1 f1 owned {0}\n{1}", r, lines[static_cast<std::size_t>(r)]);
+      text += fmt::format("rank {0} slots h1 t1 w2 e1 f1 owned {0}\n{1}", r, lines[static_cast<std::size_t>(r)]);
     program = schedule::parse_program(text);
     layout = model::make_layout(shape_of(4), schedule::cut_of(program));
     shard = static_cast<double>(layout.shards[0].elements) * sizeof(float);
@@ -187,26 +180,22 @@ struct Transfers {
   }
 };
 
-const std::string send_to_2 = "   0 inputs_send send W0 h0 -> r2\n",
-                  from_0 = "   0 inputs_recv recv W0 w0 <- r0\n";
-const std::string send_to_3 = "   0 inputs_send send W1 h0 -> r3\n",
-                  from_1 = "   0 inputs_recv recv W1 w0 <- r1\n";
+const std::string send_to_2 = "   0 inputs_send send W0 h0 -> r2\n", from_0 = "   0 inputs_recv recv W0 w0 <- r0\n";
+const std::string send_to_3 = "   0 inputs_send send W1 h0 -> r3\n", from_1 = "   0 inputs_recv recv W1 w0 <- r1\n";
 
 /// Seconds of transfers in units of one shard at 100 MB/s.
 TEST(Predict, TransfersShareLinks) {
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
-      opposite(
-          {send_to_2, "   0 inputs_recv recv W3 w0 <- r3\n", from_0, "   0 inputs_send send W3 h0 -> r1\n"});
+      opposite({send_to_2, "   0 inputs_recv recv W3 w0 <- r3\n", from_0, "   0 inputs_send send W3 h0 -> r1\n"});
   struct Shared {
     const Transfers& transfers;
     std::string machine;
     double shards;
   };
-  const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
-  const std::vector<Shared> all = {{one, machine_text(2, 2), 1},                  // has its link alone
-      {one, machine_text(1, 4), 0.1}, {two, machine_text(2, 2), 2},               // out of one adapter
-      {two, machine_text(2, 2, "adapters = 2"), 1},
-      {opposite, machine_text(2, 2), 1},  // directions do not share
+  const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";        // one node at each router
+  const std::vector<Shared> all = {{one, machine_text(2, 2), 1},                        // has its link alone
+      {one, machine_text(1, 4), 0.1}, {two, machine_text(2, 2), 2},                     // out of one adapter
+      {two, machine_text(2, 2, "adapters = 2"), 1}, {opposite, machine_text(2, 2), 1},  // directions do not share
       {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 1\nspines = 1\n"), 1},
       {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 2\nspines = 1\n"), 2},  // one uplink
       {two, machine_text(4, 1, fly), 2},                                                // one link of groups
@@ -255,8 +244,7 @@ TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
   const double embeddings = static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
   EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * embeddings / 100e6, exact);
   // Each of the three hops of a slice pays the latency.
-  EXPECT_NEAR(
-      t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
 }
 
 /// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it.
@@ -269,8 +257,7 @@ TEST(Predict, ABroadcastIsAChain) {
     EXPECT_NEAR(t.on(machine).seconds, 3 * t.shard / 100e6, exact) << machine;
 }
 
-schedule::Program program_of(
-    const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
+schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
 }
 
@@ -339,8 +326,8 @@ std::map<Kind, double> seconds_by_kind(const Prediction& p, int rank) {
 /// T = 16 tokens, H = A = 64, F = 128, V = 64: FLOPs over 1, 0.5 (attention) and 0.25 GFLOP/s (backward),
 /// elements over 0.25 G/s, and 1 ms each.
 TEST(Predict, TimesActionsByHand) {
-  constexpr double before_last = 2 * 16 * 64 * (192 + 64 + 256), last = 2 * 16 * 128 * 64,
-                   scores = 2 * 16 * 16 * 64, forward_rest = 16 * (5 * 64 + 3 * 128 + 2 * 128) * 4,
+  constexpr double before_last = 2 * 16 * 64 * (192 + 64 + 256), last = 2 * 16 * 128 * 64, scores = 2 * 16 * 16 * 64,
+                   forward_rest = 16 * (5 * 64 + 3 * 128 + 2 * 128) * 4,
                    backward_rest = 16 * (8 * 64 + 6 * 128 + 2 * 128) * 4;
   constexpr double matrices = before_last + last, F = matrices + 2 * scores + forward_rest;
   const std::map<model::Recompute, double> again = {{model::Recompute::none, 0},
@@ -361,16 +348,14 @@ TEST(Predict, TimesActionsByHand) {
         const double b = own.empty() ? 1 : static_cast<double>(own[r]);
         std::map<Kind, double> seconds = seconds_by_kind(p, r);
         EXPECT_NEAR(seconds[Kind::forward], 1e-3 + b * 1e-9 * F, 1e-8);
-        EXPECT_NEAR(seconds[Kind::backward],
-            1e-3 + b * 1e-9 * (2 * matrices + 8 * scores + backward_rest + more), 1e-8);
         EXPECT_NEAR(
-            seconds[Kind::loss], 1e-3 + b * 1e-9 * (6 * 16 * 64 * 64 + 16 * (2 * 64 + 6 * 64) * 4), 1e-8);
+            seconds[Kind::backward], 1e-3 + b * 1e-9 * (2 * matrices + 8 * scores + backward_rest + more), 1e-8);
+        EXPECT_NEAR(seconds[Kind::loss], 1e-3 + b * 1e-9 * (6 * 16 * 64 * 64 + 16 * (2 * 64 + 6 * 64) * 4), 1e-8);
         EXPECT_NEAR(seconds[Kind::embed], 1e-3 + b * 1e-9 * 2 * 16 * 64 * 4, 1e-8);
         EXPECT_NEAR(seconds[Kind::update], 1e-3 + 1e-9 * 64 * 129 * 32, 1e-8) << "the embeddings come last";
         EXPECT_EQ(seconds[Kind::join], 0);
       }
-      const double flops = 6 * (4 * matrices / 32 + 64 * 64) + 6 * 4 * 16 * 64,
-                   sequences = own.empty() ? 8 : 16;
+      const double flops = 6 * (4 * matrices / 32 + 64 * 64) + 6 * 4 * 16 * 64, sequences = own.empty() ? 8 : 16;
       EXPECT_NEAR(p.mfu, flops * sequences * 16 / p.seconds / (2 * 2e9), 1e-9);
     }
 }
@@ -383,8 +368,7 @@ TEST(Predict, DevicesMayBeUnlike) {
             "exceptions=[{ranks = 1, " + of_1 + "}]"});
   };
   const Case c = case_of("ddp", 2, topology::Groups({2}));
-  const Prediction p =
-      predict(c, machine(R"(device = {speed = 0.5, overhead = "3 ms", fp32.peak = "0.5 GFLOP/s"})"));
+  const Prediction p = predict(c, machine(R"(device = {speed = 0.5, overhead = "3 ms", fp32.peak = "0.5 GFLOP/s"})"));
   std::map<Kind, double> fast = seconds_by_kind(p, 0), slow = seconds_by_kind(p, 1);
   for (const Kind kind : {Kind::forward, Kind::backward, Kind::loss, Kind::embed, Kind::update})
     EXPECT_NEAR(slow[kind], 3e-3 + 2 * (fast[kind] - 1e-3), 1e-8) << schedule::name_of(kind);
@@ -399,8 +383,8 @@ TEST(Predict, DevicesMayBeUnlike) {
 }
 
 TEST(Predict, MeasuredActionsReplaceAllOthers) {
-  const Machine machine = parse_machine(
-      machine_text(1, 2), "m.toml", {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s"});
+  const Machine machine =
+      parse_machine(machine_text(1, 2), "m.toml", {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s"});
   Case c = case_of("ddp", 2, topology::Groups({2}));
   c.shape.micro_batch = 3;
   c.micro_batch_per_rank = {1, 3};
@@ -436,8 +420,7 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
 /// each, and three on nodes of their own in one group.
 TEST(Predict, OneReplicaStandsForAll) {
   for (const auto& [schedule, groups, replicas, per_node] :
-      {std::tuple{"tawpipe", topology::Groups::equal(32, 16), 8, 2},
-          {"fsdp", topology::Groups({12}), 3, 4}}) {
+      {std::tuple{"tawpipe", topology::Groups::equal(32, 16), 8, 2}, {"fsdp", topology::Groups({12}), 3, 4}}) {
     const int ranks = groups.ranks(), nodes = ranks / per_node;
     Case c = case_of(schedule, ranks, groups);
     c.replicas = replicas;
@@ -458,15 +441,13 @@ TEST(Predict, OneReplicaStandsForAll) {
 /// them, hierarchical FSDP at 400 Mbit/s.
 TEST(Predict, ComesCloseToMeasuredSteps) {
   const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
-  const deck::Deck deck =
-      deck::read_deck(inputs + "wires/nodes.toml", {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"},
-          {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
-  const std::map<std::string, std::vector<double>> measured = {{"97.6", {11.86, 13.57, 20.19, 29.87}},
-      {"390.4", {3.74, 3.70, 5.09, 7.46}}, {"976", {2.97, 3.08, 3.31, 3.61}}};
+  const deck::Deck deck = deck::read_deck(inputs + "wires/nodes.toml",
+      {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+  const std::map<std::string, std::vector<double>> measured = {
+      {"97.6", {11.86, 13.57, 20.19, 29.87}}, {"390.4", {3.74, 3.70, 5.09, 7.46}}, {"976", {2.97, 3.08, 3.31, 3.61}}};
   ASSERT_EQ(deck.cases.size(), 4U);
   for (const auto& [rate, seconds] : measured) {
-    const Machine machine =
-        read_machine(inputs + "machines/cluster-2x2.toml", {"between.rate=" + rate + " Mbit/s"});
+    const Machine machine = read_machine(inputs + "machines/cluster-2x2.toml", {"between.rate=" + rate + " Mbit/s"});
     for (std::size_t i = 0; i < seconds.size(); ++i)
       EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, rate == "976" ? 0.12 : 0.05)
           << deck.cases[i].schedule << " " << rate;

@@ -30,8 +30,8 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   for (int step = 0; step < timed; ++step) {
     std::vector<DeviceSample>& ranks = r.device_samples.emplace_back();
     for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank,
-          600.0 + 7 * rank + step, static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
+      ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank, 600.0 + 7 * rank + step,
+          static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
   }
   r.energy = {{100, 200, 300}};
   r.counters = "made up 1.2";

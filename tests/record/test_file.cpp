@@ -39,8 +39,8 @@ TEST_F(Disk, ACopyThatAnotherProgramWritesStays) {
   (void)write("f.part", "half of it");
   const int theirs = ::open(path("f.part").c_str(), O_RDONLY);
   ASSERT_EQ(::flock(theirs, LOCK_EX), 0);
-  EXPECT_THAT([&] { put("one"); },
-      testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
+  EXPECT_THAT(
+      [&] { put("one"); }, testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
   remove_stale_copy(path("f"));
   EXPECT_EQ(read(path("f.part")), "half of it");
   ::close(theirs);
@@ -129,8 +129,8 @@ TEST(Seal, SaysHowAFileDiffers) {
   EXPECT_THAT(refusal(noise(600)), HasSubstr("not a miniTaw result"));
   std::vector<std::byte> file = sealed(noise(1000));
   file.pop_back();
-  EXPECT_THAT(refusal(file),
-      HasSubstr("f.h5 is damaged or was changed after it was written: truncated, 1511 of 1512 bytes"));
+  EXPECT_THAT(
+      refusal(file), HasSubstr("f.h5 is damaged or was changed after it was written: truncated, 1511 of 1512 bytes"));
   file.resize(1513);
   EXPECT_THAT(refusal(file), HasSubstr("longer than it was, 1513 of 1512 bytes"));
   file.resize(100);

@@ -15,19 +15,18 @@ const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
 /// Of Slurm nothing that names a host, a user, an account, a folder or the job.
 TEST(Environment, OnlyNamesThatSteerTheRun) {
   const auto kept = [](const char* name) { return recorded(name, "1", HostNames({}, true)).has_value(); };
-  for (const char* name : {"SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_CPU_BIND", "SLURM_HET_SIZE", "NCCL_ALGO",
-           "UCX_TLS", "FI_PROVIDER", "MPICH_GPU_SUPPORT_ENABLED", "MPIR_CVAR_ENABLE_GPU", "OMPI_MCA_pml",
-           "OMPI_COMM_WORLD_SIZE", "KOKKOS_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-           "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "MINITAW_MPI_DIRECT"})
+  for (const char* name : {"SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_CPU_BIND", "SLURM_HET_SIZE", "NCCL_ALGO", "UCX_TLS",
+           "FI_PROVIDER", "MPICH_GPU_SUPPORT_ENABLED", "MPIR_CVAR_ENABLE_GPU", "OMPI_MCA_pml", "OMPI_COMM_WORLD_SIZE",
+           "KOKKOS_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
+           "ROCR_VISIBLE_DEVICES", "MINITAW_MPI_DIRECT"})
     EXPECT_TRUE(kept(name)) << name;
   for (const char* name : {"HOME", "PATH", "USER", "HOSTNAME", "SLURM", "SLURM_", "MY_SLURM_X", "CUDA_PATH",
            "OMPI_COMMAND", "CUDA", "VISIBLE_DEVICES", "", " "})
     EXPECT_FALSE(kept(name)) << name;
-  for (const char* name :
-      {"NODELIST", "JOB_NODELIST", "STEP_NODELIST", "TOPOLOGY_ADDR", "SUBMIT_HOST", "SUBMIT_DIR",
-          "LAUNCH_NODE_IPADDR", "STEP_LAUNCHER_HOST", "SRUN_COMM_HOST", "NODE_ALIASES", "JOB_USER", "JOB_UID",
-          "JOB_GID", "JOB_GROUP", "JOB_ACCOUNT", "JOB_NAME", "JOB_COMMENT", "WORKING_DIR", "CLUSTER_NAME",
-          "JOB_PARTITION", "JOB_RESERVATION", "CONF", "EXPORT_ENV", "JWT", "CONTAINER", "EXCLUDE"})
+  for (const char* name : {"NODELIST", "JOB_NODELIST", "STEP_NODELIST", "TOPOLOGY_ADDR", "SUBMIT_HOST", "SUBMIT_DIR",
+           "LAUNCH_NODE_IPADDR", "STEP_LAUNCHER_HOST", "SRUN_COMM_HOST", "NODE_ALIASES", "JOB_USER", "JOB_UID",
+           "JOB_GID", "JOB_GROUP", "JOB_ACCOUNT", "JOB_NAME", "JOB_COMMENT", "WORKING_DIR", "CLUSTER_NAME",
+           "JOB_PARTITION", "JOB_RESERVATION", "CONF", "EXPORT_ENV", "JWT", "CONTAINER", "EXCLUDE"})
     EXPECT_FALSE(kept((std::string("SLURM_") + name).c_str())) << name;
   for (const char* name : {"AWS_SECRET_ACCESS_KEY", "OMPI_MCA_api_token", "UCX_PASSWORD", "NCCL_SECRET",
            "FI_PRIVATE_KEY", "OMPI_MCA_orte_precondition_transports", "FI_OPX_UUID", "SLURMD_NODENAME"})
@@ -35,11 +34,10 @@ TEST(Environment, OnlyNamesThatSteerTheRun) {
 }
 
 TEST(Environment, ValuesPassWhenTheyTuneAndNothingElse) {
-  for (const auto& [name, value] : {std::pair{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1"},
-           {"UCX_TLS", "rc_x,cuda_copy"}, {"FI_PROVIDER", "ofi_rxm;verbs"}, {"OMP_PLACES", "{0:4}:8:4"},
-           {"SLURM_JOB_CPUS_PER_NODE", "72(x4)"}, {"SLURM_CPU_BIND", "quiet,mask_cpu:0xFF"},
-           {"CUDA_VISIBLE_DEVICES", "MIG-GPU-5a/1/0"}, {"NCCL_SOCKET_IFNAME", "^docker0,lo"},
-           {"KOKKOS_PRINT", ""}, {"MPICH_VERSION", "8.1.30"}})
+  for (const auto& [name, value] : {std::pair{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1"}, {"UCX_TLS", "rc_x,cuda_copy"},
+           {"FI_PROVIDER", "ofi_rxm;verbs"}, {"OMP_PLACES", "{0:4}:8:4"}, {"SLURM_JOB_CPUS_PER_NODE", "72(x4)"},
+           {"SLURM_CPU_BIND", "quiet,mask_cpu:0xFF"}, {"CUDA_VISIBLE_DEVICES", "MIG-GPU-5a/1/0"},
+           {"NCCL_SOCKET_IFNAME", "^docker0,lo"}, {"KOKKOS_PRINT", ""}, {"MPICH_VERSION", "8.1.30"}})
     EXPECT_THAT(recorded(name, value, hosts), Optional(std::string(name) + "=" + value));
 }
 
@@ -48,12 +46,11 @@ TEST(Environment, ValuesThatTellMoreAreLeftOutAndSoIsSaid) {
       {std::tuple{"NCCL_TOPO_FILE", "topology.xml", "path"}, {"OMP_TOOL_LIBRARIES", "a.so", "path"},
           {"KOKKOS_TOOLS_LIBS", "/home/joe/kp.so", "path"}, {"UCX_MODULE_DIR", "modules", "path"},
           {"NCCL_DEBUG", "see ~/nccl", "path"}, {"OMPI_MCA_initial_wdir", "home", "path"},
-          {"OMPI_MCA_orte_hnp_uri", "12.0;tcp://10.0.0.1:5", "path"},
-          {"NCCL_NET", "via GPU018-ib0", "host name"}, {"FI_DOMAIN", "gpu017", "host name"},
-          {"UCX_X", "io4:1", "host name"}, {"MPICH_INTERFACE_HOSTNAME", "eth", "host name"},
-          {"NCCL_HOSTID", "x", "host name"}, {"NCCL_COMM_ID", "x:1", "host name"},
-          {"OMPI_MCA_btl_tcp_if_include", "10.128.0.0/16", "address"}, {"FI_SRC", "fe80::1", "address"},
-          {"UCX_OWNER", "joe_x of joe-test", "user's name"}}) {
+          {"OMPI_MCA_orte_hnp_uri", "12.0;tcp://10.0.0.1:5", "path"}, {"NCCL_NET", "via GPU018-ib0", "host name"},
+          {"FI_DOMAIN", "gpu017", "host name"}, {"UCX_X", "io4:1", "host name"},
+          {"MPICH_INTERFACE_HOSTNAME", "eth", "host name"}, {"NCCL_HOSTID", "x", "host name"},
+          {"NCCL_COMM_ID", "x:1", "host name"}, {"OMPI_MCA_btl_tcp_if_include", "10.128.0.0/16", "address"},
+          {"FI_SRC", "fe80::1", "address"}, {"UCX_OWNER", "joe_x of joe-test", "user's name"}}) {
     const std::string kept = recorded(name, value, hosts).value();
     EXPECT_THAT(kept, HasSubstr(std::string(name) + "=(")) << value;
     EXPECT_THAT(kept, HasSubstr(what)) << value;
@@ -80,8 +77,7 @@ TEST(Environment, TheProcessHasWhatItHas) {
 }
 
 TEST(HostNames, AreReplacedByTheirNodes) {
-  EXPECT_EQ(
-      hosts.hidden("lost gpu017.cluster.example.org (GPU018, gpu0189)"), "lost node 0 (node 2, node 29)");
+  EXPECT_EQ(hosts.hidden("lost gpu017.cluster.example.org (GPU018, gpu0189)"), "lost node 0 (node 2, node 29)");
   EXPECT_EQ(hosts.hidden("gpu017: io4 of ratio4 and io42"), "node 0: node 1 of ratio4 and io42");
   EXPECT_EQ(hosts.hidden("io4"), "node 1");
   EXPECT_EQ(hosts.hidden(""), "");
@@ -99,8 +95,7 @@ TEST(HostNames, StayWhereTheyAreAskedFor) {
 
 std::string text_of(const Provenance& p, const std::string& name) {
   const auto at = std::ranges::find(p, name, &h5::Dataset::path);
-  return at == p.end() ? "missing"
-                       : fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(at->values), "|"));
+  return at == p.end() ? "missing" : fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(at->values), "|"));
 }
 
 TEST(Provenance, HoldsWhatCanBeKnownWithoutAJob) {
@@ -133,9 +128,8 @@ const HostNames shown({"cn1", "cn2", "cn3", "cn4", "cn5"}, true);
 TEST(RankMap, FirstRanksHaveALineEach) {
   std::vector<RankPlace> ranks = {
       {0, "0", "host, 1 thread", ""}, {1, "0-3,8", "device 0, NVIDIA H100, 79.6 GiB", "GPU-5"}};
-  EXPECT_EQ(map_text(ranks, hidden),
-      "# rank 0: node 0, cores 0, host, 1 thread\n"
-      "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
+  EXPECT_EQ(map_text(ranks, hidden), "# rank 0: node 0, cores 0, host, 1 thread\n"
+                                     "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
   EXPECT_THAT(map_text(ranks, shown), testing::HasSubstr("# rank 1: node 1 (cn2), cores"));
   ranks.resize(40, {4, "0", "host, 1 thread", ""});
   const std::string text = map_text(ranks, hidden);

@@ -29,9 +29,7 @@ protected:
   static Recorder open(const std::string& file) { return {file, sample_session()}; }
   Recorder open() { return open(file_); }
   [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
-  [[nodiscard]] CaseResult stored(const std::string& file) const {
-    return read_case(load_file(file), file, 0, 3);
-  }
+  [[nodiscard]] CaseResult stored(const std::string& file) const { return read_case(load_file(file), file, 0, 3); }
   [[nodiscard]] CaseResult stored() const { return stored(file_); }
 
   static std::string refusal(const std::string& file) {
@@ -78,8 +76,7 @@ TEST_F(File, ReadsBackWhatWasWritten) {
   ASSERT_THAT(found.device_samples, AllOf(SizeIs(4), Each(SizeIs(3))));
   EXPECT_TRUE(std::isnan(found.device_samples[1][2].power_w));
   EXPECT_EQ(found.device_samples[3][0].throttle, 1UL << 63);
-  for (const auto part :
-      {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
+  for (const auto part : {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
     EXPECT_EQ(found.device_samples[2][1].*part, r.device_samples[2][1].*part);
 }
 
@@ -97,8 +94,7 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   Recorder second = open();
   EXPECT_EQ(read(file_), before) << "changed without a new case";
   EXPECT_TRUE(second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
-  EXPECT_THAT(
-      second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
+  EXPECT_THAT(second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_EQ(second.note(), "") << "of the same sources";
   const Row row = second.append(sample_case("tawpipe"));
   EXPECT_EQ(row.integer("case"), 0);
@@ -175,8 +171,7 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
 
 TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
   open().append(sample_case());
-  const auto complaint = [&](const std::string& name, const h5::Values& values,
-                             const std::vector<hsize_t>& shape) {
+  const auto complaint = [&](const std::string& name, const h5::Values& values, const std::vector<hsize_t>& shape) {
     const std::string file = changed([&](hid_t root) {
       drop(root, "cases/0000/" + name);
       if (!shape.empty()) h5::write(root, {"cases/0000/" + name, "1", "", values, shape});
@@ -287,8 +282,7 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     // Of a case that was finished but not yet reported the file may know as well.
     ASSERT_GE(std::ssize(found), reported) << "round " << round;
     ASSERT_LE(std::ssize(found), reported + 1) << "round " << round;
-    for (std::size_t i = 0; i < found.size(); ++i)
-      ASSERT_EQ(found[i].integer("seq"), static_cast<int>(i) + 1);
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i].integer("seq"), static_cast<int>(i) + 1);
   }
 }
 }  // namespace

@@ -53,14 +53,13 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"}, {"session", "37"},
       {"status", "wrong"}, {"reason", "because"}, {"verdict", "INVALID: wrong: because"},
       {"started", "2026-07-18T09:30:00Z"}, {"schedule", "tawpipe"}, {"ranks", "3"}, {"groups", "1+2"},
-      {"group_count", "2"}, {"replicas", "3"}, {"layers", "5"}, {"hidden", "12"}, {"heads", "3"},
-      {"kv_heads", "1"}, {"vocab", "23"}, {"ffn", "7,8,9,10,11"}, {"parameters", std::to_string(parameters)},
-      {"dtype", "bf16"}, {"recompute", "block"}, {"seq", "128"}, {"micro_batch", "2"},
-      {"micro_batch_per_rank", ""}, {"micro_batches", "6"}, {"steps", "4"}, {"repeats", "13"},
-      {"warmup", "1"}, {"seed", "29"}, {"learning_rate", "0.03125"}, {"data", "text.txt"},
-      {"attention", "host"}, {"transport", "auto"}, {"bytes_source", "by formula"}, {"ticks", "17"},
-      {"idle_ticks", "2"}, {"first_loss", "3"}, {"last_loss", "2.5"}, {"gradient_error", "1e-07"},
-      {"loss_error", "1e-09"}, {"attention_used", "portable"}, {"transport_used", "mpi"},
+      {"group_count", "2"}, {"replicas", "3"}, {"layers", "5"}, {"hidden", "12"}, {"heads", "3"}, {"kv_heads", "1"},
+      {"vocab", "23"}, {"ffn", "7,8,9,10,11"}, {"parameters", std::to_string(parameters)}, {"dtype", "bf16"},
+      {"recompute", "block"}, {"seq", "128"}, {"micro_batch", "2"}, {"micro_batch_per_rank", ""},
+      {"micro_batches", "6"}, {"steps", "4"}, {"repeats", "13"}, {"warmup", "1"}, {"seed", "29"},
+      {"learning_rate", "0.03125"}, {"data", "text.txt"}, {"attention", "host"}, {"transport", "auto"},
+      {"bytes_source", "by formula"}, {"ticks", "17"}, {"idle_ticks", "2"}, {"first_loss", "3"}, {"last_loss", "2.5"},
+      {"gradient_error", "1e-07"}, {"loss_error", "1e-09"}, {"attention_used", "portable"}, {"transport_used", "mpi"},
       {"counters", "made up 1.2"}, {"grad_dtype", "fp32"}, {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected) EXPECT_EQ(row.column(name).text(), text) << name;
   r.settings.micro_batch_per_rank = {2, 1, 2};
@@ -86,15 +85,15 @@ TEST(Row, Rates) {
 }
 
 TEST(Datasheet, KnowsDevicesByTheirWholeName) {
-  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
-           {"NVIDIA H100 PCIe", 756, 51.0}, {"NVIDIA H200", 989, 67.0}, {"NVIDIA H200 NVL", 835, 60.0},
-           {"NVIDIA A100-SXM4-80GB", 312, 19.5}, {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+  for (const auto& [name, bf16, fp32] :
+      {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0}, {"NVIDIA H100 PCIe", 756, 51.0}, {"NVIDIA H200", 989, 67.0},
+          {"NVIDIA H200 NVL", 835, 60.0}, {"NVIDIA A100-SXM4-80GB", 312, 19.5}, {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
     const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
     EXPECT_EQ(datasheet_peak(unit, model::Dtype::bf16), bf16 * 1e12) << name;
     EXPECT_EQ(datasheet_peak(unit, model::Dtype::fp32), fp32 * 1e12) << name;
   }
-  for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000",
-           "Tesla T4", "", "host, 2 threads"})
+  for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000", "Tesla T4",
+           "", "host, 2 threads"})
     EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
 }
 
@@ -128,8 +127,7 @@ TEST(Row, BytesInsideAndBetweenGroups) {
 TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   CaseResult r = sample_case();  // 1.25 s
   expect(make_row(r), {{"compute_s", 0.5}, {"exposed_weights_s", 0.125}, {"exposed_gradients_s", 0.0625}});
-  expect(
-      make_row(r), {{"exposed_activations_s", 0.0625}, {"exposed_embeddings_s", 0.1875}, {"idle_s", 0.3125}});
+  expect(make_row(r), {{"exposed_activations_s", 0.0625}, {"exposed_embeddings_s", 0.1875}, {"idle_s", 0.3125}});
   expect(make_row(r), {{"exposed_share", 0.4375 / 1.25}, {"idle_share", 0.25}});
   expect(make_row(r), {{"idle_share_max", 0.3}});   // of rank 0
   expect(make_row(r), {{"overlap", 0.75 / 2.25}});  // of all ranks together
@@ -167,8 +165,7 @@ TEST(Row, CountersAreMeansAndExtremesOverSamplesAndRanks) {
 
 TEST(Row, WithoutSamplesHasNoFigures) {
   const Row row = preview({sample_case().settings}).at(0);
-  expect_none(row,
-      {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s", "idle_share_max"});
+  expect_none(row, {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s", "idle_share_max"});
   EXPECT_EQ(row.integer("memory_measured"), 0);
 }
 
@@ -202,12 +199,10 @@ TEST(Verdict, OfASweep) {
   std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
   EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
                            "noisy: quartiles 67 % of the median apart)");
-  EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
-      HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
+  EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}), HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
-  EXPECT_EQ(verdict(rows),
-      "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
-      "1 timed step, at least 3 are needed");
+  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
+                           "1 timed step, at least 3 are needed");
 }
 
 TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
@@ -215,9 +210,8 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   wrong.status = Status::wrong;
   for (std::vector<double>& step : quiet.seconds) step = {2, 2, 2};
   const Row noisy = make_row(sample_case("tawpipe", 256));
-  const std::string fast =
-      "figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens), noisy: "
-      "quartiles 67 % of the median apart; best without doubt: ";
+  const std::string fast = "figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens), noisy: "
+                           "quartiles 67 % of the median apart; best without doubt: ";
   const std::string text = closing_text({make_row(quiet), noisy, make_row(wrong)});
   EXPECT_THAT(text, HasSubstr(fast + "768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\n"));
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
@@ -257,8 +251,7 @@ TEST(Table, RowsAreAlignedWithTheNames) {
       EXPECT_TRUE(left_aligned || fields[i] == columns[i]) << names << table.row(row) << "field " << i;
     }
   }
-  EXPECT_EQ(
-      make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
+  EXPECT_EQ(make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
 }
 
 /// By hand, in the order of the columns: 2.25 s, 1536 tokens; of the pairs of ranks 0 .. 8, pair p with
@@ -269,18 +262,17 @@ TEST(Table, ARowHasTheFiguresOfItsColumns) {
   for (RankMemory& memory : r.memory) memory.measured[0] += 3 << 20;
   r.peak = 1e9;
   const Row row = make_row(r, 7);
-  const double teraflops =
-      1536 / 2.25 / 3 * (6.0 * (12 * (5 * 32 + 3 * 45) + 276) + 6.0 * 5 * 128 * 12) * 1e-12;
+  const double teraflops = 1536 / 2.25 / 3 * (6.0 * (12 * (5 * 32 + 3 * 45) + 276) + 6.0 * 5 * 128 * 12) * 1e-12;
   const double inside = 16 * 24 + 5 * 6, between = 630 - inside;
   const auto rounded = [](double value, int decimals) { return fmt::format("{:.{}f}", value, decimals); };
   std::istringstream line(make_table({row}).row(row)), names(make_table({row}).header());
   std::vector<std::string> found;
   for (std::string field; line >> field;) found.push_back(field);
-  EXPECT_THAT(found, testing::ElementsAre("7", "tawpipe", "3x1", "1+2", "128", "2", "6", "2.250", "1.500",
-                         "3.000", "682.7", rounded(teraflops, 7), rounded(100 * teraflops / 1e-3, 1),
+  EXPECT_THAT(found, testing::ElementsAre("7", "tawpipe", "3x1", "1+2", "128", "2", "6", "2.250", "1.500", "3.000",
+                         "682.7", rounded(teraflops, 7), rounded(100 * teraflops / 1e-3, 1),
                          rounded(3 + 30010 / 1048576.0, 3), rounded(16 * inside, 0), rounded(16 * between, 0),
-                         rounded(inside * (1 << 24) / 2.25e9, 3), rounded(between * (1 << 24) / 2.25e9, 3),
-                         "counted", "35.0", "25.0", "33.3", "3.0000", "2.5000", "1e-07", "ok"));
+                         rounded(inside * (1 << 24) / 2.25e9, 3), rounded(between * (1 << 24) / 2.25e9, 3), "counted",
+                         "35.0", "25.0", "33.3", "3.0000", "2.5000", "1e-07", "ok"));
 }
 
 TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {
@@ -291,10 +283,8 @@ TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {
   copies.settings.shape.micro_batch = 13;
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
-  EXPECT_THAT(
-      make_table(both).row(both[0]), testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
-  EXPECT_THAT(
-      make_table(both).row(both[1]), testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
+  EXPECT_THAT(make_table(both).row(both[0]), testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
+  EXPECT_THAT(make_table(both).row(both[1]), testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
 }
 
 TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {

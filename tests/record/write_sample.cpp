@@ -16,15 +16,12 @@ int main(int argc, char** argv) {
   deck.overrides = {"seq=128,256"};
   Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());
   const std::string each = "rank of the job";
-  for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
-    provenance.push_back(entry(name, "1.2"));
-  provenance.insert(
-      provenance.end(), {entry("libraries", "library", {"a 1", "b 2"}), entry("hosts", each, {"a", "a", "b"}),
-                            entry("devices", each, {"cpu", "cpu", "cpu"}),
-                            {"nodes", "1", each, std::vector<std::int64_t>{0, 0, 1}, {3}},
-                            entry("cores", each, {"0-3", "4-7,9", "0-1"}),
-                            entry("cpu", each, {"a processor", "a processor", "another"}),
-                            entry("os", each, {"Linux 6", "Linux 6", "Linux 7"})});
+  for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"}) provenance.push_back(entry(name, "1.2"));
+  provenance.insert(provenance.end(),
+      {entry("libraries", "library", {"a 1", "b 2"}), entry("hosts", each, {"a", "a", "b"}),
+          entry("devices", each, {"cpu", "cpu", "cpu"}), {"nodes", "1", each, std::vector<std::int64_t>{0, 0, 1}, {3}},
+          entry("cores", each, {"0-3", "4-7,9", "0-1"}), entry("cpu", each, {"a processor", "a processor", "another"}),
+          entry("os", each, {"Linux 6", "Linux 6", "Linux 7"})});
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance);
     CaseResult drawn = sample_case("tawpipe", seq);

@@ -12,9 +12,7 @@
 namespace minitaw::schedule {
 namespace parsing {
 /// The number behind a word's first letters.
-inline int number(const std::string& word, std::size_t letters = 0) {
-  return std::stoi(word.substr(letters));
-}
+inline int number(const std::string& word, std::size_t letters = 0) { return std::stoi(word.substr(letters)); }
 
 template <class Enum>
 Enum named(const std::string& name, int count) {
@@ -34,8 +32,8 @@ inline Slot slot_of(const std::string& word) {
 /// "W3", "W3[0/2]", "EG", "s3"
 inline void read_payload(const std::string& word, Action& a) {
   const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()), part = word.find('[');
-  for (const Payload payload : {Payload::weights, Payload::gradient, Payload::activation,
-           Payload::activation_grad, Payload::embeddings, Payload::embeddings_gradient, Payload::squares})
+  for (const Payload payload : {Payload::weights, Payload::gradient, Payload::activation, Payload::activation_grad,
+           Payload::embeddings, Payload::embeddings_gradient, Payload::squares})
     if (word.substr(0, letters) == payload_text(payload, -1)) a.payload = payload;
   if (a.payload == Payload::none && word[0] != 's') throw std::invalid_argument("no operand: " + word);
   if (letters < std::min(word.size(), part)) a.shard = number(word, letters);
@@ -84,8 +82,7 @@ inline RankProgram rank_of(std::istream& words) {
     if (slot.valid()) rank.slots[index_of(slot.cls)] = slot.index;
     else if (word == "slice") words >> rank.slice;
     else if (word == "embeddings") words >> rank.embeddings_slice;
-    else if (Part& part = word == "kept" ? rank.kept : rank.partial; true)
-      words >> part.index >> slash >> part.count;
+    else if (Part& part = word == "kept" ? rank.kept : rank.partial; true) words >> part.index >> slash >> part.count;
   }
   for (int shard = 0; words >> shard;) rank.owned_shards.push_back(shard);
   return rank;

@@ -20,9 +20,7 @@ struct Run {
   [[nodiscard]] int size() const { return end - begin; }
 };
 
-Buffer within(const Buffer& buffer, Run run) {
-  return {buffer.begin() + run.begin, buffer.begin() + run.end};
-}
+Buffer within(const Buffer& buffer, Run run) { return {buffer.begin() + run.begin, buffer.begin() + run.end}; }
 void put(Buffer& buffer, Run run, const Buffer& content) {
   std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
 }
@@ -71,15 +69,9 @@ Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
 Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }
 Number forward(Number x, const Buffer& w, int s) { return mix(mix(mix(4, x), w), s); }
 Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m), head); }
-Number head_gradient(Number x, const Buffer& head, int m, int slice) {
-  return mix(mix(loss(x, head, m), 6), slice);
-}
-Number backward(Number x, Number saved, const Buffer& w, int s) {
-  return mix(mix(mix(mix(7, x), saved), w), s);
-}
-Number weight_gradient(Number x, Number saved, int s, int part) {
-  return mix(mix(mix(mix(8, x), saved), s), part);
-}
+Number head_gradient(Number x, const Buffer& head, int m, int slice) { return mix(mix(loss(x, head, m), 6), slice); }
+Number backward(Number x, Number saved, const Buffer& w, int s) { return mix(mix(mix(mix(7, x), saved), w), s); }
+Number weight_gradient(Number x, Number saved, int s, int part) { return mix(mix(mix(mix(8, x), saved), s), part); }
 Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
 Number square(Number gradient) { return mix(11, gradient); }
 /// `squares`: of all gradients, if they are clipped.
@@ -95,8 +87,7 @@ Weights expected(const Program& p) {
   const std::vector<int> embedding = places(p, End::embedding), head = places(p, End::head);
   std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
   for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
-  Buffer embeddings = first_embeddings(p.embeddings_slices),
-         embeddings_gradient(per_slice * p.embeddings_slices);
+  Buffer embeddings = first_embeddings(p.embeddings_slices), embeddings_gradient(per_slice * p.embeddings_slices);
   for (int m = 0; m < p.micro_batches; ++m) {
     Number x = embed(at_places(embeddings, embedding), m);
     std::vector<Number> saved;
@@ -147,8 +138,7 @@ struct LaneState {
 
 class Simulator {
 public:
-  Simulator(const Program& program, std::uint64_t seed)
-      : p_(program), random_(seed), ranks_(program.ranks.size()) {
+  Simulator(const Program& program, std::uint64_t seed) : p_(program), random_(seed), ranks_(program.ranks.size()) {
     for (int r = 0; r < count(); ++r) set_up(r);
     match_transfers();
   }
@@ -178,8 +168,8 @@ private:
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
     if (of_embeddings(cls)) return per_slice * p_.embeddings_slices;
-    const bool per_micro_batch = cls == SlotClass::saved || cls == SlotClass::deferred ||
-                                 cls == SlotClass::hidden || cls == SlotClass::squares;
+    const bool per_micro_batch =
+        cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden || cls == SlotClass::squares;
     return per_micro_batch ? 1 : p_.shard_parts;
   }
   /// What the rank keeps of each of its shards, and of the embeddings.
@@ -212,8 +202,7 @@ private:
         if (cls == SlotClass::embeddings)
           put(buffer, embeddings_run(r), within(first_embeddings(p_.embeddings_slices), embeddings_run(r)));
         if (cls == SlotClass::owned)
-          put(buffer, owned_run(r),
-              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
+          put(buffer, owned_run(r), within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
@@ -253,8 +242,8 @@ private:
   bool may_start(int r, int i) const {
     const Action& a = at(r, i);
     for (const Running& running : ranks_[r].lanes[static_cast<std::size_t>(a.lane)].running)
-      if (const Action& other = at(r, running.action); !is_point_to_point(a.kind) || other.kind != a.kind ||
-                                                       (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
+      if (const Action& other = at(r, running.action);
+          !is_point_to_point(a.kind) || other.kind != a.kind || (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
         return false;
     for (int l = 0; l < lanes; ++l)
       if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes[l].finished < a.waits[l]) return false;
@@ -333,8 +322,7 @@ private:
     for (int k = 0; k < 4; ++k) {
       if (!a.slots[k].valid()) continue;
       const Run run = touched(a, k);
-      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
-        throw Wrong{"changed under an action"};
+      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run)) throw Wrong{"changed under an action"};
     }
   }
 
@@ -346,9 +334,8 @@ private:
     for (const auto& [r, k] : sides)
       if (at(r, k).shard != a.shard || at(r, k).parts != a.parts) throw Wrong{"sizes differ"};
     if (is_collective(a.kind)) return collective(sides);
-    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
-                                 ? std::pair(sides[0], sides[1])
-                                 : std::pair(sides[1], sides[0]);
+    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send ? std::pair(sides[0], sides[1])
+                                                                                    : std::pair(sides[1], sides[0]);
     const Running sent = take(from.first, from.second);
     take(to.first, to.second);
     put_moved(to, within(sent.held[0], touched(at(from.first, from.second), 0)));
@@ -365,8 +352,7 @@ private:
     std::map<int, Buffer> in;
     for (const auto& [r, i] : sides) {
       const Action& a = at(r, i);
-      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
-        throw Wrong{"calls differ"};
+      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload) throw Wrong{"calls differ"};
       in[r] = within(take(r, i).held[0], touched(a, 0));
     }
     Buffer sum(in.begin()->second.size());

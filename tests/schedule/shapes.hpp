@@ -33,8 +33,8 @@ inline std::vector<int> layer_counts(int ranks) {
 /// TawPipe with every combination of its options that changes the program.
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
-  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":dbs=off:cco=serial",
-           ":rails=2", ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off", ":rails=2:cco=serial"})
+  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":dbs=off:cco=serial", ":rails=2",
+           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off", ":rails=2:cco=serial"})
     result.push_back(std::string("tawpipe") + more);
   for (const char* gwps : {"on", "off", "direct"})
     for (const char* cco : {"on", "off", "serial"})
@@ -53,8 +53,7 @@ inline std::vector<std::string> keeping_specs() {
           const std::string kept = std::string(reshard) + reduce;
           if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's')) continue;
           if (std::string(form) == "fsdp" && kept.find("group") != std::string::npos) continue;
-          result.push_back(
-              std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
+          result.push_back(std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
         }
   for (const char* other : {"tawpipe:dbs=off", "tawpipe:gwps=direct", "tawpipe:gwps=off", "tawpipe:cco=off",
            "tawpipe:cco=serial", "tawpipe:prefetch=4:grad_ticks=1", "fsdp:hierarchical=on:prefetch=0"})
@@ -84,8 +83,8 @@ inline Request with_enough_layers(Request request) {
 }
 
 inline std::string name_of(const Request& request) {
-  return to_text(request.spec) + " on " + request.groups.text() + ", " +
-         std::to_string(request.micro_batches) + " micro-batches, " + std::to_string(request.layers) +
-         " layers" + (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
+  return to_text(request.spec) + " on " + request.groups.text() + ", " + std::to_string(request.micro_batches) +
+         " micro-batches, " + std::to_string(request.layers) + " layers" +
+         (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
 }
 }  // namespace minitaw::schedule::shapes

@@ -146,8 +146,8 @@ TEST(MemoryAccount, RelayByHand) {
     const Footprint& f = all[0];
     EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(embeddings * e));
     // Its gradient slot holds shard 1 first, then shard 0.
-    EXPECT_EQ(bytes_of(f, Memory::gradients),
-        rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
+    EXPECT_EQ(
+        bytes_of(f, Memory::gradients), rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
     EXPECT_EQ(f.optimiser,
         (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
@@ -166,15 +166,14 @@ TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
   std::array<std::uint64_t, 2> gradients{};
   for (const std::size_t wide : {0, 1}) {
     const std::string kept = wide == 1 ? "none" : "group";
-    const Program program = build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=" + kept),
-        topology::Groups({2, 2}), 8, 4});
+    const Program program =
+        build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=" + kept), topology::Groups({2, 2}), 8, 4});
     model::Shape shape{4, 12, 3, 1, {7, 7, 7, 7}, 37, 5, 3, model::Dtype::bf16};
     shape.fp32_gradients = wide == 1;
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::size_t s = layout.shards[0].elements, transit = s * (wide == 1 ? 4 : 2);
-    const std::map<char, std::size_t> expected = {{'h', 2 * s}, {'t', 4 * s}, {'w', 2 * s}, {'k', s},
-        {'p', 2 * s}, {'g', transit}, {'c', transit}, {'e', 2 * layout.embeddings.elements},
-        {'f', 4 * layout.embeddings.elements}};
+    const std::map<char, std::size_t> expected = {{'h', 2 * s}, {'t', 4 * s}, {'w', 2 * s}, {'k', s}, {'p', 2 * s},
+        {'g', transit}, {'c', transit}, {'e', 2 * layout.embeddings.elements}, {'f', 4 * layout.embeddings.elements}};
     for (const Footprint& f : memory(program, layout)) {
       std::map<char, std::size_t> found;
       for (const SlotSize& slot : f.slots) {
@@ -185,8 +184,7 @@ TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
       for (const auto& [letter, bytes] : expected)
         EXPECT_EQ(found[letter] > 0, letter != 'k' || kept == "group") << letter;
       EXPECT_EQ(bytes_of(f, Memory::weights), found['h'] + found['w'] + found['k'] + found['e']);
-      EXPECT_EQ(
-          bytes_of(f, Memory::gradients), found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
+      EXPECT_EQ(bytes_of(f, Memory::gradients), found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
     }
     gradients[wide] = sum_over_links(bytes(program, layout), Traffic::gradients);
   }
@@ -223,8 +221,7 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
 }
 
 // Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, V = 37.
-constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4,
-                      gain = 12 * 4;
+constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4, gain = 12 * 4;
 
 std::size_t sum_of(const std::vector<std::size_t>& parts) {
   std::size_t sum = 0;

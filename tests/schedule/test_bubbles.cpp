@@ -155,16 +155,16 @@ TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
     for (const double message : {0.1 * most, most}) {
       const Program program =
           build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), 2 * stages()});
-      const auto spans = simulate(
-          program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
+      const auto spans =
+          simulate(program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
       EXPECT_NEAR(idle(program, spans).seconds, dependent_seconds(program, times(), message), 1e-9)
           << schedule << ", messages of " << message;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Bubbles,
-    testing::Combine(testing::Values(4, 8),
-        testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1}, Times{1, 1.5, 0.6})));
+    testing::Combine(
+        testing::Values(4, 8), testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1}, Times{1, 1.5, 0.6})));
 
 /// Seconds of a step in which all ranks begin a tick together.
 double lock_step_seconds(const Program& program, const Times& times) {

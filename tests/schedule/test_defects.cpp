@@ -47,8 +47,7 @@ Slot new_slot(Program& program, int rank, SlotClass cls) {
 bool moves(const Action& a, Payload payload) { return is_communication(a.kind) && a.payload == payload; }
 bool visits(const Action& a) { return a.kind == Kind::forward || a.kind == Kind::backward; }
 
-void expect_refused_as_it_is(
-    const Program& program, Rule rule, const std::string& where, const std::string& what) {
+void expect_refused_as_it_is(const Program& program, Rule rule, const std::string& where, const std::string& what) {
   const auto violation = validate(program);
   ASSERT_TRUE(violation) << "accepted";
   EXPECT_EQ(name_of(violation->rule), name_of(rule)) << violation->message;
@@ -91,8 +90,7 @@ TEST(Defects, WeiPipeTurnsItsBackwardRingTheWrongWay) {
   for (const int r : {1, 3}) {  // the others would have kept what they have
     const Slot saved = new_slot(program, r, SlotClass::weights);
     find(program, r, 0, weights(Kind::recv, fork - 1))[Operand::buffer] = saved;
-    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; })[Operand::weights] =
-        saved;
+    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; })[Operand::weights] = saved;
     find(program, r, 0, weights(Kind::send, first))[Operand::buffer] = saved;
   }
   const auto held = [](int rank, int turn) { return wei_ranks - 1 - (rank + turn) % wei_ranks; };
@@ -114,8 +112,7 @@ TEST(Defects, WeiPipeUsesAStaleShardInTheLastTick) {
     const auto visit = [&](const Action& a) { return a.kind == kind; };
     Action& stale = find(program, last, -1, visit);
     find(program, last, -1, [&](const Action& a) {
-      return a.kind == Kind::recv && a.payload == Payload::weights && a.shard == stale.shard &&
-             a.tick < stale.tick;
+      return a.kind == Kind::recv && a.payload == Payload::weights && a.shard == stale.shard && a.tick < stale.tick;
     })[Operand::buffer] = new_slot(program, last, SlotClass::weights);
     stale[Operand::weights] = find(program, last, -2, visit)[Operand::weights];
     expect_refusal(program, Rule::fresh_reads, "rank 3, tick " + std::to_string(stale.tick),
@@ -181,10 +178,10 @@ TEST(Defects, TawPipeNeverWaits) {
 TEST(Defects, TawPipeDeliversTheGradientOfAnotherShard) {
   Program program = tawpipe();
   for (int r = 0; r < taw_ranks; ++r) {
-    const Slot before = find(program, r, 0,
-        [](const Action& a) { return a.kind == Kind::backward && a.shard == 1; })[Operand::gradient];
-    find(program, r, 0,
-        [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; })[Operand::buffer] = before;
+    const Slot before = find(
+        program, r, 0, [](const Action& a) { return a.kind == Kind::backward && a.shard == 1; })[Operand::gradient];
+    find(program, r, 0, [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; })[Operand::buffer] =
+        before;
   }
   expect_refusal(program, Rule::exact_gradients, "rank 0, tick ", "holds a gradient of shard 1");
 }
@@ -211,8 +208,7 @@ TEST(Defects, TawPipeLetsTheGradientOfShard0LeakIntoTheLastShard) {
 TEST(Defects, TawPipeLosesTheGradientOfShard0) {
   Program program = tawpipe();
   drop(program, [](int, const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; });
-  expect_refusal(
-      program, Rule::exact_gradients, "rank 0, tick ", "t0 still holds the gradient of the last step");
+  expect_refusal(program, Rule::exact_gradients, "rank 0, tick ", "t0 still holds the gradient of the last step");
 }
 
 /// Whether a group goes backward in a tick, or has last done so.
@@ -254,8 +250,7 @@ TEST(Defects, TawPipeSendsAndReceivesDoNotMatchWithFiveGroups) {
 TEST(Defects, TheEmbeddingLearnsFromOneMicroBatch) {
   for (const char* spec : {"tawpipe", "weipipe"}) {
     Program program = generated(spec, taw_ranks, 2, 2);
-    drop(program,
-        [](int, const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
+    drop(program, [](int, const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
     for (RankProgram& rank : program.ranks) write_first_contributions(rank, program.shard_parts);
     expect_refusal(program, Rule::exact_gradients, "rank ", "of the embedding is missing");
   }

@@ -26,8 +26,8 @@ void for_each_request(int ranks, const std::vector<std::string>& specs, int most
       for (const std::string& spec : specs)
         for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
           if (ranks % replicas != 0) continue;
-          const Request request = shapes::with_enough_layers(
-              {parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
+          const Request request =
+              shapes::with_enough_layers({parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
           if (!possible(request)) continue;
           ++turn;
           visit(request);
@@ -50,15 +50,14 @@ TEST_P(Generated, IsValid) {
   for_each_request(GetParam(), specs_for(GetParam()), any_copies, [](const Request& request) {
     const Program program = build(request);
     const auto violation = validate(program);
-    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
-                            << grid(program, violation);
+    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n" << grid(program, violation);
   });
 }
 
 /// Clipped gradients add actions at the end of every step.
 TEST_P(Generated, IsValidWithClippedGradients) {
-  for_each_request(GetParam(), {"ddp", "fsdp", "weipipe", "tawpipe", "zb1", "1f1b:chunks=2", "zbv"},
-      any_copies, [](Request request) {
+  for_each_request(GetParam(), {"ddp", "fsdp", "weipipe", "tawpipe", "zb1", "1f1b:chunks=2", "zbv"}, any_copies,
+      [](Request request) {
         request.clips = true;
         const Program program = build(request);
         const auto violation = validate(program);
@@ -71,8 +70,8 @@ TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
   const int ranks = GetParam();
   for (const char* spec : {"1f1b", "1f1b:chunks=2", "1f1b:chunks=3", "zb1", "zb2", "zbv", "zbv:blocking=on"})
     for (int micro_batches = 1; micro_batches <= 2 * ranks + 1; ++micro_batches) {
-      const Request request = shapes::with_enough_layers(
-          {parse_spec(spec), topology::Groups::equal(ranks, 1), micro_batches, ranks});
+      const Request request =
+          shapes::with_enough_layers({parse_spec(spec), topology::Groups::equal(ranks, 1), micro_batches, ranks});
       const auto violation = validate(build(request));
       ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message;
     }
@@ -81,8 +80,8 @@ TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
 TEST_P(Generated, RoundTripsThroughItsText) {
   const std::vector<std::string> all = {
       "tawpipe:rails=2:reshard=group:reduce=group", "fsdp:hierarchical=on:reshard=group:reduce=none", "zb2"};
-  for_each_request(GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, any_copies,
-      [](const Request& request) {
+  for_each_request(
+      GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, any_copies, [](const Request& request) {
         const Program program = build(request);
         ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request);
       });

@@ -22,8 +22,7 @@ std::string read(const std::string& path) {
 
 /// What the program in a text was built for. Programs know shards, not layers: as many layers do.
 Request request_of(const Program& program) {
-  return {
-      parse_spec(program.schedule), program.groups, program.micro_batches, program.shards, program.replicas};
+  return {parse_spec(program.schedule), program.groups, program.micro_batches, program.shards, program.replicas};
 }
 
 /// The texts in this folder.

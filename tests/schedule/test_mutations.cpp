@@ -25,9 +25,7 @@ int position(const RankProgram& rank, int i) {
   return count;
 }
 
-int draw(std::mt19937& random, int count) {
-  return static_cast<int>(random() % static_cast<unsigned>(count));
-}
+int draw(std::mt19937& random, int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
 
 template <class Number>
 bool change(Number& value, int range, std::mt19937& random) {
@@ -59,9 +57,8 @@ bool swap_in_lane(RankProgram& rank, int i) {
 }
 
 bool change_accumulates(Action& a) {
-  const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight ||
-                           a.kind == Kind::loss || a.kind == Kind::embed_backward ||
-                           a.kind == Kind::accumulate;
+  const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::loss ||
+                           a.kind == Kind::embed_backward || a.kind == Kind::accumulate;
   if (contributes) a.accumulates = !a.accumulates;
   return contributes;
 }
@@ -115,17 +112,16 @@ constexpr int orders = 6;  // in which the simulator runs a program
 
 std::string worst_of(const Program& program, std::uint64_t seed) {
   for (int k = 0; k < orders; ++k)
-    if (const std::string wrong = simulate_on_numbers(program, seed + static_cast<std::uint64_t>(k));
-        !wrong.empty())
+    if (const std::string wrong = simulate_on_numbers(program, seed + static_cast<std::uint64_t>(k)); !wrong.empty())
       return wrong;
   return "";
 }
 
 std::vector<Program> make_programs() {
-  std::vector<Program> result = {parse_program(hand_written::relay), parse_program(hand_written::group),
-      parse_program(hand_written::pipeline)};
-  const auto add = [&](const std::string& spec, const char* groups, int micro_batches, int layers,
-                       int replicas = 1, bool clips = false) {
+  std::vector<Program> result = {
+      parse_program(hand_written::relay), parse_program(hand_written::group), parse_program(hand_written::pipeline)};
+  const auto add = [&](const std::string& spec, const char* groups, int micro_batches, int layers, int replicas = 1,
+                       bool clips = false) {
     const Request request = shapes::with_enough_layers(
         {parse_spec(spec), topology::parse_groups(groups), micro_batches, layers, replicas, clips});
     if (possible(request)) result.push_back(build(request));
@@ -139,8 +135,7 @@ std::vector<Program> make_programs() {
   add("tawpipe:dbs=off", "2+2+2", 6, 6);
   add("tawpipe:rails=2", "2+3", 5, 5);
   add("tawpipe", "2+1+1+1", 5, 5);
-  for (const char* spec : {"ddp", "fsdp", "zbv", "zb1", "tawpipe", "weipipe"})
-    add(spec, "2+2", 8, 4, 2, true);
+  for (const char* spec : {"ddp", "fsdp", "zbv", "zb1", "tawpipe", "weipipe"}) add(spec, "2+2", 8, 4, 2, true);
   add("ddp", "2+1", 3, 3, 1, true);
   std::vector<std::string> specs = shapes::tawpipe_specs();
   std::ranges::copy(shapes::other_specs(), std::back_inserter(specs));

@@ -21,8 +21,7 @@ struct Measured {
   ByteMatrix matrix;
 
   Measured(const std::string& spec, int ranks, int groups, int per_rank, int layers, int replicas = 1)
-      : program(build(
-            {parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas})),
+      : program(build({parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas})),
         layout(layout_of(program, layers)), matrix(bytes(program, layout)) {}
 
   static model::Layout layout_of(const Program& program, int layers) {
@@ -61,8 +60,7 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const auto& check)
   for (int ranks = first_ranks; ranks <= last_ranks; ++ranks)
     for (int groups = 1; groups <= ranks; ++groups)
       for (int n = 1; n <= 3 && ranks % groups == 0; ++n) {
-        SCOPED_TRACE(
-            std::to_string(ranks) + " ranks, " + std::to_string(groups) + " groups, N " + std::to_string(n));
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(groups) + " groups, N " + std::to_string(n));
         check(ranks, groups, n);
       }
 }
@@ -74,8 +72,7 @@ void expect_links(const Measured& m, const auto& expected) {
       if (from == to) continue;
       const auto [weights, gradients] = expected(from, to);
       EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), weights * m.shard_bytes()) << from << " to " << to;
-      EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), gradients * m.shard_bytes())
-          << from << " to " << to;
+      EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), gradients * m.shard_bytes()) << from << " to " << to;
     }
 }
 
@@ -91,8 +88,7 @@ TEST(Published, WeiPipeBytesOfEveryLink) {
       return std::pair{(next ? forward + backward : 0) + (to == (ranks - from) % ranks ? 1 : 0),
           (next ? backward : 0) + (to == ranks - 1 - from ? 1 : 0)};
     });
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(m.program.ranks[r].owned_shards, std::vector{(ranks - r) % ranks});
+    for (int r = 0; r < ranks; ++r) EXPECT_EQ(m.program.ranks[r].owned_shards, std::vector{(ranks - r) % ranks});
   });
 }
 
@@ -175,8 +171,7 @@ TEST(Published, WhatTawPipeKeepsDoesNotCrossAgain) {
 TEST(Published, KeepingInTheGroupMovesAThirdOfTheBytes) {
   const auto shards = [](const char* spec) {
     const Measured m(spec, 24, 3, 2, 24);
-    return static_cast<double>(m.leaving(0) + m.leaving(1) + m.leaving(2)) / 3 /
-           static_cast<double>(m.shard_bytes());
+    return static_cast<double>(m.leaving(0) + m.leaving(1) + m.leaving(2)) / 3 / static_cast<double>(m.shard_bytes());
   };
   EXPECT_DOUBLE_EQ(shards("tawpipe"), 94);
   EXPECT_DOUBLE_EQ(shards("fsdp:hierarchical=on"), 96);
@@ -193,14 +188,11 @@ TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
   for_each_equal_grouping(2, 8, [](int ranks, int groups, int n) {
     if (groups == 1) return;
     const int members = ranks / groups, layers = 3, sums = n > 1 ? 1 : 0;
-    const Measured fsdp(
-        "fsdp:hierarchical=on:reshard=group:fetch=step:reduce=group", ranks, groups, n, layers),
+    const Measured fsdp("fsdp:hierarchical=on:reshard=group:fetch=step:reduce=group", ranks, groups, n, layers),
         tawpipe("tawpipe:reshard=group:fetch=step:reduce=group", ranks, groups, n, ranks),
         alone("tawpipe:reshard=none:fetch=step:reduce=none", ranks, groups, n, ranks);
     for (int r = 0; r < ranks; ++r) {
-      const auto slots = [&](const Measured& m, SlotClass cls) {
-        return m.program.ranks[r].slots[index_of(cls)];
-      };
+      const auto slots = [&](const Measured& m, SlotClass cls) { return m.program.ranks[r].slots[index_of(cls)]; };
       EXPECT_EQ(slots(fsdp, SlotClass::kept), members > 1 ? layers : 0);
       EXPECT_EQ(slots(fsdp, SlotClass::partial), sums * layers);
       EXPECT_EQ(held(fsdp.program, r, SlotClass::partial, 0, fsdp.layout).count * (n > 1 ? members : 1),
@@ -267,8 +259,7 @@ std::uint64_t fetches(int shard, int ranks, int n) {
 /// The owner sends a shard to each other group and gets a gradient from there per micro-batch. Inside, each
 /// shard goes from rank to rank and its gradient back.
 TEST(Published, TawPipeBytesOfEveryGroup) {
-  for (const char* spec :
-      {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
+  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;
@@ -305,8 +296,7 @@ TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
     expect_links(Measured("tawpipe:gwps=off", ranks, groups, n, ranks), [&](int from, int to) {
       const bool next = to == (from + 1) % ranks, before = from == (to + 1) % ranks;
-      const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n),
-                          gradients = n * (ranks - 1);
+      const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n), gradients = n * (ranks - 1);
       return std::pair{next ? weights : 0, before ? gradients : 0};
     });
   });

@@ -49,8 +49,8 @@ TEST(Simulate, PipelineOfTwoStagesByHand) {
 }
 
 TEST(Simulate, DeadlockIsADefect) {
-  const Program program = parse_program(hand_written::with(
-      hand_written::pipeline, "recv A1 m0 x0 <- r0", "recv A1 m0 x0 <- r0 after compute:1"));
+  const Program program = parse_program(
+      hand_written::with(hand_written::pipeline, "recv A1 m0 x0 <- r0", "recv A1 m0 x0 <- r0 after compute:1"));
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
@@ -77,15 +77,12 @@ void check_laws(const Program& program, const Spans& spans, const Costs& costs) 
       const Action& a = program.ranks[r].actions[i];
       const std::int32_t other = matching.other[matching.number({r, i})];
       std::vector<Place> sides = {{r, i}};  // the one that is asked for the cost comes first
-      if (is_point_to_point(a.kind))
-        sides.insert(a.kind == Kind::send ? sides.end() : sides.begin(), {a.peer, other});
-      if (is_collective(a.kind))
-        sides.assign(matching.calls_of(other).begin(), matching.calls_of(other).end());
+      if (is_point_to_point(a.kind)) sides.insert(a.kind == Kind::send ? sides.end() : sides.begin(), {a.peer, other});
+      if (is_collective(a.kind)) sides.assign(matching.calls_of(other).begin(), matching.calls_of(other).end());
       double begin = 0;
       for (const Place side : sides) begin = std::max(begin, starts[side.rank][side.action]);
       EXPECT_EQ(spans[r][i].begin, begin);
-      EXPECT_EQ(spans[r][i].end,
-          begin + costs(sides[0].rank, program.ranks[sides[0].rank].actions[sides[0].action]));
+      EXPECT_EQ(spans[r][i].end, begin + costs(sides[0].rank, program.ranks[sides[0].rank].actions[sides[0].action]));
     }
 }
 
@@ -111,8 +108,7 @@ TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
   for (const char* spec : {"tawpipe:cco=serial", "1f1b:blocking=on", "zb1:blocking=on"})
     for (const topology::Groups& groups : shapes::groupings(4)) {
       const Program program = build({parse_spec(spec), groups, 8, 5});
-      const Spans spans =
-          simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
+      const Spans spans = simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
       for (std::size_t r = 0; r < spans.size(); ++r)
         for (std::size_t i = 0; i < spans[r].size(); ++i)
           for (std::size_t k = 0; k < i; ++k) {
@@ -145,8 +141,7 @@ TEST(Overlap, OfTawPipeByTheClock) {
   for (const topology::Groups& groups : {topology::Groups::equal(6, 3), topology::Groups({1, 2, 3})}) {
     const auto built = [&](const char* spec) { return build({parse_spec(spec), groups, 12, 6}); };
     const Program on = built("tawpipe"), off = built("tawpipe:cco=off");
-    EXPECT_GT(
-        overlaps(on, weight_message), 0);  // ... a message with weights that was issued before is under way
+    EXPECT_GT(overlaps(on, weight_message), 0);  // ... a message with weights that was issued before is under way
     EXPECT_EQ(overlaps(off, weight_message), 0);
     EXPECT_GT(overlaps(off, other_transfer), 0);  // ... another transfer is
   }
@@ -161,8 +156,7 @@ TEST(Costs, WithoutRecomputationExecutesTheModelFlops) {
   const Program program = build({parse_spec("tawpipe"), topology::Groups({1, 2}), 6, shape.layers});
   const model::Layout layout = model::make_layout(shape, cut_of(program));
   const model::Flops per_token = model::flops_per_token(shape);
-  const double expected =
-      (per_token.matmul + per_token.attention_causal) * 6 * static_cast<double>(shape.tokens());
+  const double expected = (per_token.matmul + per_token.attention_causal) * 6 * static_cast<double>(shape.tokens());
   double sum = 0;
   for (const RankProgram& rank : program.ranks)
     for (const Action& a : rank.actions) sum += flops(a, layout);
@@ -176,8 +170,8 @@ TEST(Costs, HalvesAddUpAndRecomputationByHand) {
   };
   using enum model::Recompute;
   for (const model::Recompute recompute : {none, keep_attention, block})
-    EXPECT_DOUBLE_EQ(at(Kind::backward, recompute),
-        at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
+    EXPECT_DOUBLE_EQ(
+        at(Kind::backward, recompute), at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
   EXPECT_DOUBLE_EQ(at(Kind::backward, none), 2 * at(Kind::forward, none));
   // T = 51, A = 24: matrices 24 x (40 + 24 + 3 x 40), attention 17 x 24.
   constexpr double matrices = 2.0 * 51 * 24 * 184, attention = 2.0 * 51 * 17 * 24, last = 2.0 * 51 * 24 * 40;
@@ -219,8 +213,7 @@ TEST(Costs, BytesThatAreTouchedByHand) {
 /// Of a part in bf16: weights are read and written; gradients read and added to a sum in fp32, the first only
 /// written; a sum is rounded.
 TEST(Costs, BytesOfMemoryByHand) {
-  const Program program =
-      build({parse_spec("fsdp:hierarchical=on:reduce=group"), topology::Groups({2, 2}), 8, 5});
+  const Program program = build({parse_spec("fsdp:hierarchical=on:reduce=group"), topology::Groups({2, 2}), 8, 5});
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
   std::set<double> found;
   for (const Action& a : program.ranks[1].actions) {
@@ -241,8 +234,8 @@ TEST(Costs, BytesOfMemoryByHand) {
 
 TEST(Costs, TransfersTakeNoTime) {
   const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 2}), 4, 5});
-  const Costs costs = costs_of(
-      program, model::make_layout(some_shape(model::Recompute::block), cut_of(program)), {.flops = 1});
+  const Costs costs =
+      costs_of(program, model::make_layout(some_shape(model::Recompute::block), cut_of(program)), {.flops = 1});
   for (int r = 0; r < 4; ++r)
     for (const Action& a : program.ranks[r].actions)
       EXPECT_EQ(costs(r, a) == 0, is_communication(a.kind) || a.kind == Kind::join) << to_text(a, program);

@@ -25,11 +25,10 @@ const std::string group = hand_written::group;
 const std::string pipeline = hand_written::pipeline;
 
 std::vector<Broken> broken_programs() {
-  const std::string crossed =
-      with(with(with(relay, " 0 inputs_recv send W0", " -1 inputs_recv send W0"),
-               "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:2"),
-          " 0 inputs_recv recv W0 w0 <- r0\n 0 inputs_recv send W1 h0 -> r0\n",
-          " -1 inputs_recv send W1 h0 -> r0\n 0 inputs_recv recv W0 w0 <- r0\n");
+  const std::string crossed = with(with(with(relay, " 0 inputs_recv send W0", " -1 inputs_recv send W0"),
+                                       "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:2"),
+      " 0 inputs_recv recv W0 w0 <- r0\n 0 inputs_recv send W1 h0 -> r0\n",
+      " -1 inputs_recv send W1 h0 -> r0\n 0 inputs_recv recv W0 w0 <- r0\n");
   const std::string tail = "after inputs_recv:6\n 4 inputs_recv all_gather E e0 @world after compute:9\n 4 "
                            "compute join after inputs_recv:";
   const std::string add = " 2 inputs_recv add G1 g0 +t0 after compute:5\n";
@@ -41,18 +40,17 @@ std::vector<Broken> broken_programs() {
       " 4 inputs_recv all_gather E e0 @world after compute:9\n 4 compute join after inputs_recv:";
   const std::string ungathered = " 4 compute join after inputs_recv:6";
   const auto apart = [&](const std::string& text, const std::string& update, const std::string& end) {
-    return with(with(text, sum + update, " 4 compute update " + update),
-        end + " after inputs_recv:6\n" + gather + "7", end + " after inputs_recv:5\n" + gather + "6");
+    return with(with(text, sum + update, " 4 compute update " + update), end + " after inputs_recv:6\n" + gather + "7",
+        end + " after inputs_recv:5\n" + gather + "6");
   };
   const std::string embeddings_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
   return {
       // fresh reads
       {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0"), Rule::fresh_reads,
           "rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by"},
-      {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:5", "send G1 g0 -> r1"),
-          Rule::fresh_reads, "expected a wait for 5 actions of lane compute"},
-      {"ForeignHome", with(group, "F s1 m0 w0 a1", "F s1 m0 h0 a1"), Rule::fresh_reads,
-          "h0 belongs to shard 0"},
+      {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:5", "send G1 g0 -> r1"), Rule::fresh_reads,
+          "expected a wait for 5 actions of lane compute"},
+      {"ForeignHome", with(group, "F s1 m0 w0 a1", "F s1 m0 h0 a1"), Rule::fresh_reads, "h0 belongs to shard 0"},
       {"WrongMicroBatch", with(relay, "loss m1 x0", "loss m0 x0"), Rule::fresh_reads,
           "x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2"},
       {"WrongKept", with(with(relay, "BW s1 m0 w0 a1", "BW s1 m0 w0 a0"), "BW s0 m0 h0 a0", "BW s0 m0 h0 a1"),
@@ -71,14 +69,13 @@ std::vector<Broken> broken_programs() {
           Rule::no_overwrite, "overwrites g0"},
       {"WrongClass", with(relay, "recv G1 g0 <- r0", "recv G1 w0 <- r0"), Rule::fresh_reads,
           "needs a slot of class t or g"},
-      {"ReductionUnderBackward",
-          with(group, "BW s0 m1 w0 a0 x0 g0 after inputs_group:4", "BW s0 m1 w0 a0 x0 g0"),
+      {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after inputs_group:4", "BW s0 m1 w0 a0 x0 g0"),
           Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
       // matched messages
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
           "expected the same message"},
-      {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"),
-          Rule::matched_messages, "expected the same message"},
+      {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"), Rule::matched_messages,
+          "expected the same message"},
       {"UnmatchedSend",
           with(with(pipeline, "join after inputs_recv:2", "join after inputs_recv:3"), " 2 compute W s1",
               " 1 inputs_recv send D1 m0 x0 -> r0\n 2 compute W s1"),
@@ -93,8 +90,7 @@ std::vector<Broken> broken_programs() {
                    "@group0\n"),
               "F s0 m1 w0 a0 x0 after inputs_group:1", "F s0 m1 w0 a0 x0 after inputs_group:2"),
           Rule::same_collectives, "expected the collective of rank 0"},
-      {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives,
-          ""},
+      {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives, ""},
       {"OtherKind",
           with(relay, "reduce_scatter EG f0 @world after compute:7\n 4 compute update W0",
               "all_reduce EG f0 @world after compute:7\n 4 compute update W0"),
@@ -124,8 +120,7 @@ std::vector<Broken> broken_programs() {
           "shards, micro-batches, parts and slices do not fit"},
       {"NoEmbeddings", with(with(relay, " e1 f1 owned 0", " owned 0"), " e1 f1 owned 1", " owned 1"),
           Rule::exact_gradients, "no rank holds the embeddings"},
-      {"SliceNotGathered",
-          with(with(relay, gather + "7\nrank 1", ungathered + "\nrank 1"), gather + "7", ungathered),
+      {"SliceNotGathered", with(with(relay, gather + "7\nrank 1", ungathered + "\nrank 1"), gather + "7", ungathered),
           Rule::exact_gradients, "e0 is not updated as a whole at the end"},
       {"EmbeddingLost",
           with(with(with(relay, " 3 compute dembed m1 x0 f0\n", ""), sum + "W1",
@@ -138,21 +133,18 @@ std::vector<Broken> broken_programs() {
           with(relay, "after compute:9\n 4 compute join after inputs_recv:7\nrank 1",
               "after compute:9\n 4 compute join\nrank 1"),
           Rule::all_waited, "'all_gather E e0 @world': join does not wait for it"},
-      {"NoJoin", with(pipeline, " 3 compute join\nrank 1", "rank 1"), Rule::all_waited,
-          "last action must be join"},
+      {"NoJoin", with(pipeline, " 3 compute join\nrank 1", "rank 1"), Rule::all_waited, "last action must be join"},
       {"AfterJoin", with(pipeline, " 3 compute join\nrank 1", " 3 compute join\n 3 compute join\nrank 1"),
           Rule::all_waited, "comes after join, which must be the rank's last action"},
       // no deadlock
       {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
-      {"WaitsForLater",
-          with(relay, "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:3"),
+      {"WaitsForLater", with(relay, "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:3"),
           Rule::no_deadlock, "waits for 3 actions of lane inputs_recv, of which 2 are issued before it"},
       // slots accounted
       {"OneSlotTooFew", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a1"),
           Rule::slots_accounted, "uses a1, but the rank declares 1 slots a"},
       {"SlotNotNeeded",
-          with(with(with(relay, "rank 0 slots h1 t1 w1 g1", "rank 0 slots h1 t1 w1 g2"), "recv G0 g0",
-                   "recv G0 g1"),
+          with(with(with(relay, "rank 0 slots h1 t1 w1 g1", "rank 0 slots h1 t1 w1 g2"), "recv G0 g0", "recv G0 g1"),
               "add G0 g0", "add G0 g1"),
           Rule::slots_accounted, "declares 2 slots g, but at most 1 of their contents live at once"},
       {"HomesNotCounted", with(relay, "rank 0 slots h1 t1", "rank 0 slots h2 t1"), Rule::slots_accounted, ""},
@@ -166,8 +158,8 @@ TEST_P(BrokenProgram, IsRefusedByItsRule) {
   EXPECT_EQ(name_of(violation->rule), name_of(GetParam().rule)) << violation->message;
   EXPECT_NE(violation->message.find(GetParam().says), std::string::npos) << violation->message;
 }
-INSTANTIATE_TEST_SUITE_P(Validate, BrokenProgram, testing::ValuesIn(broken_programs()),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Validate, BrokenProgram, testing::ValuesIn(broken_programs()), [](const auto& test) { return test.param.name; });
 
 TEST(Validate, TheEndsGradientIsWrittenOnceAStep) {
   for (const Kind kind : {Kind::loss, Kind::embed_backward}) {

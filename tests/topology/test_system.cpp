@@ -27,8 +27,8 @@ std::string model(const std::string& text) {
 }
 
 TEST(System, EveryArchitectureNamesItsProcessorInItsOwnWay) {
-  EXPECT_EQ(model("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon X  \nmodel name\t: other\n"),
-      "Xeon X");
+  EXPECT_EQ(
+      model("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon X  \nmodel name\t: other\n"), "Xeon X");
   EXPECT_EQ(model("processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd4f\n"),
       "ARM implementer 0x41 part 0xd4f");
   EXPECT_EQ(model("processor : 0\ncpu : POWER9, altivec supported\n"), "POWER9, altivec supported");
@@ -104,8 +104,8 @@ TEST_F(Launcher, RanksOfSrunThatAreAloneAreRefused) {
   say("SLURM_STEP_NUM_TASKS", "6");
   require_launched_together(6);
   EXPECT_THAT([] { require_launched_together(1); },
-      testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("6 ranks"),
-          testing::HasSubstr("--mpi=pmi2"), testing::Not(testing::HasSubstr("\n")))));
+      testing::ThrowsMessage<InputError>(testing::AllOf(
+          testing::HasSubstr("6 ranks"), testing::HasSubstr("--mpi=pmi2"), testing::Not(testing::HasSubstr("\n")))));
 }
 
 TEST_F(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {

@@ -29,16 +29,14 @@ rank 1 slots w1 a1 x1 owned
 
 void compare(const RankTime& found, const RankTime& expected) {
   EXPECT_NEAR(found.compute, expected.compute, 1e-9);
-  for (int k = 0; k < schedule::traffic_kinds; ++k)
-    EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
+  for (int k = 0; k < schedule::traffic_kinds; ++k) EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
   EXPECT_NEAR(found.idle, expected.idle, 1e-9);
   EXPECT_NEAR(found.communication, expected.communication, 1e-9);
   EXPECT_NEAR(found.hidden, expected.hidden, 1e-9);
 }
 
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
-  const StepAccount step =
-      account(parse_program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
+  const StepAccount step = account(parse_program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
   EXPECT_DOUBLE_EQ(step.length, 8.5);
   compare(step.ranks[0], {.compute = 4, .idle = 4.5, .communication = 2});
   RankTime second{.compute = 2, .idle = 4, .communication = 2};
@@ -204,8 +202,8 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
 
 class AccountOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
-    ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
-        "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:gwps=off",
+    ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on", "zb1", "zb2", "weipipe",
+        "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:gwps=off",
         "tawpipe:gwps=direct", "tawpipe:dbs=off", "tawpipe:prefetch=1"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
@@ -215,8 +213,8 @@ TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
   for (int trial = 0; trial < 20; ++trial) {
     // Whole seconds; some actions take none.
-    const StepSpans spans = as_measured(program,
-        schedule::simulate(program, [&](int, const Action&) { return static_cast<double>(random() % 5); }));
+    const StepSpans spans = as_measured(
+        program, schedule::simulate(program, [&](int, const Action&) { return static_cast<double>(random() % 5); }));
     const StepAccount found = account(program, spans), expected = by_moments(program, spans);
     ASSERT_EQ(found.length, expected.length);
     for (std::size_t r = 0; r < spans.size(); ++r) {

@@ -25,8 +25,7 @@ Spans some_spans(const schedule::Program& program) {
 }
 
 schedule::Program some_program(const char* spec, int ranks, int groups) {
-  return schedule::build(
-      {schedule::parse_spec(spec), topology::Groups::equal(ranks, groups), 2 * ranks, ranks + 1});
+  return schedule::build({schedule::parse_spec(spec), topology::Groups::equal(ranks, groups), 2 * ranks, ranks + 1});
 }
 
 TEST(Timeline, HoldsEveryActionWithItsTimes) {
@@ -41,10 +40,8 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
       const schedule::Action& a = program.ranks[r].actions[i];
       const Event& e = timeline.events.at(next++);
       EXPECT_EQ(std::tuple(e.rank, e.lane, e.kind, e.payload), std::tuple(r, a.lane, a.kind, a.payload));
-      EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer),
-          std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
-      EXPECT_EQ(std::tuple(e.ready, e.begin, e.end),
-          std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
+      EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer), std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
+      EXPECT_EQ(std::tuple(e.ready, e.begin, e.end), std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
     }
   EXPECT_EQ(next, timeline.events.size());
 }
