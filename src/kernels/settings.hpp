@@ -22,7 +22,7 @@ struct AttentionSizes {
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2).
 struct AdamW {
-  float learning_rate;
+  float learning_rate = 1e-3F;
   float beta1 = 0.9F;
   float beta2 = 0.95F;
   float epsilon = 1e-8F;
