@@ -246,6 +246,15 @@ TEST(Defects, TawPipeSendsAndReceivesDoNotMatchWithFiveGroups) {
     expect_refusal(tawpipe_with_partners(groups), Rule::matched_messages, "rank ", "is left for it");
 }
 
+/// Gradients are clipped, but not in every update.
+TEST(Defects, AnUpdateForgetsToClip) {
+  Program program = build({parse_spec("fsdp"), topology::Groups::equal(4, 2), 8, 4, 1, true});
+  for_each_action(program, [](int r, Action& a) {
+    if (r == 1 && a.kind == Kind::update && a.payload == Payload::weights) a[Operand::squares] = {};
+  });
+  expect_refusal(program, Rule::exact_gradients, "rank 1", "needs the squares of all gradients");
+}
+
 /// The gradient of the embedding is that of the last micro-batch.
 TEST(Defects, TheEmbeddingLearnsFromOneMicroBatch) {
   for (const char* spec : {"tawpipe", "weipipe"}) {

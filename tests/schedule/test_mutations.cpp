@@ -58,7 +58,7 @@ bool swap_in_lane(RankProgram& rank, int i) {
 
 bool change_accumulates(Action& a) {
   const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::loss ||
-                           a.kind == Kind::embed_backward || a.kind == Kind::accumulate;
+                           a.kind == Kind::embed_backward || a.kind == Kind::accumulate || a.kind == Kind::square;
   if (contributes) a.accumulates = !a.accumulates;
   return contributes;
 }
