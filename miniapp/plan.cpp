@@ -226,7 +226,8 @@ void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::s
         [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }});
 }
 
-/// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
+/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W and
+/// hidden states.
 std::string slots_text(const CasePlan& plan) {
   using enum schedule::SlotClass;
   return fmt::format("{}/{}/{}/{}/{}/{}/{}", plan.slots_of(weights), plan.slots_of(kept),

@@ -97,9 +97,8 @@ std::vector<Key> make_keys() {
       "fp32.",
       choice("dtype", &S::dtype, {"fp32", "bf16"})});
   add({"grad_dtype", "name", true, false, "auto", "", "grad_dtype = \"fp32\"",
-      "Precision of gradients in transit to where they are summed: auto (as dtype), or fp32, as PyTorch's "
-      "FSDP "
-      "may reduce. Sums over micro-batches, ddp and replicas are fp32 always.",
+      "Precision of gradients in transit to where they are summed: auto (as dtype), or fp32, as "
+      "PyTorch's FSDP may reduce. Sums over micro-batches, ddp and replicas are fp32 always.",
       choice("grad_dtype", &D::grad_dtype, {"auto", "fp32"}),
       [](const Case& c) { return std::string(c.shape.fp32_gradients ? "fp32" : "auto"); }});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",

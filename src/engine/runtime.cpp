@@ -48,6 +48,7 @@ void add_to_accumulator(
         kernels::Vector<const E>(contribution, elements), accumulate);
   }
 }
+
 /// to = from, rounded, as add_to_accumulator().
 template <class E>
 void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {

@@ -22,9 +22,7 @@ Range moved(const Action& a, const model::Layout& layout) {
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
   if (cls == SlotClass::gradient || cls == SlotClass::contribution) return shape.grad_dtype();
-  const bool sums = cls == SlotClass::accumulator || cls == SlotClass::partial ||
-                    cls == SlotClass::embeddings_accumulator || cls == SlotClass::squares;
-  return sums ? model::Dtype::fp32 : shape.dtype;
+  return is_sum(cls) ? model::Dtype::fp32 : shape.dtype;
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
@@ -34,11 +32,7 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
     return r.embeddings_slice < 0
                ? Range{0, layout.embeddings.elements}
                : range_of(layout.embeddings.elements, {r.embeddings_slice, program.embeddings_slices});
-  const bool slice = cls == SlotClass::owned || cls == SlotClass::accumulator;
-  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.owned_slices}
-                                                 : cls == SlotClass::kept    ? r.kept
-                                                 : cls == SlotClass::partial ? r.partial
-                                                                             : Part{});
+  return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
 }
 
 std::string name_of(Traffic kind) {

@@ -148,7 +148,8 @@ void Builder::sum_shards_over_replicas(int rank, int tick) {
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
     sum_over_replicas(rank, Phase::push_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)), accumulator(rank, s));
+        make_action(Kind::all_reduce, when, Payload::gradient, s, part(rank, SlotClass::owned)),
+        accumulator(rank, s));
 }
 
 void Builder::square_gradients(int tick, bool together, const std::function<Part(int)>& part_of) {

@@ -84,14 +84,9 @@ public:
   /// Makes ranks keep one of `count` slices of their owned shards; keep_slice() says which.
   void slice_owned(int count);
   void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
-  [[nodiscard]] Part owned_part(int rank) const {
-    return {program_.ranks[rank].slice, program_.owned_slices};
-  }
   /// Makes the rank's slots of a class, kept or partial, hold one part of each shard.
   void keep_part(int rank, SlotClass cls, Part part);
-  [[nodiscard]] Part kept_part(int rank, SlotClass cls) const {
-    return cls == SlotClass::kept ? program_.ranks[rank].kept : program_.ranks[rank].partial;
-  }
+  [[nodiscard]] Part part(int rank, SlotClass cls) const { return part_of(program_, rank, cls); }
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
 

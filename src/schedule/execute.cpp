@@ -19,12 +19,8 @@ std::string place(const Program& program, int rank, int action) {
 namespace {
 /// Returns whether two sides mean the same part of the same data, in the same precision.
 bool same_content(const Action& a, const Action& b) {
-  const auto sums = [](const Action& x) {
-    const SlotClass cls = x[Operand::buffer].cls;
-    return cls == SlotClass::accumulator || cls == SlotClass::partial;
-  };
   return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
-         sums(a) == sums(b);
+         is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
 }
 
 class Matcher {

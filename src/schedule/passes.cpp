@@ -65,7 +65,7 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
     if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
     const int each = shard_parts / a.parts;
     for (const Slot slot : a.slots) {
-      if ((slot.cls != SlotClass::accumulator && slot.cls != SlotClass::partial) || !slot.valid()) continue;
+      if (!is_sum(slot.cls) || !slot.valid()) continue;
       a.accumulates = false;
       for (int part = a.part * each; part < (a.part + 1) * each; ++part)
         if (!written.emplace(slot.cls, slot.index, part).second) a.accumulates = true;

@@ -147,6 +147,17 @@ std::string payload_text(Payload payload, int shard) {
 char letter_of(SlotClass cls) { return slot_letters[index_of(cls)]; }
 std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
+Part part_of(const Program& program, int rank, SlotClass cls) {
+  const RankProgram& r = program.ranks[rank];
+  switch (cls) {
+  case SlotClass::owned:
+  case SlotClass::accumulator: return {r.slice, program.owned_slices};
+  case SlotClass::kept: return r.kept;
+  case SlotClass::partial: return r.partial;
+  default: return {};
+  }
+}
+
 model::Cut cut_of(const Program& program) {
   // Whoever has the head computes it for all micro-batches, unless everybody has it.
   const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {

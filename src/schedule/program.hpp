@@ -167,6 +167,11 @@ struct Action {
 [[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
   return cls == SlotClass::embeddings || cls == SlotClass::embeddings_accumulator;
 }
+/// True for slots that sum gradients of several micro-batches, or their squares: fp32.
+[[nodiscard]] constexpr bool is_sum(SlotClass cls) {
+  return cls == SlotClass::accumulator || cls == SlotClass::partial ||
+         cls == SlotClass::embeddings_accumulator || cls == SlotClass::squares;
+}
 /// True for slots that keep their content from step to step.
 [[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
   return cls == SlotClass::owned || cls == SlotClass::accumulator || of_embeddings(cls);
@@ -268,6 +273,9 @@ struct Program {
 
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+/// Returns the part of each shard that the rank's slots of a class hold. Not for those of the embeddings.
+[[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
 
 /// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);

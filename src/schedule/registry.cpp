@@ -108,15 +108,17 @@ Keeping keeping_of(const Request& request) {
       request.micro_batches_of_rank() == 1 ? Keeping::Where::world : where("reduce")};
 }
 
-std::vector<OptionDoc> keeping_options() {
-  return {
-      {"reshard", {"world", "group", "none"},
-          "where weights stay between visits: with their owners only; one copy in each group (ZeRO++ hpZ); "
-          "a copy on every rank"},
-      {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
-      {"reduce", {"world", "group", "none"},
-          "how far each micro-batch's gradient is summed: to its owner; in its group; on its rank only. The "
-          "rest follows once a step"}};
+std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options) {
+  for (const OptionDoc& option : std::initializer_list<OptionDoc>{
+           {"reshard", {"world", "group", "none"},
+               "where weights stay between visits: with their owners only; one copy in each group (ZeRO++ "
+               "hpZ); a copy on every rank"},
+           {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
+           {"reduce", {"world", "group", "none"},
+               "how far each micro-batch's gradient is summed: to its owner; in its group; on its rank only. "
+               "The rest follows once a step"}})
+    options.push_back(option);
+  return options;
 }
 
 int shards_per_rank(const Spec& spec) {

@@ -94,8 +94,8 @@ struct Keeping {
   Where gradients = Where::world;  ///< option reduce: how far every micro-batch's gradient is summed
 };
 [[nodiscard]] Keeping keeping_of(const Request& request);
-/// The options of keeping_of().
-[[nodiscard]] std::vector<OptionDoc> keeping_options();
+/// A schedule's own options, then those of keeping_of().
+[[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
 
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
-#include <iterator>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
@@ -61,7 +60,7 @@ public:
     if (fetches) {
       copy = buffers(shares ? SlotClass::kept : SlotClass::weights);
       for (const int r : builder_.everyone())
-        local(Kind::load, tick, Phase::fetch_first, r, shard, builder_.owned_part(r), outer_side,
+        local(Kind::load, tick, Phase::fetch_first, r, shard, builder_.part(r, SlotClass::owned), outer_side,
             builder_.owned(r, shard), copy[r]);
       call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
     }
@@ -69,8 +68,8 @@ public:
     const std::vector<VirtualBuffer> whole = shares ? buffers(SlotClass::weights) : copy;
     for (const int r : builder_.everyone())
       if (shares)
-        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.kept_part(r, SlotClass::kept),
-            inner_side, copy[r], whole[r]);
+        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side,
+            copy[r], whole[r]);
     call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
     return whole;
   }
@@ -88,7 +87,7 @@ public:
     const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls,
                             const std::vector<VirtualBuffer>& from, const std::vector<VirtualBuffer>& to) {
       for (const int r : builder_.everyone())
-        local(kind, tick, phase, r, shard, builder_.kept_part(r, cls), side, from[r], to[r]);
+        local(kind, tick, phase, r, shard, builder_.part(r, cls), side, from[r], to[r]);
     };
     if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last)) return;
     if (keeping_.gradients == Where::none) {
@@ -104,8 +103,8 @@ public:
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
     for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.owned_part(r), outer_side,
-          gradients[r], builder_.accumulator(r, shard));
+      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned),
+          outer_side, gradients[r], builder_.accumulator(r, shard));
   }
 
 private:
@@ -197,21 +196,15 @@ Program make(const Request& request) {
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
 }
-
-std::vector<OptionDoc> options() {
-  std::vector<OptionDoc> all = {
-      {"hierarchical", {"off", "on"}, "one copy crosses to each group; fan-out and reduction inside"},
-      {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
-      {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}};
-  std::ranges::copy(keeping_options(), std::back_inserter(all));
-  return all;
-}
 }  // namespace
 
 Entry schedules::fsdp() {
   return {.name = "fsdp",
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-      .options = options(),
+      .options = with_keeping({{"hierarchical", {"off", "on"},
+                                   "one copy crosses to each group; fan-out and reduction inside"},
+          {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
+          {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}}),
       .build = make,
       .check = require};
 }

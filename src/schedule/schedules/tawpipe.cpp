@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -221,7 +220,7 @@ private:
   void local(
       Kind kind, Payload payload, int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
     const bool weights = payload == Payload::weights;
-    const Part part = builder_.kept_part(rank, weights ? SlotClass::kept : SlotClass::partial);
+    const Part part = builder_.part(rank, weights ? SlotClass::kept : SlotClass::partial);
     Action a = make_action(kind, tick, payload, shard, part);
     a.lane = weights ? Lane::inputs_group : Lane::gradients_group;
     builder_.add(rank, weights ? Phase::fetch_intra : Phase::push_intra, a,
@@ -364,31 +363,27 @@ Program make(const Request& request) {
       : options.contains("cco") ? Overlap::not_of_weights
                                 : Overlap::full);
 }
-
-std::vector<OptionDoc> options() {
-  std::vector<OptionDoc> all = {
-      {"gwps", {"on", "off", "direct"},
-          "group-based weight pipelining; off: all ranks are one group; direct: every rank gets shards from "
-          "their owners"},
-      {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
-      {"cco", {"on", "off", "serial"},
-          "communication-computation overlap; off: a rank waits for weights that it sends to, or gets from, "
-          "another group; serial: transfers and computation take turns"},
-      {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=serial: none"},
-      {"grad_ticks", {"3", "1..8"},
-          "ticks that a gradient has to leave its group before computing needs its buffer again"},
-      {"rails", {"auto", "1..64"},
-          "ranks of a group that share a message to another group; auto: as many as each node has network "
-          "adapters"}};
-  std::ranges::copy(keeping_options(), std::back_inserter(all));
-  return all;
-}
 }  // namespace
 
 Entry schedules::tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-      .options = options(),
+      .options = with_keeping({{"gwps", {"on", "off", "direct"},
+                                   "group-based weight pipelining; off: all ranks are one group; direct: "
+                                   "every rank gets shards from "
+                                   "their owners"},
+          {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+          {"cco", {"on", "off", "serial"},
+              "communication-computation overlap; off: a rank waits for weights that it sends to, or gets "
+              "from, "
+              "another group; serial: transfers and computation take turns"},
+          {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=serial: none"},
+          {"grad_ticks", {"3", "1..8"},
+              "ticks that a gradient has to leave its group before computing needs its buffer again"},
+          {"rails", {"auto", "1..64"},
+              "ranks of a group that share a message to another group; auto: as many as each node has "
+              "network "
+              "adapters"}}),
       .build = make,
       .shards_per_rank = 1,
       .check = require,
