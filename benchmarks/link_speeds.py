@@ -26,6 +26,7 @@ RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", "unshaped"]
 # Blocks and micro-batches follow the number of ranks: a shard is two blocks or more, a rank has four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
 ABLATIONS = [f"tawpipe:{option}" for option in ("gwps=off", "gwps=direct", "dbs=off", "cco=off", "cco=serial")]
+KEEPS = {"reshard=group", "fetch=step", "reduce=group"}
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -56,16 +57,20 @@ def read(path):
             between[range(nodes), range(nodes)] = 0
             busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
             seconds = summary["median_s"][row]
+            options = schedule.split(":")
+            if KEEPS <= set(options):
+                schedule = ":".join(option for option in options if option not in KEEPS) + ", kept in the group"
             schedule += ", one replica per node" if copies > 1 else ""
             yield {"nodes": nodes, "rate": rate, "schedule": schedule, "seconds": seconds, "bound": 8 * busiest / rate,
                    "tokens": summary["tokens_per_s"][row] * seconds, "between": between.sum(), "verdict": verdict}
 
 
 def read_all(folder):
-    cases = [case for path in sorted(folder.glob("*.h5")) for case in read(path)]
+    """Of a case that several files have, the last file's counts."""
+    cases = {(case["nodes"], case["rate"], case["schedule"]): case for path in sorted(folder.glob("*.h5")) for case in read(path)}
     if not cases:
         sys.exit(f"{folder}: no result files with cases; 'measure' makes them")
-    return cases
+    return list(cases.values())
 
 
 def measure(folder, nodes, rates):
@@ -77,7 +82,8 @@ def measure(folder, nodes, rates):
             where = ["scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--"]
             if rate == "unshaped":
                 where = ["scripts/env", "mpiexec", "-n", str(2 * count)]
-            sweeps = {"": [f"groups={count}"], "-replicas": [f"groups={count}", f"replicas={count}", "schedule=tawpipe,fsdp"]}
+            kept = ":".join(sorted(KEEPS))
+            sweeps = {"": [f"groups={count}"], "-kept": [f"groups={count}", f"schedule=fsdp:hierarchical=on:{kept},tawpipe:{kept}"], "-replicas": [f"groups={count}", f"replicas={count}", "schedule=tawpipe,fsdp"]}
             for name, settings in sweeps.items():
                 command = [*where, "build/host/minitaw", "run", "inputs/wires/nodes.toml"]
                 for setting in SIZES[count] + settings:

@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app::add_run(app, invocation);  // in the order of the overview
   app::add_verify(app, invocation);
+  app::add_screen(app, invocation);
   app::add_topo(app, invocation);
   app::add_plan(app, invocation);
 #ifdef MINITAW_HAVE_PREDICT

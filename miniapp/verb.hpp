@@ -25,6 +25,7 @@ struct Invocation {
 // Each verb has a file <verb>.cpp, which defines the function that adds it to the command line.
 void add_run(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
+void add_screen(CLI::App& app, Invocation& invocation);
 void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_predict(CLI::App& app, Invocation& invocation);  ///< only in builds with SimGrid

@@ -17,6 +17,8 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import heapq
+import itertools
 import json
 import os
 import re
@@ -48,11 +50,14 @@ def quantity(units, kind, example):
     return parse
 
 
-def cut(text):
-    match = re.fullmatch(r"([0-9]+)@([0-9.]+)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NODE@SECONDS, such as 1@20")
-    return int(match[1]), float(match[2])
+def at_node(separator, value, example):
+    """NODE, or two nodes as A-B, and a value behind the separator: a tuple of the nodes, and the value."""
+    def parse(text):
+        match = re.fullmatch(rf"([0-9]+)(?:-([0-9]+))?{separator}(.+)", text)
+        if not match or (match[2] is not None) != ("-" in example):
+            raise argparse.ArgumentTypeError(f"'{text}' is not of the form {example}")
+        return tuple(int(node) for node in match.groups()[:2] if node is not None), value(match[3])
+    return parse
 
 
 def parse(words):
@@ -63,7 +68,11 @@ def parse(words):
     parser.add_argument("--ranks-per-node", type=int, required=True)
     parser.add_argument("--rate", type=quantity(RATES, "rate", "100mbit"), required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
     parser.add_argument("--latency", type=quantity(TIMES, "time", "0.2ms"), default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
-    parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
+    parser.add_argument("--cut", type=at_node("@", float, "1@20"), metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
+    parser.add_argument("--slow", type=at_node("=", quantity(RATES, "rate", "30mbit"), "1=30mbit"), metavar="NODE=RATE", help="the adapter of a node has another rate")
+    parser.add_argument("--slow-pair", type=at_node("=", quantity(RATES, "rate", "30mbit"), "0-1=30mbit"), metavar="A-B=RATE",
+                        help="what passes between two nodes, in each direction, has another rate")
+    parser.add_argument("--delay", type=at_node("=", quantity(TIMES, "time", "5ms"), "1=5ms"), metavar="NODE=TIME", help="more latency, on all ways to and from a node")
     parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
     at = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:at])
@@ -72,8 +81,11 @@ def parse(words):
         raise BadInput("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
     if not (1 <= options.nodes <= 200 and 1 <= options.ranks_per_node <= 200):
         raise BadInput("--nodes and --ranks-per-node are numbers from 1 to 200")
-    if options.cut and options.cut[0] >= options.nodes:
-        raise BadInput(f"there is no node {options.cut[0]} to cut: they are counted from 0")
+    faults = {name: getattr(options, name.replace("-", "_")) for name in ("cut", "slow", "slow-pair", "delay")}
+    for name, fault in faults.items():
+        if fault and (max(fault[0]) >= options.nodes or len(set(fault[0])) < len(fault[0])):
+            raise BadInput(f"--{name}: there are no such nodes: {options.nodes} are counted from 0")
+    options.switch = options.latency > 0 or options.slow_pair or options.delay  # a program of its own
     return options
 
 
@@ -148,6 +160,10 @@ def set_kernel(name, value):
         write(f"/proc/sys/net/{name}", f"{value}")
 
 
+def rate_of(number, options):
+    return options.slow[1] if options.slow and number in options.slow[0] else options.rate
+
+
 def shape(adapter, rate):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
     scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
@@ -174,10 +190,18 @@ def open_port(name):
     return port
 
 
-def delaying_switch(latency, *names):
+def delaying_switch(options, *names):
     """What arrives on a port leaves on another one so long after its arrival. The kernel has stamped that, so that it does not matter when
-    this program gets a core, as long as it is in time."""
-    ports, behind, waiting = [open_port(name) for name in names], {}, collections.deque()  # address: its port; (when it leaves, from where, frame)
+    this program gets a core, as long as it is in time. Two nodes may have a slower way, on which frames wait for each other."""
+    ports, behind, waiting = [open_port(name) for name in names], {}, []  # address: its port; heap of (when it leaves, order, to where, frame)
+    free, order = collections.defaultdict(float), itertools.count()  # when a slow way has sent all that came before
+
+    def leave(source, target, arrived, size):
+        way = (ports.index(source), ports.index(target))
+        if options.slow_pair and set(way) == set(options.slow_pair[0]):
+            arrived = free[way] = max(arrived, free[way]) + 8 * size / options.slow_pair[1]
+        return arrived + options.latency + sum(options.delay[1] for node in way if options.delay and node in options.delay[0])
+
     system("prctl", TIMER_SLACK, 1000)  # timers to the microsecond
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # a core at once
@@ -188,13 +212,15 @@ def delaying_switch(latency, *names):
             frame, notes, _, _ = source.recvmsg(1 << 17, 64)
             behind[frame[HEADER + 6:HEADER + 12]] = source
             seconds, nanoseconds = struct.unpack("qq", notes[0][2])
-            waiting.append((seconds + 1e-9 * nanoseconds + latency, source, frame))
-        while waiting and waiting[0][0] <= time.time():
-            _, source, frame = waiting.popleft()
             target = behind.get(frame[HEADER:HEADER + 6])
             for port in [target] if target else ports:
-                with contextlib.suppress(OSError):  # the adapter of the node is cut: lost, as on a wire
-                    port is source or port.send(frame)
+                if port is not source:
+                    when = leave(source, port, seconds + 1e-9 * nanoseconds, len(frame) - HEADER)
+                    heapq.heappush(waiting, (when, next(order), port, frame))
+        while waiting and waiting[0][0] <= time.time():
+            _, _, port, frame = heapq.heappop(waiting)
+            with contextlib.suppress(OSError):  # the adapter of the node is cut: lost, as on a wire
+                port.send(frame)
 
 
 # Nodes
@@ -218,7 +244,7 @@ def node(number, options):
     for adapter, port, address, mtu in (("admin", "admin", "10.78.0", 1500), ("eth0", "port", "10.77.0", MTU)):
         ip(f"link add {adapter} mtu {mtu} type veth peer name {port}{number} mtu {mtu} netns 1",  # the room
            f"address add {address}.{number + 2}/24 dev {adapter}", f"link set {adapter} up")
-    shape("eth0", options.rate)
+    shape("eth0", rate_of(number, options))
     limit_windows(options)
     yield
     while True:
@@ -251,11 +277,11 @@ def connect(options):
     ip("link set lo up", "link add switch up type bridge", "link add admin up type bridge", "address add 10.78.0.1/24 dev admin")
     nodes = [fork(node, number, options) for number in range(options.nodes)]
     for number in range(options.nodes):
-        ip(f"link set port{number} {'' if options.latency else 'master switch'} up", f"link set admin{number} master admin up",
+        ip(f"link set port{number} {'' if options.switch else 'master switch'} up", f"link set admin{number} master admin up",
            f"link set admin{number} type bridge_slave isolated on")
-        shape(f"port{number}", options.rate)
-    if options.latency:
-        fork(delaying_switch, options.latency, *(f"port{number}" for number in range(options.nodes)))
+        shape(f"port{number}", rate_of(number, options))
+    if options.switch:
+        fork(delaying_switch, options, *(f"port{number}" for number in range(options.nodes)))
     return nodes
 
 
@@ -267,12 +293,17 @@ def cores_of(nodes, cores):
     return [cores if rest else cores[number * share:(number + 1) * share] for number in range(nodes)]
 
 
+def faults_text(options):
+    faults = (("slow", options.slow, 1e6, "mbit"), ("slow_pair", options.slow_pair, 1e6, "mbit"), ("delay", options.delay, 1e-3, "ms"))
+    return "".join(f" {name}={'-'.join(map(str, fault[0]))}:{fault[1] / unit:g}{suffix}" for name, fault, unit, suffix in faults if fault)
+
+
 def start(options, nodes):
     """mpiexec. After what the user has set, ranks find the adapter that is shaped, and no other."""
     environment = {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0", "FI_TCP_IFACE": "eth0"} | dict(os.environ)
     # For the record of the ranks (src/record): words NAME=VALUE.
     environment["MINITAW_SHAPED_LINKS"] = (f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} rate={options.rate / 1e6:g}mbit "
-                                           f"latency={options.latency * 1e3:g}ms mtu={MTU}")
+                                           f"latency={options.latency * 1e3:g}ms mtu={MTU}{faults_text(options)}")
     cores = sorted(os.sched_getaffinity(0))
     shares = cores_of(len(nodes), cores)
     if sum(map(len, shares)) > max(len(nodes), len(cores)):  # all for all: each node would take them for its own
@@ -293,7 +324,7 @@ def room(options):
     nodes = connect(options)
     job = start(options, nodes)
     if options.cut:
-        threading.Timer(options.cut[1], ip, [f"link set port{options.cut[0]} down"]).start()
+        threading.Timer(options.cut[1], ip, [f"link set port{options.cut[0][0]} down"]).start()
     code = job.wait()
     if options.counters:
         for number in range(options.nodes):

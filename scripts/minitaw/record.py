@@ -131,6 +131,7 @@ class Result:
     cases: list = field(default_factory=list)
     verdict: str = ""   # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     merits: list = field(default_factory=list)  # figure of merit of each model, in words
+    screening: dict = field(default_factory=dict)  # of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}
 
     def closing_text(self):
         """Figures of merit and verdict, as `minitaw show` prints them."""
@@ -162,6 +163,12 @@ def read_cases(result, file):
         result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, DATASETS), "timeline" in group))
 
 
+def read_screening(group):
+    words = read_all(group, ("settings", "verdict", "culprits", "node_of_rank"))
+    measured = {name.replace("_", " "): (data.attrs["units"], data[()]) for name, data in group.items() if data.ndim == 3}
+    return words | {"measured": measured}
+
+
 def load(name, content=None, letter=""):
     """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
     with open_result(str(name), content) as file:
@@ -169,6 +176,7 @@ def load(name, content=None, letter=""):
         sessions = [first, *[first["resumed"][number] for number in sorted(first.get("resumed", {}))]]
         result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in sessions]
         read_cases(result, file)
+        result.screening = read_screening(file["screen"]) if "screen" in file else {}
         return result
 
 

@@ -43,7 +43,7 @@ from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of
 
 # What is too much for a page is cut, and the page says so.
 MOST_TIMELINES = 4
-TITLES = {"cases": "Cases", "charts": "Bytes, throughput, memory and time", "traffic": "Bytes moved", "scaling": "Scaling", "time": "Where the time went",
+TITLES = {"cases": "Cases", "screening": "Screening", "charts": "Bytes, throughput, memory and time", "traffic": "Bytes moved", "scaling": "Scaling", "time": "Where the time went",
           "memory": "Memory", "timelines": "Timelines", "counters": "Device counters", "provenance": "Provenance"}
 
 # What sections are made of, beside paragraphs (str), figures (lists of pictures) and texts to unfold (dict).
@@ -260,6 +260,30 @@ def counters_section(book):
         return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
     return ["These are counters of the devices alone: not of hosts and fans. Slowed: the share of timed steps in which heat or power lowered a clock.",
             figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through"], lambda case: [slowed_by(case), case["counters"]])]
+
+
+def heat_map(units, values, nodes):
+    """Medians over the rounds, relative to that of all: a row for each rank, a column for each partner. Slow is dark."""
+    middle = numpy.ma.masked_invalid(numpy.ma.median(numpy.ma.masked_invalid(values), axis=0))
+    share = numpy.ma.median(middle) / middle if units == "s" else middle / numpy.ma.median(middle)
+    drawn = new_figure(height=3.4)
+    axes = drawn.subplots()
+    picture = axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest")
+    axes.set(ylabel="rank", xlabel="partner", yticks=numpy.flatnonzero(numpy.diff(nodes, prepend=-1)))  # the first rank of each node
+    drawn.colorbar(picture, label="of the usual rate" if units != "s" else "usual latency over this one")
+    return as_image(drawn)
+
+
+def screening_section(book):
+    known = [result for result in book.results if result.screening]
+    if not known:
+        return "minitaw screen was not run with this file"
+    blocks = []
+    for result in known:
+        found = result.screening
+        blocks += [f"{found['verdict']} ({found['settings']}).", {"Culprits": "\n".join(found["culprits"])} if len(found["culprits"]) else "No culprit.",
+                   [Picture(name, heat_map(units, values, found["node_of_rank"])) for name, (units, values) in found["measured"].items() if values.size]]
+    return ["Medians over all rounds, relative to the median of all ranks or links. An empty cell was not measured.", *blocks]
 
 
 def provenance_section(book):

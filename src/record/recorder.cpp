@@ -364,6 +364,17 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
+void Recorder::put(const std::string& group, std::vector<h5::Dataset> datasets) {
+  if (!written_) write_session();
+  if (H5Lexists(file_, group.c_str(), H5P_DEFAULT) > 0)
+    h5::check(H5Ldelete(file_, group.c_str(), H5P_DEFAULT), "replace a group");
+  for (h5::Dataset& dataset : datasets) {
+    dataset.path.insert(0, group + "/");
+    h5::write(file_, dataset);
+  }
+  save();
+}
+
 void Recorder::save() { state_ = replace_file(path_, bytes_of(file_), state_); }
 
 int repetitions_of(const Row& row) {

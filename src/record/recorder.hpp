@@ -48,6 +48,11 @@ public:
   /// Writes what was logged since, if this session has measured anything.
   void finish();
 
+  /// Writes datasets that are not of a case into a group of their own, in place of what it had, at once.
+  void put(const std::string& group, std::vector<h5::Dataset> datasets);
+  /// What is in the file now; for readers.
+  [[nodiscard]] hid_t file() const { return file_; }
+
   /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "screen/probe.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "job.hpp"
+#include "progress.hpp"
+#include "record/recorder.hpp"
+#include "verb.hpp"
+
+namespace minitaw::app {
+namespace {
+using screen::Culprit;
+using screen::Measured;
+namespace h5 = record::h5;
+
+struct Options {
+  DeckOptions deck;
+  std::string output, time_limit;
+  int rounds = 3;
+  double seconds = 0.1, least = 10;
+  bool json = false;
+  JobFlags job;
+};
+
+constexpr double links_together = 60;  ///< s, of all measurements between nodes, where there are very many
+
+/// Shapes without a deck: small ones for processors, those of a model with 7 B parameters for devices.
+model::Shape usual_shape() {
+  if (kernels::on_host) return {1, 512, 8, 8, {1408}, 256, 256, 1, model::Dtype::fp32};
+  return {1, 4096, 32, 32, {11008}, 32000, 4096, 1, model::Dtype::bf16};
+}
+
+std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
+  return fmt::format("nodes = {}, adapters = {}, hidden = {}, heads = {}, kv_heads = {}, ffn = {}, seq = {}, "
+                     "micro_batch = {}, dtype = {}",
+      machine.nodes.text(), machine.adapters, s.hidden, s.heads, s.kv_heads, s.ffn.front(), s.seq,
+      s.micro_batch, name_of(s.dtype));
+}
+
+std::string path_of(const std::string& name) {
+  std::string path = name;
+  std::erase(path, ',');
+  std::ranges::replace(path, ' ', '_');
+  std::ranges::replace(path, '-', '_');
+  return path;
+}
+
+/// Rank 0's part: the file, what has been measured, and what people read.
+class Report {
+public:
+  Report(const Options& options, const MpiJob& mpi, const screen::Machine& machine,
+      std::vector<Measured> measured, std::string settings, const std::vector<std::string>& arguments)
+      : options_(options), mpi_(mpi), machine_(machine), measured_(std::move(measured)),
+        settings_(std::move(settings)) {
+    for (int n = 0; n < machine.nodes.count(); ++n) names_.push_back(mpi.hosts.text(n));
+    if (options.output.empty()) return;
+    recorder_.emplace(options.output, mpi.provenance({}, arguments));
+    read();
+  }
+
+  [[nodiscard]] int rounds() const { return static_cast<int>(measured_.front().rounds.size()); }
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+
+  void begin() const {
+    if (options_.json) return;
+    fmt::print("# {}\n{}# {}\n{}", record::version_text(), mpi_.map_text(), settings_,
+        record::links_text(record::shaped_links()));
+    if (rounds() > 0) fmt::print("# {} has {} already\n", options_.output, counted(rounds(), "round"));
+    std::fflush(stdout);
+  }
+
+  void add(std::vector<std::vector<double>> values) {
+    for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(std::move(values[q]));
+    write(judged(), "");
+  }
+
+  /// The exit code.
+  [[nodiscard]] int end(bool complete) {
+    const std::vector<Culprit> culprits = judged();
+    const std::string verdict =
+        !complete          ? fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds(),
+                                 counted(options_.rounds, "round"))
+        : culprits.empty() ? fmt::format("CLEAN: nothing stands out in {}", counted(rounds(), "round"))
+                           : fmt::format("FOUND: {} in {}", counted(std::ssize(culprits), "culprit"),
+                                 counted(rounds(), "round"));
+    write(culprits, verdict);
+    write_stdout(options_.json ? json_text(json(culprits, verdict))
+                               : table() + text(culprits) + "VERDICT: " + verdict + "\n");
+    if (!options_.output.empty() && !options_.json) fmt::print("# results: {}\n", options_.output);
+    return complete && culprits.empty() ? 0 : 1;
+  }
+
+private:
+  [[nodiscard]] std::vector<Culprit> judged() const {
+    return screen::judge(
+        machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
+  }
+
+  [[nodiscard]] std::vector<hsize_t> shape(const Measured& m) const {
+    return {m.rounds.size(), static_cast<hsize_t>(machine_.nodes.ranks()),
+        static_cast<hsize_t>(machine_.partners(m.quantity.partner))};
+  }
+
+  void write(const std::vector<Culprit>& culprits, const std::string& verdict) {
+    if (!recorder_) return;
+    std::vector<std::string> sentences;
+    for (const Culprit& c : culprits) sentences.push_back(sentence(c));
+    std::vector<h5::Dataset> all = {{"settings", "text", "", h5::one(settings_)},
+        {"verdict", "text", "", h5::one(verdict)},
+        {"culprits", "text", "culprit", sentences, {sentences.size()}},
+        {"node_of_rank", "1", "rank", nodes(), {static_cast<hsize_t>(machine_.nodes.ranks())}}};
+    for (const Measured& m : measured_) {
+      std::vector<double> flat;
+      for (const std::vector<double>& round : m.rounds) flat.insert(flat.end(), round.begin(), round.end());
+      constexpr const char* partner[] = {"one", "rank of its node", "node"};
+      all.push_back({path_of(m.quantity.name), m.quantity.units,
+          fmt::format("round, rank, {}", partner[static_cast<int>(m.quantity.partner)]), flat, shape(m)});
+    }
+    recorder_->put("screen", std::move(all));
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> nodes() const {
+    std::vector<std::int64_t> all;
+    for (int r = 0; r < machine_.nodes.ranks(); ++r) all.push_back(machine_.nodes.group_of(r));
+    return all;
+  }
+
+  /// The rounds of an earlier call.
+  void read() {
+    if (H5Lexists(recorder_->file(), "screen", H5P_DEFAULT) <= 0) return;
+    const std::string before = h5::read<std::string>(recorder_->file(), "screen/settings", 0).values.at(0);
+    if (before != settings_)
+      throw InputError(fmt::format(
+          "{} was measured with other settings ({}); choose another file", options_.output, before));
+    for (Measured& m : measured_) {
+      const auto found = h5::read<double>(recorder_->file(), "screen/" + path_of(m.quantity.name), 3);
+      const std::size_t size = found.shape[1] * found.shape[2];
+      for (std::size_t r = 0; r < std::min<std::size_t>(found.shape[0], options_.rounds); ++r)
+        m.rounds.emplace_back(found.values.begin() + static_cast<std::ptrdiff_t>(r * size),
+            found.values.begin() + static_cast<std::ptrdiff_t>((r + 1) * size));
+    }
+  }
+
+  [[nodiscard]] std::string sentence(const Culprit& c) const {
+    std::string text = screen::name_of(c.who, machine_, names_, c.both_ways);
+    for (const screen::Evidence& e : c.evidence) text += "; " + screen::text_of(e);
+    return text;
+  }
+
+  /// Lowest, median and highest of all rounds.
+  [[nodiscard]] std::string table() const {
+    std::string text =
+        fmt::format("# {:<40} {:>6} {:>9} {:>9} {:>9}\n", "", "", "lowest", "median", "highest");
+    for (const auto& [quantity, values] : summary()) {
+      const bool latency = quantity->is_latency, bytes = quantity->units == "B/s";
+      const double scale = latency ? 1e6 : bytes ? 8e-6 : 1e-9;
+      text += fmt::format("  {:<40} {:>6}", quantity->name, latency ? "us" : bytes ? "Mbit/s" : "GFLOP/s");
+      for (const double value : values) text += fmt::format(" {:>9.4g}", scale * value);
+      text += "\n";
+    }
+    return text;
+  }
+
+  [[nodiscard]] std::vector<std::pair<const screen::Quantity*, std::array<double, 3>>> summary() const {
+    std::vector<std::pair<const screen::Quantity*, std::array<double, 3>>> rows;
+    for (const Measured& m : measured_) {
+      std::vector<double> all;
+      for (const std::vector<double>& round : m.rounds)
+        std::ranges::copy_if(round, std::back_inserter(all), [](double v) { return !std::isnan(v); });
+      std::ranges::sort(all);
+      rows.push_back({&m.quantity, {quantile(all, 0), quantile(all, 0.5), quantile(all, 1)}});
+    }
+    return rows;
+  }
+
+  [[nodiscard]] std::string text(const std::vector<Culprit>& culprits) const {
+    std::string text;
+    std::set<std::string> hosts;
+    for (const Culprit& c : culprits) {
+      text += fmt::format("CULPRIT: {}\n", screen::name_of(c.who, machine_, names_, c.both_ways));
+      for (const screen::Evidence& e : c.evidence) text += fmt::format("  {}\n", screen::text_of(e));
+      if (c.who.kind == screen::Suspect::rank && !mpi_.ranks[c.who.a].uuid.empty())
+        text += fmt::format("  {}, {}\n", mpi_.ranks[c.who.a].unit, mpi_.ranks[c.who.a].uuid);
+      for (const int node : nodes_of(c, machine_)) hosts.insert(names_[node]);
+    }
+    if (!hosts.empty() && mpi_.hosts.shown())
+      text += fmt::format(
+          "# scontrol update nodename={} state=drain reason=\"minitaw screen\"\n", fmt::join(hosts, ","));
+    return text;
+  }
+
+  [[nodiscard]] Json json(const std::vector<Culprit>& culprits, const std::string& verdict) const {
+    Json found = Json::array(), quantities = Json::array();
+    for (const Culprit& c : culprits) {
+      constexpr const char* kinds[] = {"rank", "node", "adapter", "link"};
+      Json evidence = Json::array(), hosts = Json::array();
+      for (const screen::Evidence& e : c.evidence)
+        evidence.push_back({{"quantity", e.quantity}, {"units", e.units}, {"value", e.value},
+            {"usual", e.usual}, {"rounds", e.rounds}});
+      for (const int node : nodes_of(c, machine_)) hosts.push_back(names_[node]);
+      const bool node = c.who.kind == screen::Suspect::node;
+      Json ranks = node ? Json(machine_.nodes.members(c.who.a)) : Json::array({c.who.a});
+      if (c.who.kind == screen::Suspect::link) ranks.push_back(c.who.b);
+      found.push_back({{"kind", kinds[c.who.kind]}, {"ranks", ranks}, {"nodes", hosts},
+          {"text", screen::name_of(c.who, machine_, names_, c.both_ways)}, {"evidence", evidence}});
+    }
+    for (const auto& [quantity, values] : summary())
+      quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", values[0]},
+          {"median", values[1]}, {"highest", values[2]}});
+    return {{"verdict", verdict}, {"rounds", rounds()}, {"culprits", found}, {"quantities", quantities},
+        {"settings", settings_}};
+  }
+
+  const Options& options_;
+  const MpiJob& mpi_;
+  const screen::Machine& machine_;
+  std::vector<Measured> measured_;
+  std::string settings_;
+  std::vector<std::string> names_;
+  std::optional<record::Recorder> recorder_;
+};
+
+/// Ends the job when a stage does not end, and says who keeps it from ending.
+class Patience {
+public:
+  explicit Patience(const MpiJob& mpi)
+      : mpi_(mpi), watch_([this](const std::string& report) { give_up(report); }) {
+    comm::mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &own_.comm), "MPI_Comm_dup");
+  }
+
+  void expect(const std::string& stage) {
+    waits_ = false;
+    watch_.expect(stage, std::chrono::duration<double>(mpi_.flags.watchdog));
+  }
+  /// This rank has done its part of the stage.
+  void done() { waits_ = true; }
+  void pause() { watch_.pause(); }
+
+private:
+  void give_up(const std::string& report) {
+    constexpr double answer = 4;  // s: the others notice half a second later, more on a crowded machine
+    const screen::RollCall call = screen::call_the_roll(own_.comm, !waits_, answer);
+    if (screen::speaks(call, mpi_.environment.rank())) {
+      std::vector<std::string> names;
+      for (int n = 0; n < mpi_.place.nodes.count(); ++n) names.push_back(mpi_.hosts.text(n));
+      std::vector<std::string> sentences = screen::judge(call, mpi_.place.nodes, names);
+      if (sentences.empty()) sentences.emplace_back("every rank answers");
+      for (const std::string& sentence : sentences) print_error(fmt::format("{} ({})", sentence, report));
+    } else {
+      sleep(3);  // the one who speaks ends the job, unless nobody does
+      const auto& heard = call.heard[mpi_.environment.rank()];
+      print_error(fmt::format("rank {}: {}; {} of {} ranks answer", mpi_.environment.rank(), report,
+          std::ranges::count(heard, true), mpi_.environment.ranks()));
+    }
+    alarm(10);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+
+  const MpiJob& mpi_;
+  comm::mpi::OwnComm own_;
+  std::atomic<bool> waits_ = false;
+  engine::Watchdog watch_;
+};
+
+int screening(const Options& options, const Invocation& invocation, MpiJob& mpi) {
+  model::Shape shape = usual_shape();
+  if (!options.deck.path.empty()) shape = mpi.read(options.deck).cases.front().shape;
+  const int nodes = mpi.place.nodes.count(), adapters = mpi.place.adapters;
+  const double measurements =
+      1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
+  Patience patience(mpi);
+  const bool shows = mpi.is_root() && isatty(STDERR_FILENO) != 0;
+  int round = 0;
+  const auto next = [&](const std::string& stage) {
+    patience.expect(stage);
+    if (shows) fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, options.rounds, stage);
+  };
+  screen::Probe probe(MPI_COMM_WORLD, mpi.place,
+      {.shape = shape,
+          .seconds = options.seconds,
+          .link_seconds = std::min(3 * options.seconds, links_together / measurements),
+          .threads = mpi.threads,
+          .one_machine = !record::shaped_links().empty(),
+          .shared_devices = topology::shared_device(mpi.uuids).has_value(),
+          .next = next,
+          .done = [&] { patience.done(); }});
+  std::vector<Measured> measured;
+  for (screen::Quantity& quantity : probe.quantities()) measured.push_back({std::move(quantity)});
+  std::optional<Report> report;
+  harness::agree(MPI_COMM_WORLD, [&] {
+    if (!mpi.is_root()) return;
+    report.emplace(
+        options, mpi, probe.machine(), measured, settings_of(shape, probe.machine()), invocation.arguments());
+    report->begin();
+    round = report->rounds();
+  });
+  comm::mpi::check(MPI_Bcast(&round, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  const TimeLimit time(options.time_limit);
+  double longest = 0;
+  for (int goes_on = 1; round < options.rounds; ++round) {
+    goes_on = time.left() > longest ? 1 : 0;
+    comm::mpi::check(MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    if (goes_on == 0) break;
+    const double begin = MPI_Wtime();
+    std::vector<std::vector<double>> values = probe.round();
+    longest = std::max(longest, MPI_Wtime() - begin);
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (report) report->add(std::move(values));
+    });
+  }
+  patience.pause();
+  if (shows) fmt::print(stderr, "\r\033[K");
+  int code = 0;
+  harness::agree(MPI_COMM_WORLD, [&] {
+    if (report) code = report->end(round == options.rounds);
+  });
+  comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  return code;
+}
+}  // namespace
+
+void add_screen(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  options->job.watchdog = 60;
+  CLI::App* verb = app.add_subcommand("screen",
+      "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
+  verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
+  verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")
+      ->type_name("KEY=VALUE");
+  verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
+      ->type_name("FILE.h5");
+  verb->add_option(
+          "--rounds", options->rounds, "times that everything is measured; a culprit stands out in two")
+      ->check(CLI::Range(2, 100))
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "for each measurement")
+      ->check(CLI::Range(0.001, 60.0))
+      ->capture_default_str();
+  verb->add_option("--least", options->least, "per cent below its peers that make a culprit")
+      ->check(CLI::Range(1.0, 99.0))
+      ->capture_default_str();
+  verb->add_option("--time-limit", options->time_limit,
+          "begin no round that may not end within this time: 5m, 1:30:00")
+      ->type_name("TIME");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  verb->add_flag(
+      "--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");
+  add_job_flags(*verb, options->job);
+  verb->callback([&invocation, options] {
+    invocation.code =
+        in_job(invocation, options->job, [&](MpiJob& mpi) { return screening(*options, invocation, mpi); });
+  });
+}
+}  // namespace minitaw::app

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "case/result.hpp"
+#include "screen/screening.hpp"
+
+namespace minitaw::screen {
+namespace {
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+/// The smallest value that so large a share of them does not exceed; NaN without values.
+double ranked(std::vector<double> values, double share) {
+  if (values.empty()) return none;
+  const auto last = static_cast<double>(values.size() - 1);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::ceil(share * last));
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+/// What values of the same kind have in common: their median (of an even number the better one), and how far
+/// below it one of them is no chance.
+struct Usual {
+  double value = none, threshold = none;
+
+  Usual(const std::vector<double>& values, const Rule& rule, double least, bool is_latency)
+      : value(ranked(values, 0.5)) {
+    std::vector<double> apart;
+    for (const double v : values) apart.push_back(std::abs(v / value - 1));
+    std::ranges::sort(apart);
+    // Of an even number the smaller one: half of the values may be those that are looked for.
+    const double deviation = apart.empty() ? 0 : 1.4826 * apart[(apart.size() - 1) / 2];
+    const double by_chance = std::min(rule.sigmas * deviation, is_latency ? 0.9 : 0.5);
+    threshold = value * (1 - std::max(least, by_chance));
+  }
+  [[nodiscard]] bool exceeds(double v) const { return v < threshold; }
+};
+
+double score(const Quantity& quantity, double value) {
+  return quantity.is_latency ? 1 / (value + latency_floor) : value;
+}
+double unscore(const Quantity& quantity, double score) {
+  return quantity.is_latency ? 1 / score - latency_floor : score;
+}
+
+struct Flow {
+  int from = -1, to = -1;
+  double score = none;
+};
+
+enum class Way : std::uint8_t { own, sends, receives };
+struct Port {
+  int rank;
+  Way way;
+  friend auto operator<=>(const Port&, const Port&) = default;
+};
+
+/// What stood out, and in which rounds: value and usual, in scores.
+template <class Key>
+using Found = std::map<Key, std::vector<std::pair<double, double>>>;
+
+/// Judges one quantity.
+class Judge {
+public:
+  Judge(const Machine& machine, const Measured& measured, const Rule& rule)
+      : machine_(machine), measured_(measured), rule_(rule),
+        least_(rule.least > 0 && !quantity().is_latency ? rule.least : quantity().least) {}
+
+  /// Ranks, nodes and adapters.
+  [[nodiscard]] std::vector<Culprit> find_parts() const {
+    Found<Port> ports;
+    for (const std::vector<double>& round : measured_.rounds) {
+      if (quantity().partner == Partner::none) own(round, ports);
+      else judge_ports(flows(round), ports);
+    }
+    keep(ports);
+    return quantity().partner == Partner::none ? merge_ranks(ports) : merge_ports(ports);
+  }
+
+  /// Links, but for those that end at a rank of which `explained` knows.
+  [[nodiscard]] std::vector<Culprit> find_links(const std::function<bool(int)>& explained) const {
+    Found<std::pair<int, int>> links;
+    for (const std::vector<double>& round : measured_.rounds) {
+      std::vector<Flow> open = flows(round);
+      std::erase_if(open, [&](const Flow& f) { return explained(f.from) || explained(f.to); });
+      judge_flows(open, links);
+    }
+    keep(links);
+    std::vector<Culprit> culprits;
+    for (const auto& [link, rounds] : links) {
+      if (link.first > link.second && links.contains({link.second, link.first})) continue;
+      const bool both = links.contains({link.second, link.first});
+      culprits.push_back({{Suspect::link, link.first, link.second}, both, {evidence(rounds, "")}});
+    }
+    return culprits;
+  }
+
+private:
+  [[nodiscard]] const Quantity& quantity() const { return measured_.quantity; }
+
+  void own(const std::vector<double>& round, Found<Port>& found) const {
+    std::map<int, std::vector<double>> scores;  // by rank, or by the first rank of a node
+    for (int r = 0; r < machine_.nodes.ranks(); ++r)
+      if (const double s = score(quantity(), round[r]); !std::isnan(s))
+        scores[quantity().of_node ? machine_.nodes.first(machine_.nodes.group_of(r)) : r].push_back(s);
+    std::map<Port, double> of;
+    for (const auto& [rank, values] : scores) of[{rank, Way::own}] = ranked(values, 0.5);
+    compare(of, found);
+  }
+
+  void compare(const std::map<Port, double>& scores, Found<Port>& found) const {
+    std::vector<double> values;
+    for (const auto& [port, value] : scores) values.push_back(value);
+    const Usual usual(values, rule_, least_, quantity().is_latency);
+    for (const auto& [port, value] : scores)
+      if (usual.exceeds(value)) found[port].emplace_back(value, usual.value);
+  }
+
+  [[nodiscard]] std::vector<Flow> flows(const std::vector<double>& round) const {
+    if (quantity().partner == Partner::none) return {};
+    const int partners = machine_.partners(quantity().partner);
+    std::vector<Flow> all;
+    for (int to = 0; to < machine_.nodes.ranks(); ++to)
+      for (int p = 0; p < partners; ++p)
+        if (const double value = round[to * partners + p]; !std::isnan(value))
+          all.push_back({machine_.rank_behind(quantity().partner, to, p), to, score(quantity(), value)});
+    return all;
+  }
+
+  /// What each port reaches: the upper quartile over its partners.
+  static std::map<Port, double> reach(const std::vector<Flow>& flows, std::size_t least_partners) {
+    std::map<Port, std::vector<double>> scores;
+    for (const Flow& f : flows) {
+      scores[{f.from, Way::sends}].push_back(f.score);
+      scores[{f.to, Way::receives}].push_back(f.score);
+    }
+    std::map<Port, double> best;
+    for (const auto& [port, values] : scores)
+      if (values.size() >= least_partners) best[port] = ranked(values, 0.75);
+    return best;
+  }
+
+  /// With one partner nobody knows which of the two it is: that is a link.
+  void judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const {
+    compare(reach(flows, 2), found);
+  }
+
+  void judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
+    std::vector<double> caps;
+    for (const auto& [port, value] : reach(flows, 1)) caps.push_back(value);
+    const double most = ranked(caps, 0.5);
+    const std::map<Port, double> ports = reach(flows, 2);
+    const auto cap = [&](Port port) { return ports.contains(port) ? ports.at(port) : most; };
+    const auto expected = [&](const Flow& f) {
+      return std::min({most, cap({f.from, Way::sends}), cap({f.to, Way::receives})});
+    };
+    std::vector<double> shares;
+    for (const Flow& f : flows) shares.push_back(f.score / expected(f));
+    const Usual usual(shares, rule_, least_, quantity().is_latency);
+    for (const Flow& f : flows)
+      if (usual.exceeds(f.score / expected(f))) found[{f.from, f.to}].emplace_back(f.score, expected(f));
+  }
+
+  template <class Key>
+  void keep(Found<Key>& found) const {
+    std::erase_if(found, [&](const auto& entry) { return std::ssize(entry.second) < rule_.rounds; });
+  }
+
+  [[nodiscard]] Evidence evidence(
+      const std::vector<std::pair<double, double>>& rounds, const std::string& way) const {
+    std::vector<double> values, usual;
+    for (const auto& [value, peers] : rounds) {
+      values.push_back(value);
+      usual.push_back(peers);
+    }
+    return {quantity().name + way, quantity().units, unscore(quantity(), median(values)),
+        unscore(quantity(), median(usual)), static_cast<int>(rounds.size())};
+  }
+
+  /// All ranks of a node are the node.
+  [[nodiscard]] std::vector<Culprit> merge_ranks(const Found<Port>& found) const {
+    std::vector<Culprit> culprits;
+    const topology::Groups& nodes = machine_.nodes;
+    for (const auto& [port, rounds] : found) {
+      const int node = nodes.group_of(port.rank);
+      const auto slow = std::ranges::count_if(
+          nodes.members(node), [&](int rank) { return found.contains({rank, Way::own}); });
+      const bool whole = quantity().of_node || (slow == nodes.size(node) && slow > 1 && nodes.count() > 1);
+      const Suspect who = whole ? Suspect{Suspect::node, node} : Suspect{Suspect::rank, port.rank};
+      if (culprits.empty() || culprits.back().who != who)
+        culprits.push_back({who, false, {evidence(rounds, "")}});
+    }
+    return culprits;
+  }
+
+  [[nodiscard]] std::vector<Culprit> merge_ports(const Found<Port>& found) const {
+    std::vector<Culprit> culprits;
+    for (const auto& [port, rounds] : found) {
+      const Suspect who{quantity().partner == Partner::node ? Suspect::adapter : Suspect::rank, port.rank};
+      if (culprits.empty() || culprits.back().who != who) culprits.push_back({who, false, {}});
+      culprits.back().evidence.push_back(evidence(rounds, port.way == Way::sends ? ", out" : ", in"));
+    }
+    return culprits;
+  }
+
+  const Machine& machine_;
+  const Measured& measured_;
+  const Rule& rule_;
+  double least_;
+};
+
+/// Returns whether a culprit accounts for what is slow at this rank: an adapter only for what passes it.
+bool explains(const Culprit& culprit, int rank, const Quantity& quantity, const Machine& machine) {
+  switch (culprit.who.kind) {
+  case Suspect::node: return machine.nodes.group_of(rank) == culprit.who.a;
+  case Suspect::rank: return rank == culprit.who.a;
+  case Suspect::adapter: return rank == culprit.who.a && quantity.partner == Partner::node;
+  case Suspect::link: break;
+  }
+  return false;
+}
+
+/// Returns whether culprits account for this one; a node is slow together if one of its ranks is.
+bool is_explained(const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits,
+    const Machine& machine) {
+  return std::ranges::any_of(culprits, [&](const Culprit& known) {
+    if (known.who == c.who) return false;
+    if (c.who.kind != Suspect::node) return explains(known, c.who.a, quantity, machine);
+    return quantity.of_node && known.who.kind == Suspect::rank &&
+           machine.nodes.group_of(known.who.a) == c.who.a;
+  });
+}
+
+/// Adds a culprit, or what more is known of it.
+void add(std::vector<Culprit>& culprits, const Culprit& more) {
+  const auto known = std::ranges::find(culprits, more.who, &Culprit::who);
+  if (known == culprits.end()) return culprits.push_back(more);
+  known->both_ways |= more.both_ways;
+  known->evidence.insert(known->evidence.end(), more.evidence.begin(), more.evidence.end());
+}
+}  // namespace
+
+std::vector<Culprit> judge(const Machine& machine, const std::vector<Measured>& measured, const Rule& rule) {
+  std::vector<Culprit> culprits;
+  for (const bool of_node : {false, true})
+    for (const Partner partner : {Partner::none, Partner::node, Partner::inside})
+      for (const Measured& m : measured) {
+        if (m.quantity.partner != partner || m.quantity.of_node != of_node) continue;
+        for (const Culprit& found : Judge(machine, m, rule).find_parts())
+          if (!is_explained(found, m.quantity, culprits, machine)) add(culprits, found);
+      }
+  std::vector<Culprit> links;
+  for (const Measured& m : measured) {
+    const auto explained = [&](int rank) {
+      return std::ranges::any_of(
+          culprits, [&](const Culprit& c) { return explains(c, rank, m.quantity, machine); });
+    };
+    for (const Culprit& found : Judge(machine, m, rule).find_links(explained)) add(links, found);
+  }
+  culprits.insert(culprits.end(), links.begin(), links.end());
+  return culprits;
+}
+
+std::vector<std::vector<std::pair<int, int>>> tournament(int n) {
+  if (n < 2) return {};
+  const int seats = n + n % 2;  // an odd one out has a pause
+  std::vector<std::vector<std::pair<int, int>>> rounds;
+  for (int round = 0; round + 1 < seats; ++round) {
+    std::vector<std::pair<int, int>>& pairs = rounds.emplace_back();
+    // All but the last one sit in a circle, which turns by one place from round to round.
+    for (int i = 0; i < seats / 2; ++i) {
+      const int a = i == 0 ? seats - 1 : (round + i) % (seats - 1);
+      const int b = i == 0 ? round : (round + seats - 1 - i) % (seats - 1);
+      if (a < n && b < n) pairs.emplace_back(std::min(a, b), std::max(a, b));
+    }
+  }
+  return rounds;
+}
+}  // namespace minitaw::screen

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "screen/probe.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fmt/format.h>
+#include <limits>
+#include <thread>
+
+#include "case/result.hpp"
+#include "engine/make_transport.hpp"
+#include "engine/queue.hpp"
+#include "kernels/kernels.hpp"
+#include "model/model.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::screen {
+namespace {
+using comm::mpi::check;
+using kernels::Op;
+using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+constexpr int ping_tag = 1, flow_tag = 2;
+constexpr int pings = 20, most_messages = 4096;
+constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
+
+/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
+constexpr std::chrono::microseconds nap{500};
+constexpr comm::WaitPolicy busy{.spins = 0, .yields = std::numeric_limits<int>::max()},
+    asleep{.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap};
+
+/// Repetitions of `work` in a second, all finished, over so many seconds; once before, to warm up.
+template <class Work>
+double per_second(const kernels::ExecutionSpace& exec, double seconds, const Work& work) {
+  const auto once = [&] {
+    work();
+    exec.fence("minitaw::screen");
+  };
+  once();
+  const double begin = MPI_Wtime();
+  int count = 0;
+  double elapsed = 0;
+  for (; elapsed < seconds; elapsed = MPI_Wtime() - begin, ++count) once();
+  return count / elapsed;
+}
+
+/// The kernels of a rank, on buffers of the given shape.
+class Kernels {
+public:
+  explicit Kernels(const model::Shape& shape)
+      : shape_(shape), exec_(engine::lane_space(schedule::Lane::compute)),
+        sizes_(model::attention_sizes(shape)) {
+    kernels::prepare(exec_);
+    model::with_element(shape_.dtype, [&]<class E>(E) { kernels::attention_prepare<E>(exec_, sizes_); });
+  }
+
+  /// FLOP/s of the product that widens the MLP.
+  [[nodiscard]] double product(double seconds) const {
+    const std::int64_t t = shape_.tokens(), h = shape_.hidden, f = 2 * shape_.ffn.front();
+    double rate = 0;
+    model::with_element(shape_.dtype, [&]<class E>(E) {
+      const auto x = make<E>(t, h), w = make<E>(f, h), y = make<E>(t, f);
+      rate = per_second(exec_, seconds, [&] { kernels::linear_forward<E>(exec_, y, x, w); });
+    });
+    return rate * 2.0 * static_cast<double>(t * h * f);
+  }
+
+  /// FLOP/s of the forward pass, causal: 2 B S^2 h d.
+  [[nodiscard]] double attention(double seconds) const {
+    const std::int64_t t = shape_.tokens(), a = shape_.heads * shape_.head_dim();
+    double rate = 0;
+    model::with_element(shape_.dtype, [&]<class E>(E) {
+      const auto qkv = make<E>(t, shape_.qkv()), y = make<E>(t, a);
+      const auto lse = make<float>(1, shape_.heads * t);
+      rate = per_second(exec_, seconds, [&] {
+        kernels::attention_forward<E>(
+            exec_, y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes_);
+      });
+    });
+    return rate * 2.0 * static_cast<double>(t * shape_.seq * a);
+  }
+
+  /// Bytes/s of a = b + 3 c (STREAM's triad), which fits no cache.
+  [[nodiscard]] double triad(double seconds) const {
+    const std::int64_t n = kernels::on_host ? 8 << 20 : 64 << 20;
+    const Kokkos::View<float*, kernels::MemorySpace> a("a", n), b("b", n), c("c", n);
+    const Kokkos::RangePolicy<kernels::ExecutionSpace> all(exec_, 0, n);
+    return 3.0 * sizeof(float) * static_cast<double>(n) * per_second(exec_, seconds, [&] {
+      Kokkos::parallel_for(
+          "minitaw::triad", all, KOKKOS_LAMBDA(std::int64_t i) { a(i) = b(i) + 3.0F * c(i); });
+    });
+  }
+
+  /// Bytes/s from pinned memory to the device, or back.
+  [[nodiscard]] double copy(bool to_device, double seconds) const {
+    const std::size_t bytes = 64 << 20;
+    const Bytes there("device", bytes);
+    const Kokkos::View<std::byte*, kernels::PinnedSpace> here("pinned", bytes);
+    return static_cast<double>(bytes) * per_second(exec_, seconds, [&] {
+      if (to_device) Kokkos::deep_copy(exec_, there, here);
+      else Kokkos::deep_copy(exec_, here, there);
+    });
+  }
+
+private:
+  /// A matrix of small equal numbers; the memory lives as long as the view.
+  template <class E>
+  struct Owned : kernels::Matrix<E> {
+    Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
+    Owned(std::int64_t rows, std::int64_t columns) : memory("minitaw::screen", rows, columns) {
+      static_cast<kernels::Matrix<E>&>(*this) = memory;
+    }
+  };
+  template <class E>
+  [[nodiscard]] Owned<E> make(std::int64_t rows, std::int64_t columns) const {
+    return {rows, columns};
+  }
+
+  model::Shape shape_;
+  kernels::ExecutionSpace exec_;
+  kernels::AttentionSizes sizes_;
+};
+
+/// What schedules do inside a node, for the transport: messages of weights between all ranks, and the
+/// collectives of their group.
+schedule::Program program_of(const topology::Groups& nodes) {
+  using schedule::Kind;
+  schedule::Program program;
+  program.schedule = "screen";
+  program.groups = nodes;
+  program.ranks.resize(nodes.ranks());
+  for (int n = 0; n < nodes.count(); ++n) {
+    program.communicators.push_back({fmt::format("group{}", n), nodes.members(n)});
+    for (const int rank : nodes.members(n)) {
+      const auto add = [&](Kind kind, schedule::Payload payload, int peer, int communicator) {
+        schedule::Action& a = program.ranks[rank].actions.emplace_back();
+        a.kind = kind;
+        a.payload = payload;
+        a.lane = schedule::lane_of(kind, payload, true);
+        a.peer = peer;
+        a.communicator = communicator;
+      };
+      for (const int peer : nodes.members(n))
+        for (const Kind kind : {Kind::send, Kind::recv})
+          if (peer != rank) add(kind, schedule::Payload::weights, peer, -1);
+      if (nodes.size(n) == 1) continue;
+      add(Kind::all_gather, schedule::Payload::weights, -1, n);
+      add(Kind::reduce_scatter, schedule::Payload::gradient, -1, n);
+    }
+  }
+  return program;
+}
+}  // namespace
+
+class Probe::Impl {
+public:
+  Impl(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
+      : options_(std::move(options)), machine_{place.nodes, place.adapters}, rank_(comm::mpi::rank_in(world)),
+        node_(place.node), local_(place.local_rank), program_(program_of(place.nodes)),
+        elements_(model::block_matmul_parameters(options_.shape, 0)), kernels_(options_.shape),
+        buffer_("minitaw::screen", 2 * bytes()), staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
+    check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
+    transport_ = engine::make_transport(
+        "auto", {own_.comm, program_, {staging_.data(), staging_.size()}, busy, options_.shared_devices});
+    at_once_ = options_.one_machine || options_.shared_devices ? 1
+               : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
+                                  : std::ranges::max(place.nodes.sizes());
+  }
+
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+
+  [[nodiscard]] std::vector<Quantity> quantities() const {
+    const double jitter = 0.5;  // of latencies: twice the usual one
+    std::vector<Quantity> all = {{"matrix product", "FLOP/s"}, {"attention", "FLOP/s"}, {"triad", "B/s"}};
+    if (!kernels::on_host) {
+      all.push_back({"copy to the device", "B/s"});
+      all.push_back({"copy from the device", "B/s"});
+    }
+    if (has_pairs_inside()) {
+      all.push_back({"rate inside the node", "B/s", Partner::inside});
+      all.push_back({"all-gather in the group", "B/s", Partner::none, 0.1, false, true});
+      all.push_back({"reduce-scatter in the group", "B/s", Partner::none, 0.1, false, true});
+    }
+    if (machine_.nodes.count() == 1) return all;
+    all.push_back({"rate between nodes", "B/s", Partner::node});
+    all.push_back({"latency between nodes", "s", Partner::node, jitter, true});
+    if (machine_.adapters > 1)
+      all.push_back({"rate between nodes, all adapters at once", "B/s", Partner::node});
+    return all;
+  }
+
+  std::vector<std::vector<double>> round() {
+    rows_.clear();
+    measure_kernels();
+    if (has_pairs_inside()) measure_inside();
+    if (machine_.nodes.count() > 1) measure_between();
+    return gather();
+  }
+
+private:
+  [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
+  [[nodiscard]] bool has_pairs_inside() const { return std::ranges::max(machine_.nodes.sizes()) > 1; }
+
+  /// All ranks come here before the next stage begins.
+  void next(const std::string& stage) {
+    options_.done();
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(own_.comm, &request), "MPI_Ibarrier");
+    comm::mpi::wait({&request, 1}, asleep);
+    options_.next(stage);
+  }
+
+  /// The next quantity of this round; its values are filled in later.
+  std::vector<double>& begin(Partner partner) {
+    return rows_.emplace_back(machine_.partners(partner), nothing);
+  }
+
+  void measure_kernels() {
+    std::vector<double> rates;
+    const int turn = (options_.one_machine ? rank_ : local_) / at_once_;
+    const int ranks =
+        options_.one_machine ? machine_.nodes.ranks() : std::ranges::max(machine_.nodes.sizes());
+    for (int t = 0; t * at_once_ < ranks; ++t) {
+      next(fmt::format("kernels, turn {}", t + 1));
+      if (t != turn) continue;
+      rates = {kernels_.product(options_.seconds), kernels_.attention(options_.seconds),
+          kernels_.triad(options_.seconds)};
+      for (const bool to_device : {true, false})
+        if (!kernels::on_host) rates.push_back(kernels_.copy(to_device, options_.seconds));
+    }
+    for (const double rate : rates) begin(Partner::none)[0] = rate;
+  }
+
+  // Inside a node, by the transport of the schedules.
+
+  using Transfers = std::vector<comm::Transport::Started>;
+  void finish(Transfers& transfers) const {
+    for (const comm::Transport::Started& transfer : transfers) comm::finish({&transfer}, busy);
+    for (int l = 0; l < schedule::lanes && transport_->on_stream(); ++l)
+      engine::lane_space(static_cast<schedule::Lane>(l)).fence("minitaw::screen");
+  }
+
+  void exchange(int peer) {
+    Transfers both;
+    for (const bool send : {false, true}) {
+      const auto kind = send ? schedule::Kind::send : schedule::Kind::recv;
+      both.push_back(transport_->start(lane_of(kind, schedule::Payload::weights, true),
+          {send, peer, schedule::Payload::weights, buffer_.data() + (send ? 0 : bytes()), bytes()}));
+    }
+    // Both sides must move: neither may be waited for alone.
+    comm::finish({&both[0], &both[1]}, busy);
+    finish(both);
+  }
+
+  void collect(schedule::Kind kind) {
+    const auto payload =
+        kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
+    Transfers one;
+    one.push_back(transport_->start(lane_of(kind, payload, true), kind,
+        {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_}));
+    finish(one);
+  }
+
+  /// Bytes/s of `work`, which moves `bytes()` on every rank that takes part, in as many repetitions as all
+  /// have time for.
+  template <class Work>
+  double repeated(bool takes_part, const Work& work) {
+    const auto timed = [&](int count) {
+      const double begin = MPI_Wtime();
+      for (int i = 0; i < count && takes_part; ++i) work();
+      return MPI_Wtime() - begin;
+    };
+    const double first = largest(takes_part ? timed(1) : 0);
+    const int count = std::clamp(static_cast<int>(options_.seconds / first), 1, most_messages);
+    const double seconds = timed(count);
+    return takes_part ? static_cast<double>(bytes()) * count / seconds : nothing;
+  }
+
+  double largest(double mine) {
+    double all = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, own_.comm, &request), "MPI_Iallreduce");
+    comm::mpi::wait({&request, 1}, asleep);
+    return all;
+  }
+
+  /// Nodes that share cores measure one after the other.
+  template <class Work>
+  void node_by_node(const std::string& stage, const Work& work) {
+    const int turns = options_.one_machine ? machine_.nodes.count() : 1;
+    for (int turn = 0; turn < turns; ++turn) {
+      next(stage);
+      work(turns == 1 || turn == node_);
+    }
+  }
+
+  void measure_inside() {
+    std::vector<double> rates(machine_.partners(Partner::inside), nothing);
+    const int size = machine_.nodes.size(node_);
+    for (const auto& pairs : tournament(static_cast<int>(rates.size())))
+      node_by_node("links inside the nodes", [&](bool here) {
+        int partner = -1;
+        for (const auto& [a, b] : pairs)
+          if (std::max(a, b) < size && (a == local_ || b == local_)) partner = a == local_ ? b : a;
+        const double rate =
+            repeated(here && partner >= 0, [&] { exchange(machine_.nodes.rank(node_, partner)); });
+        if (here && partner >= 0) rates[partner] = rate;
+      });
+    begin(Partner::inside) = rates;
+    for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter}) {
+      double& mine = begin(Partner::none)[0];
+      node_by_node(fmt::format("{} of the groups", name_of(kind)), [&](bool here) {
+        const double rate = repeated(here && size > 1, [&] { collect(kind); });
+        if (here) mine = rate;
+      });
+    }
+  }
+
+  // Between nodes, by MPI from host memory.
+
+  void measure_between() {
+    const auto nodes = static_cast<std::size_t>(machine_.nodes.count());
+    std::vector<double> rates(nodes, nothing), latencies = rates, together = rates;
+    if (messages_ == 0) choose_messages();
+    const auto rounds = tournament(machine_.nodes.count());
+    for (std::size_t r = 0; r < rounds.size(); ++r)
+      for (int adapter = 0; adapter <= machine_.adapters; ++adapter) {
+        const bool all = adapter == machine_.adapters;
+        if (all && machine_.adapters == 1) continue;
+        next(fmt::format("links between nodes, pairs {} of {}", r + 1, rounds.size()));
+        const auto [node, peer] = opponent(rounds[r], adapter);
+        if (peer < 0) continue;
+        if (!all) latencies[node] = latency(peer);
+        (all ? together : rates)[node] = rate(peer, messages_, message_bytes_);
+      }
+    begin(Partner::node) = rates;
+    begin(Partner::node) = latencies;
+    if (machine_.adapters > 1) begin(Partner::node) = together;
+  }
+
+  /// The node and the rank that this rank exchanges with; -1: none. `adapter`: all, if there is no such.
+  [[nodiscard]] std::pair<int, int> opponent(
+      const std::vector<std::pair<int, int>>& pairs, int adapter) const {
+    const int mine = machine_.adapter_of(rank_);
+    if ((adapter != mine && adapter != machine_.adapters) || machine_.driver(node_, mine) != rank_)
+      return {-1, -1};
+    for (const auto& [a, b] : pairs)
+      if (a == node_ || b == node_) return {a + b - node_, machine_.driver(a + b - node_, mine)};
+    return {-1, -1};
+  }
+
+  /// So many that a usual link takes the time of a measurement; the same on all ranks.
+  void choose_messages() {
+    next("links between nodes, first messages");
+    double mine = nothing;
+    if (const auto [node, peer] = opponent(tournament(machine_.nodes.count()).front(), machine_.adapters);
+        peer >= 0) {
+      (void)rate(peer, 1, first_message);  // connects
+      mine = rate(peer, 1, first_message);
+    }
+    std::vector<double> all(machine_.nodes.ranks());
+    check(MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
+    std::erase_if(all, [](double value) { return std::isnan(value); });
+    const double bytes = std::max<double>(first_message, median(all) * options_.link_seconds);
+    messages_ = std::clamp(static_cast<int>(std::ceil(bytes / largest_message)), 1, most_messages);
+    message_bytes_ = std::min(largest_message, static_cast<std::size_t>(bytes / messages_));
+    sent_.resize(message_bytes_);
+    received_.resize(message_bytes_);
+  }
+
+  /// Seconds: half of the fastest round, which both sides know.
+  double latency(int peer) {
+    double fastest = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < pings; ++i) {
+      const double begin = MPI_Wtime();
+      for (const bool first : {true, false}) ping(peer, (rank_ < peer) == first);
+      fastest = std::min(fastest, (MPI_Wtime() - begin) / 2);
+    }
+    return fastest;
+  }
+
+  void ping(int peer, bool send) const {
+    double word = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, own_.comm, &request)
+               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, own_.comm, &request),
+        "a ping");
+    comm::mpi::wait({&request, 1}, busy);
+  }
+
+  /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
+  double rate(int peer, int messages, std::size_t size) {
+    sent_.resize(std::max(sent_.size(), size));
+    received_.resize(std::max(received_.size(), size));
+    for (const bool first : {true, false}) ping(peer, (rank_ < peer) == first);  // both are here
+    const double begin = MPI_Wtime();
+    double arrived = begin;
+    constexpr int under_way = 2;  // the handshake of the next message passes while the one before it does
+    for (int m = 0; m < messages; m += under_way) {
+      std::vector<MPI_Request> in, out;
+      for (int i = m; i < std::min(messages, m + under_way); ++i) {
+        check(MPI_Irecv(received_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm,
+                  &in.emplace_back()),
+            "MPI_Irecv");
+        check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm,
+                  &out.emplace_back()),
+            "MPI_Isend");
+      }
+      comm::mpi::wait(in, busy);
+      arrived = MPI_Wtime();
+      comm::mpi::wait(out, busy);
+    }
+    return static_cast<double>(size) * messages / (arrived - begin);
+  }
+
+  /// [quantity][rank][partner]
+  std::vector<std::vector<double>> gather() {
+    next("gathering");
+    std::vector<std::vector<double>> all;
+    for (const std::vector<double>& mine : rows_) {
+      const int count = static_cast<int>(mine.size());
+      std::vector<double>& values = all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
+      check(MPI_Gather(mine.data(), count, MPI_DOUBLE, values.data(), count, MPI_DOUBLE, 0, own_.comm),
+          "MPI_Gather");
+    }
+    return all;
+  }
+
+  ProbeOptions options_;
+  Machine machine_;
+  int rank_, node_, local_;
+  schedule::Program program_;
+  std::int64_t elements_;
+  Kernels kernels_;
+  Bytes buffer_, staging_;  ///< what is sent, then what is received
+  comm::mpi::OwnComm own_;
+  std::unique_ptr<comm::Transport> transport_;
+  int at_once_ = 1;   ///< ranks of a node that may compute at the same time
+  int messages_ = 0;  ///< of a measurement between nodes
+  std::size_t message_bytes_ = 0;
+  std::vector<std::byte> sent_, received_;
+  std::vector<std::vector<double>> rows_;  ///< of this round: for each quantity the values of this rank
+};
+
+Probe::Probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
+    : impl_(std::make_unique<Impl>(world, place, std::move(options))) {}
+Probe::~Probe() = default;
+const Machine& Probe::machine() const { return impl_->machine(); }
+std::vector<Quantity> Probe::quantities() const { return impl_->quantities(); }
+std::vector<std::vector<double>> Probe::round() { return impl_->round(); }
+
+namespace {
+/// Sends `mine` to everybody and returns what has come from each within so many seconds; what is late stays
+/// under way, in memory that is never freed.
+std::vector<std::vector<char>> swap_within(
+    MPI_Comm comm, int tag, const std::vector<char>& mine, double seconds) {
+  const int ranks = comm::mpi::size_of(comm), size = static_cast<int>(mine.size());
+  struct Mail {
+    std::vector<char> out;
+    std::vector<std::vector<char>> in;
+    std::vector<MPI_Request> received, sent;
+  };
+  Mail& mail = *new Mail{mine, {}, std::vector<MPI_Request>(ranks), std::vector<MPI_Request>(ranks)};
+  mail.in.assign(ranks, std::vector<char>(mine.size()));
+  for (int r = 0; r < ranks; ++r) {
+    check(MPI_Irecv(mail.in[r].data(), size, MPI_CHAR, r, tag, comm, &mail.received[r]), "MPI_Irecv");
+    check(MPI_Isend(mail.out.data(), size, MPI_CHAR, r, tag, comm, &mail.sent[r]), "MPI_Isend");
+  }
+  std::vector<int> arrived(ranks);
+  const double begin = MPI_Wtime();
+  while (MPI_Wtime() - begin < seconds && std::ranges::count(arrived, 0) > 0) {
+    for (int r = 0; r < ranks; ++r)
+      if (arrived[r] == 0) check(MPI_Test(&mail.received[r], &arrived[r], MPI_STATUS_IGNORE), "MPI_Test");
+    std::this_thread::sleep_for(nap);
+  }
+  std::vector<std::vector<char>> result(ranks);
+  for (int r = 0; r < ranks; ++r)
+    if (arrived[r] != 0) result[r] = mail.in[r];
+  return result;
+}
+}  // namespace
+
+RollCall call_the_roll(MPI_Comm comm, bool busy, double seconds) {
+  const std::vector<std::vector<char>> signs = swap_within(comm, 1, {static_cast<char>(busy)}, seconds);
+  std::vector<char> heard;
+  RollCall call;
+  for (const std::vector<char>& sign : signs) {
+    heard.push_back(static_cast<char>(!sign.empty()));
+    call.busy.push_back(!sign.empty() && sign[0] != 0);
+  }
+  for (const std::vector<char>& row : swap_within(comm, 2, heard, seconds))
+    call.heard.emplace_back(row.begin(), row.end());
+  return call;
+}
+
+bool speaks(const RollCall& call, int rank) {
+  const auto& mine = call.heard[rank];
+  const auto answered = std::ranges::count(mine, true);
+  if (mine.empty() || std::ranges::find(mine, true) - mine.begin() != rank) return false;
+  const auto ranks = std::ssize(mine);
+  return 2 * answered > ranks || (2 * answered == ranks && rank == 0);
+}
+}  // namespace minitaw::screen

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mpi.h>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/mpi.hpp"
+#include "model/layout.hpp"
+#include "screen/screening.hpp"
+
+namespace minitaw::screen {
+struct ProbeOptions {
+  model::Shape shape;         ///< of products and attention; a shard of one block is what a group collects
+  double seconds = 0.1;       ///< of each measurement of a rank or inside a node
+  double link_seconds = 0.1;  ///< of each between nodes
+  int threads = 1;            ///< that a rank computes with
+  bool one_machine = false;   ///< all nodes share the cores of one: scripts/cluster
+  bool shared_devices = false;
+  /// Told on every rank what comes next; afterwards all ranks have come that far.
+  std::function<void(const std::string& stage)> next = [](const std::string&) {};
+  /// Told when this rank has done its part of the stage and waits for the others.
+  std::function<void()> done = [] {};
+};
+
+/// Measures every rank, the links inside of every node, and those between all nodes. Every method is
+/// collective over the job; all ranks that have no part in a measurement sleep.
+class Probe {
+public:
+  Probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options);
+  Probe& operator=(Probe&&) = delete;
+  ~Probe();
+
+  [[nodiscard]] const Machine& machine() const;
+  /// All that a round measures, in a fixed order.
+  [[nodiscard]] std::vector<Quantity> quantities() const;
+  /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
+  [[nodiscard]] std::vector<std::vector<double>> round();
+
+private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Asks all ranks for a sign of life, while they may be stuck anywhere: called on each of them at about the
+/// same time, from a thread that may call MPI. `busy`: this rank has not finished what the others wait for.
+/// Takes at most twice `seconds`. Nothing that this leaves under way is ever completed: the job must end.
+[[nodiscard]] RollCall call_the_roll(MPI_Comm comm, bool busy, double seconds);
+/// Returns whether this rank is the one that speaks: the first of those that answered, if they are the
+/// majority.
+[[nodiscard]] bool speaks(const RollCall& call, int rank);
+}  // namespace minitaw::screen
