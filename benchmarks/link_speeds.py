@@ -116,7 +116,8 @@ def draw(folder, picture):
     matplotlib.use("Agg")
     from matplotlib import pyplot, ticker
 
-    cases = [case for case in read_all(folder) if case["schedule"] not in ABLATIONS]
+    left_out = [*ABLATIONS, "zb2"]  # ZB-H2 lies on ZB-H1
+    cases = [case for case in read_all(folder) if case["schedule"] not in left_out]
     groups = sorted({case["nodes"] for case in cases})
     figure, panels = pyplot.subplots(1, len(groups), figsize=(5 * len(groups), 4.4), squeeze=False, layout="constrained")
     names = sorted({case["schedule"] for case in cases}, key=lambda name: ("tawpipe" not in name, name))
