@@ -33,6 +33,7 @@ struct Options {
   std::optional<std::uint64_t> device_memory;  ///< bytes; empty: that of the device of this machine, if any
   int adapters = 1;
   schedule::Device device;
+  TableOptions table;
 };
 
 using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
@@ -212,18 +213,20 @@ using Column = record::TextColumn<CasePlan>;
 struct ByteColumn {
   std::string title;
   std::function<double(const CasePlan&)> bytes;
+  int spare = 0;
 };
 
 /// Columns of bytes in the unit that the largest of them asks for.
 void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::string& per,
     const std::vector<ByteColumn>& added) {
   double most = 0;
-  for (const auto& [title, bytes] : added)
+  for (const auto& [title, bytes, spare] : added)
     for (const CasePlan& plan : plans) most = std::max(most, bytes(plan));
   const ByteUnit unit = byte_unit(most, 10000);
-  for (const auto& [title, bytes] : added)
+  for (const auto& [title, bytes, spare] : added)
     columns.push_back({title, unit.name + per, 0,
-        [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }});
+        [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); },
+        spare});
 }
 
 /// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W and
@@ -236,11 +239,11 @@ std::string slots_text(const CasePlan& plan) {
 }
 
 /// Names and units, and a line for each case, with a column for each setting in which they differ.
-std::string table_text(const Plans& plans) {
+std::string table_text(const Plans& plans, int width) {
   std::vector<Column> columns = {{"case", "", 0, [](const CasePlan& p) { return fmt::to_string(p.number); }},
       {"schedule", "", -1, [](const CasePlan& p) { return p.settings.schedule; }},
-      {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }},
-      {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }}};
+      {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }, 3},
+      {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }, 4}};
   std::vector<record::Row> settings;
   for (const CasePlan& plan : plans) settings.push_back(plan.row);
   for (const std::string_view name : record::varying_settings(settings)) {
@@ -253,7 +256,7 @@ std::string table_text(const Plans& plans) {
   };
   append_bytes(columns, plans, "/rank",
       {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }},
-          {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }}});
+          {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }, 1}});
   const auto busiest = [](std::uint64_t GroupTraffic::* bytes) {
     return [=](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); };
   };
@@ -262,15 +265,15 @@ std::string table_text(const Plans& plans) {
   std::vector<ByteColumn> memory;
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
     memory.push_back({std::string(schedule::name_of(static_cast<schedule::Memory>(k))),
-        [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }});
+        [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }, 5});
   memory.push_back(
       {"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
   append_bytes(columns, plans, "", memory);
-  columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text});
-  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }});
+  columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text, 6});
+  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }, 2});
   columns.push_back({"idle", "%", 0,
       [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
-  const record::TextTable<CasePlan> table(columns, plans);
+  const record::TextTable<CasePlan> table(columns, plans, width);
   std::string text = table.header();
   for (const CasePlan& plan : plans) text += table.row(plan);
   return text;
@@ -397,6 +400,8 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
   return plans;
 }
 
+constexpr int few = 4;  ///< cases whose details a terminal shows
+
 int plan(const Options& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
@@ -419,7 +424,12 @@ int plan(const Options& options) {
     return 0;
   }
   for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
-  if (!plans.empty()) fmt::print("{}", table_text(plans));
+  const int width = layout_of(options.table).width;
+  if (!plans.empty()) fmt::print("{}", table_text(plans, width));
+  if (width > 0 && std::ssize(plans) > few) {
+    fmt::print("# {} in detail: --wide, or choose some with --set\n", counted(std::ssize(plans), "case"));
+    return 0;
+  }
   for (const CasePlan& plan : plans) fmt::print("\n{}", to_text(plan));
   return 0;
 }
@@ -442,6 +452,7 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   verb->add_option("--adapters", options->adapters, "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  add_table(*verb, options->table, false);
   verb->callback([&invocation, options] { invocation.code = plan(*options); });
 }
 }  // namespace minitaw::app

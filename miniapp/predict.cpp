@@ -27,6 +27,7 @@ struct Options {
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
   std::string timeline;              ///< file; empty: none
   bool json = false, best = false;
+  TableOptions table;
 };
 
 /// Sums over the ranks, and the time of all of them.
@@ -77,7 +78,7 @@ struct Row {
 };
 
 /// Rows are printed as they come, so the widths are fixed.
-record::TextTable<Row> make_table(const Machine& machine) {
+record::TextTable<Row> make_table(const Machine& machine, int width) {
   const auto percent = [](auto share) {
     return [share](const Row& row) {
       const Total total(row.prediction.account);
@@ -90,36 +91,41 @@ record::TextTable<Row> make_table(const Machine& machine) {
   return {
       {{"schedule", "", -24, [](const Row& row) { return row.settings.schedule; }},
           {"ranks", "", 5,
-              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }},
+              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 4},
           {"groups", "", -10,
               [](const Row& row) {
                 const topology::Groups& groups = row.settings.groups;
                 return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
-              }},
-          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; })},
-          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; })},
-          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; })},
-          {"step", "s", 10, [](const Row& row) { return fmt::format("{:.4g}", row.prediction.seconds); }},
-          {"rate", "token/s", 10,
-              [](const Row& row) { return fmt::format("{:.4g}", row.prediction.tokens_per_s); }},
-          {"MFU", "%", 6,
+              },
+              7},
+          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; }), 3},
+          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; }), 6},
+          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; }), 5},
+          {"step", "s", 8, [](const Row& row) { return record::figure(row.prediction.seconds); }},
+          {"rate", "token/s", 8, [](const Row& row) { return record::figure(row.prediction.tokens_per_s); }},
+          {"rate/rank", "token/s", 9,
+              [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); },
+              8},
+          {"MFU", "%", 5,
               [](const Row& row) {
                 const double mfu = row.prediction.mfu;
                 return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
-              }},
-          {"compute", "%", 8, percent([](const Total& t) { return t.compute; })},
-          {"exposed", "%", 8, percent([](const Total& t) { return t.exposed_total(); })},
-          {"idle", "%", 6, percent([](const Total& t) { return t.idle; })},
-          {"adapter", "busy, %", 8,
+              },
+              2},
+          {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 9},
+          {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
+          {"idle", "%", 5, percent([](const Total& t) { return t.idle; })},
+          {"adapter", "busy, %", 7,
               [&machine](
-                  const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }},
-          {"memory", "GiB", 9,
+                  const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); },
+              1},
+          {"memory", "GiB", 8,
               [](const Row& row) {
                 return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
               }},
           {"", "", 0,
               [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
-      {}};
+      {}, width};
 }
 
 std::string head(const Machine& machine, const record::TextTable<Row>& table) {
@@ -235,7 +241,7 @@ bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
 constexpr std::size_t shown = 10;
 
 /// Predicts candidates with low floors first. Once ten are faster than the next floor, the rest has lost.
-void search(const Case& base, const Machine& machine) {
+void search(const Case& base, const Machine& machine, int width) {
   std::vector<Candidate> all = candidates(base, machine);
   for (Candidate& c : all) {
     try {
@@ -266,7 +272,7 @@ void search(const Case& base, const Machine& machine) {
   }
   std::ranges::stable_sort(
       all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
-  const record::TextTable<Row> table = make_table(machine);
+  const record::TextTable<Row> table = make_table(machine, width);
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -288,6 +294,7 @@ void search(const Case& base, const Machine& machine) {
 }
 
 int run(const Options& options) {
+  const int width = layout_of(options.table).width;
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
   const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
@@ -296,13 +303,13 @@ int run(const Options& options) {
     if (options.json || deck.cases.size() != 1)
       throw InputError(
           "--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
-    search(deck.cases.front(), machine);
+    search(deck.cases.front(), machine, width);
     return 0;
   }
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(
         fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
-  const record::TextTable<Row> table = make_table(machine);
+  const record::TextTable<Row> table = make_table(machine, width);
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
   if (!options.json) {
@@ -334,6 +341,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_option("--machine-set", options->changes, "change a key of the machine: between.rate='25 Gbit/s'")
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best", options->best,
       "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
       "of the one case");

@@ -14,13 +14,14 @@ namespace {
 struct Options {
   std::string file;
   bool json = false;
+  TableOptions table;
 };
 
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
-std::string text_of(const record::Contents& file) {
+std::string text_of(const record::Contents& file, const TableOptions& options) {
   std::set<std::string> links;
   for (const std::vector<std::string>& session : file.links) links.insert(record::links_text(session));
-  const auto table = record::make_table(file.rows);
+  const auto table = record::make_table(file.rows, layout_of(options));
   std::string text =
       fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows) text += table.row(row);
@@ -29,7 +30,7 @@ std::string text_of(const record::Contents& file) {
 
 int show(const Options& options) {
   const record::Contents file = record::read_contents(options.file);
-  write_stdout(options.json ? record::to_json(file.rows) : text_of(file));
+  write_stdout(options.json ? record::to_json(file.rows) : text_of(file, options.table));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 }  // namespace
@@ -39,6 +40,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");
+  add_table(*verb, options->table, true);
   verb->callback([&invocation, options] { invocation.code = show(*options); });
 }
 }  // namespace minitaw::app

@@ -32,7 +32,7 @@ public:
         remaining_(remaining_runs(
             deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
-        table_(record::make_table(record::preview(deck.cases))) {
+        table_(record::make_table(record::preview(deck.cases), options.table)) {
     say("# {}\n", record::version_text());
     say("{}", mpi.map_text());
     say("{}", record::settings_text(record::preview(deck.cases)));

@@ -17,6 +17,7 @@ struct SweepOptions {
   bool retry = false;                       ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
+  record::TableLayout table;                ///< of what is printed
 };
 
 /// Executes every case of the deck that the result file does not hold yet, and records each as it ends, also

@@ -7,9 +7,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -62,6 +67,52 @@ void add_flops(CLI::App& verb, const std::string& name, double& per_second, cons
     per_second = parse_quantity(name, text, units, 1e3, "rate that a device has; write for example 400T");
   };
   verb.add_option_function<std::string>(name, store, help)->type_name("RATE");
+}
+
+void add_table(CLI::App& verb, TableOptions& options, bool with_columns) {
+  CLI::Option* wide = verb.add_flag(
+      "--wide", options.wide, "all columns, on a terminal too, where else a line is fitted to it");
+  if (with_columns)
+    verb.add_option("--columns", options.columns, "these columns of the table or the summary: step,memory,cv")
+        ->delimiter(',')
+        ->type_name("NAMES")
+        ->excludes(wide);
+}
+
+namespace {
+/// Columns of the terminal that is open as `file`; 0: it is none.
+int width_of(const std::string& file) {
+  const int open_file = open(file.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK);
+  if (open_file < 0) return 0;
+  winsize size{};
+  const bool terminal = isatty(open_file) != 0 && ioctl(open_file, TIOCGWINSZ, &size) == 0;
+  close(open_file);
+  return terminal ? size.ws_col : 0;
+}
+}  // namespace
+
+int terminal_width() {
+  if (isatty(STDOUT_FILENO) != 0) return width_of("/proc/self/fd/1");
+  constexpr std::string_view launchers[] = {"mpiexec", "mpirun", "srun", "prterun", "orterun"};
+  std::string process = "self";
+  for (int up = 0; up < 8; ++up) {
+    std::ifstream stat("/proc/" + process + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    const std::size_t begin = line.find('('), end = line.rfind(')');
+    if (begin == line.npos || end == line.npos) return 0;
+    const std::string name = line.substr(begin + 1, end - begin - 1);
+    if (std::ranges::any_of(launchers, [&](std::string_view launcher) { return name.starts_with(launcher); }))
+      return width_of("/proc/" + process + "/fd/1");
+    char state = 0;
+    std::istringstream(line.substr(end + 1)) >> state >> process;  // its parent
+  }
+  return 0;
+}
+
+record::TableLayout layout_of(const TableOptions& options, int behind) {
+  const int width = options.wide ? 0 : terminal_width();
+  return {width > 0 ? std::max(1, width - behind) : 0, options.columns};
 }
 
 ByteUnit byte_unit(double bytes, double most) {

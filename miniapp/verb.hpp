@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "record/table.hpp"
+
 // CLI11 costs six seconds of compiling wherever it is included: only the files that add options do so.
 namespace CLI {
 class App;
@@ -46,6 +48,18 @@ void add_memory(
     CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
 void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
+
+/// How the user wants tables: fitted to the terminal, or else.
+struct TableOptions {
+  bool wide = false;
+  std::vector<std::string> columns;
+};
+void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
+/// Characters of a line of the terminal that shows standard output; 0: a file or pipe does. Under mpiexec or
+/// srun, whose pipe standard output is, the terminal of that.
+[[nodiscard]] int terminal_width();
+/// Of a table, behind whose lines so many characters are needed.
+[[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
 
 /// The power of 1024 that leaves a number below `most`.
 struct ByteUnit {

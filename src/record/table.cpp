@@ -173,45 +173,99 @@ std::string aligned(const std::string& text, int width) {
   return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
 }
 
-TextTable<Row> make_table(const std::vector<Row>& rows) {
-  std::vector<TextColumn<Row>> columns = {
+namespace {
+/// Every column; a narrow line lacks the most spare ones first.
+std::vector<TextColumn<Row>> all_columns() {
+  return {
       {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
       {"schedule", "", -8, [](const Row& r) { return r.text("schedule"); }},
-      {"ranks", "", 5, ranks},
-      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }},
-      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
-      {"B", "", 3, micro_batch},
-      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
+      {"ranks", "", 5, ranks, 6},
+      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }, 7},
+      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }, 5},
+      {"B", "", 3, micro_batch, 13},
+      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }, 12},
       {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
-      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
-      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }},
+      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }, 17},
+      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }, 16},
       {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }},
-      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }},
+      {"rate/rank", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s_rank")); }, 11},
+      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }, 15},
+      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }, 14},
       {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
-      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }},
-      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
-      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }},
-      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
-      {"bytes", "", 8, bytes_text},
-      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
-      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
-      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},
-      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
-      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
-      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
+      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }, 4},
+      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }, 1},
+      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }, 20},
+      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }, 19},
+      {"bytes", "", 8, bytes_text, 21},
+      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }, 2},
+      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }, 3},
+      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }, 10},
+      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }, 18},
+      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }, 9},
+      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }, 8},
       {"status", "", -6, [](const Row& r) { return r.text("status"); }},
   };
-  constexpr std::array shown = {
-      "schedule", "ranks", "groups", "replicas", "seq", "micro_batch", "micro_batches"};
+}
+
+/// A column of the summary as it is.
+TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
+  const Column& column = sample.column(name);
+  const auto cell = [name](const Row& r) {
+    const auto* real = std::get_if<double>(&r.column(name).value);
+    return real != nullptr ? figure(*real) : r.column(name).text();
+  };
+  return {name, column.has_unit() ? std::string(column.units) : "", 0, cell};
+}
+
+/// Case, schedule, and the columns of these names.
+std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
+  const std::vector<TextColumn<Row>> all = all_columns();
+  const Row sample = sample_row();
+  std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
+  std::vector<std::string> known;
+  for (const TextColumn<Row>& column : all) known.push_back(column.name);
+  for (const Column& column : sample.columns) known.emplace_back(column.name);
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) == known.end())
+      throw InputError(
+          fmt::format("--columns: there is no column \"{}\"; did you mean \"{}\"? (docs/results.md "
+                      "lists those of the summary)",
+              name, nearest(name.substr(0, 64), known)));
+    if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
+      chosen.push_back(summary_column(sample, name));
+      continue;
+    }
+    std::ranges::copy_if(
+        all, std::back_inserter(chosen), [&](const TextColumn<Row>& column) { return column.name == name; });
+  }
+  return chosen;
+}
+}  // namespace
+
+TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
+  if (!layout.columns.empty()) return {chosen_columns(layout.columns), rows};
+  std::vector<TextColumn<Row>> columns = all_columns();
+  const std::vector<std::string_view> varying = varying_settings(rows);
+  const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"}, {"ranks", "ranks"},
+      {"groups", "groups"}, {"replicas", "ranks"}, {"seq", "seq"}, {"micro_batch", "B"},
+      {"micro_batches", "M"}};
   auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
-  for (const std::string_view name : varying_settings(rows)) {
-    if (std::ranges::find(shown, name) != shown.end()) continue;
+  std::set<std::string_view> told;  // apart from others by these columns
+  for (const std::string_view name : varying) {
+    if (const auto shown = settings.find(name); shown != settings.end()) {
+      told.insert(shown->second);
+      continue;
+    }
     at = columns.insert(
              at, {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
          1;
   }
-  return {columns, rows};
+  if (layout.width > 0)
+    std::erase_if(columns, [&](const TextColumn<Row>& column) {
+      return column.name != "schedule" && !told.contains(column.name) &&
+             std::ranges::any_of(settings, [&](const auto& one) { return one.second == column.name; });
+    });
+  return {columns, rows, layout.width};
 }
 
 std::string settings_text(const std::vector<Row>& rows) {

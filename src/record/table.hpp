@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -37,25 +38,40 @@ struct Missing {
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
 
+/// What a table shows.
+struct TableLayout {
+  int width = 0;  ///< characters of a line, as far as possible; 0: no limit, for files and pipes
+  std::vector<std::string> columns{};  ///< these and no others; empty: all
+};
+
 template <class Entry>
 struct TextColumn {
   std::string name, units;
   int width;  ///< at least; below zero: left-aligned
   std::function<std::string(const Entry&)> cell;
+  /// Where the lines are too long, columns go in falling order; 0: stays.
+  int spare = 0;
 };
 
 /// An aligned table. Lines that are no data begin with #.
 template <class Entry>
 class TextTable {
 public:
-  /// Columns as wide as their names, units and the cells of `entries`.
-  TextTable(std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries)
+  /// Columns as wide as their names, units and the cells of `entries`. With a width, texts are cut to
+  /// `widest_text` characters, and then columns left out.
+  TextTable(std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
       : columns_(std::move(columns)) {
     for (TextColumn<Entry>& column : columns_) {
-      std::size_t width = std::max(column.name.size(), column.units.size());
-      for (const Entry& entry : entries) width = std::max(width, column.cell(entry).size());
-      const int wide = static_cast<int>(width);
+      std::size_t widest = std::max(column.name.size(), column.units.size());
+      for (const Entry& entry : entries) widest = std::max(widest, column.cell(entry).size());
+      const int wide = static_cast<int>(widest);
       column.width = column.width < 0 ? std::min(column.width, -wide) : std::max(column.width, wide);
+      if (width > 0) column.width = std::max(column.width, -widest_text);
+    }
+    while (width > 0 && length() > width) {
+      const auto least = std::ranges::max_element(columns_, {}, &TextColumn<Entry>::spare);
+      if (least == columns_.end() || least->spare == 0) break;
+      columns_.erase(least);
     }
   }
 
@@ -69,16 +85,33 @@ public:
     return line(" ", [&](const TextColumn<Entry>& column) { return column.cell(entry); });
   }
 
+  static constexpr int widest_text = 30;
+
 private:
+  [[nodiscard]] int length() const {
+    int sum = 1;
+    for (const TextColumn<Entry>& column : columns_) sum += 1 + std::abs(column.width);
+    return sum;
+  }
+
   std::string line(std::string text, const auto& cell) const {
-    for (const TextColumn<Entry>& column : columns_) text += " " + aligned(cell(column), column.width);
+    for (const TextColumn<Entry>& column : columns_) {
+      std::string entry = cell(column);
+      if (column.width == -widest_text && entry.size() > widest_text) {
+        entry.resize(widest_text);
+        entry.back() = '~';
+      }
+      text += " " + aligned(entry, column.width);
+    }
     return text.erase(text.find_last_not_of(' ') + 1) + "\n";
   }
   std::vector<TextColumn<Entry>> columns_;
 };
 
-/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview().
-[[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows);
+/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the
+/// layout are titles of it, or columns of the summary; throws InputError for another one. With a width,
+/// settings in which the rows are equal are left out: settings_text() has them.
+[[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);

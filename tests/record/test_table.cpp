@@ -269,10 +269,46 @@ TEST(Table, ARowHasTheFiguresOfItsColumns) {
   std::vector<std::string> found;
   for (std::string field; line >> field;) found.push_back(field);
   EXPECT_THAT(found, testing::ElementsAre("7", "tawpipe", "3x1", "1+2", "128", "2", "6", "2.250", "1.500", "3.000",
-                         "682.7", rounded(teraflops, 7), rounded(100 * teraflops / 1e-3, 1),
+                         "682.7", "227.6", rounded(teraflops, 7), rounded(100 * teraflops / 1e-3, 1),
                          rounded(3 + 30010 / 1048576.0, 3), rounded(16 * inside, 0), rounded(16 * between, 0),
                          rounded(inside * (1 << 24) / 2.25e9, 3), rounded(between * (1 << 24) / 2.25e9, 3), "counted",
                          "35.0", "25.0", "33.3", "3.0000", "2.5000", "1e-07", "ok"));
+}
+
+/// Of these rows schedule, seq and hidden differ.
+TEST(Table, ANarrowLineKeepsWhatTellsCasesApartAndTheMainFigures) {
+  CaseResult long_name = sample_case();
+  long_name.settings.schedule = "fsdp:fetch=step:hierarchical=on:reduce=group";
+  const std::vector<Row> some = {make_row(sample_case("ddp", 64)), make_row(long_name)};
+  for (const int width : {200, 160, 120, 100, 80}) {
+    const TextTable<Row> table = make_table(some, {.width = width});
+    std::istringstream lines(table.header() + table.row(some[0]) + table.row(some[1]));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(std::ssize(line), width) << line;
+    for (const char* name : {"schedule", "step", "rate", "memory", "status"})
+      EXPECT_THAT(table.header(), HasSubstr(name)) << width;
+    EXPECT_THAT(table.header(), testing::Not(HasSubstr("groups")));  // equal in all rows
+    EXPECT_THAT(table.row(some[1]), HasSubstr("fsdp:fetch=step:hierarchical=~"));
+  }
+  EXPECT_THAT(make_table(some, {.width = 120}).header(), testing::AllOf(HasSubstr("between"), HasSubstr("exposed")));
+  EXPECT_THAT(make_table(some, {.width = 160}).header(), HasSubstr("seq"));
+}
+
+TEST(Table, ShowsTheColumnsThatAreAskedFor) {
+  const std::vector<Row> some = {make_row(sample_case())};
+  const TextTable<Row> table = make_table(some, {.columns = {"step", "cv", "energy_per_token", "inside"}});
+  std::istringstream names(table.header());
+  std::vector<std::string> found;
+  std::string line;
+  std::getline(names, line);
+  std::istringstream words(line.substr(1));
+  for (std::string word; words >> word;) found.push_back(word);
+  EXPECT_THAT(found, testing::ElementsAre("case", "schedule", "step", "cv", "energy_per_token", "inside", "inside"));
+  try {
+    (void)make_table(some, {.columns = {"memry"}});
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no column \"memry\"; did you mean \"memory\"?"));
+  }
 }
 
 TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {
