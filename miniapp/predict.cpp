@@ -325,7 +325,8 @@ int run(const Options& options) {
   }
   if (!options.timeline.empty()) write_timelines(options.timeline, timelines);
   if (options.json)
-    write_stdout(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
+    write_stdout(json_text({{"machine", machine.name}, {"between_bytes_per_s", machine.rate},
+        {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
 }  // namespace

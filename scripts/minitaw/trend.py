@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The rate of each case over dates and commits, with its noise; changes that are more than noise are marked (docs/compare.md)."""
+
+import pathlib
+import re
+
+from .command import BadInput, Parser, write_stdout
+from .figures import PICTURES, figure, grouped, legend_below, new_figure, percent, save, styles_of
+from .intervals import blocks_of, shift_interval, thinned
+from .record import load_all
+
+
+def history(results):
+    """{identity of a case: its valid measurements in the order of their dates}."""
+    known = [case for result in results for case in result.cases if case.valid and case.samples.size]
+    if not known:
+        raise BadInput("no file has a valid case")
+    return {name: sorted(some, key=lambda case: case["started"]) for name, some in grouped(known, lambda case: case["identity"]).items()}
+
+
+LEAST_CHANGE = 0.03  # that is marked: samples of one run are more alike than runs are
+
+
+def change_of(before, after):
+    """The rate relative to that before it (1.05: 5 % more), and a mark where all of its 95 % interval is on one side."""
+    interval = shift_interval(thinned(blocks_of([before])), thinned(blocks_of([after])), 0.95)
+    change = before["median_s"] / after["median_s"]
+    if not interval or abs(change - 1) < LEAST_CHANGE:
+        return change, ""
+    return change, "slower" if interval.low > 0 else "faster" if interval.high < 0 else ""
+
+
+def lines(some):
+    for before, case in zip([None, *some], some):
+        change, mark = change_of(before, case) if before else (1, "")
+        yield (case["started"], case.session.get("git_hash", "")[:18], f"{figure(case['tokens_per_s'])} token/s", f"spread {percent(case['spread'])}",
+               f"{change - 1:+.1%}" if before else "", mark)
+
+
+def draw(cases, output):
+    drawn = new_figure(6.5, 3.5)
+    axes = drawn.subplots()
+    names = {name: re.sub(r"schedule=(\S+).*", r"\1", name) + f" ({number})" for number, name in enumerate(cases)}
+    for name, some in cases.items():
+        first = some[0]["tokens_per_s"]
+        axes.plot([case["started"][:16].replace("T", " ") for case in some], [case["tokens_per_s"] / first for case in some], label=names[name], **styles_of(names.values())[names[name]])
+        for before, case in zip(some, some[1:]):
+            if change_of(before, case)[1]:
+                axes.annotate("▼" if change_of(before, case)[1] == "slower" else "▲", (case["started"][:16].replace("T", " "), case["tokens_per_s"] / first))
+    axes.set_title("rate relative to the first measurement; ▲▼: a change beyond noise", loc="left", fontsize=9)
+    axes.tick_params(axis="x", rotation=30)
+    legend_below(drawn, axes)
+    save(drawn, output)
+    write_stdout(f"{output}\n")
+
+
+def main(words=None):
+    parser = Parser(prog="trend", description="Lists the rate of each case over dates and commits, with its noise, and marks changes (docs/compare.md).")
+    parser.add_argument("files", metavar="FILE.h5", nargs="+", help="result files of minitaw run, in any order")
+    parser.add_argument("-o", "--output", metavar="OUT", help="draw it too (.png, .svg, .pdf)")
+    options = parser.parse_args(words)
+    if options.output and pathlib.Path(options.output).suffix not in PICTURES:
+        raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf")
+    cases = history(load_all(options.files))
+    for number, (name, some) in enumerate(cases.items()):
+        write_stdout(f"# {number}: {name}\n")
+        rows = list(lines(some))
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        write_stdout("".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
+    if options.output:
+        draw(cases, options.output)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are those of the same x, and only a change
+beyond noise is marked."""
+
+import csv
+import json
+
+import files
+import numpy
+from support import FOLDER, SAMPLE, accepted, refused, run_all
+
+
+def measured(name, cases, links=(), commit="abc"):
+    """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by 1 %."""
+    rows = []
+    for schedule, seq, factor, started in cases:
+        seconds = factor * (1 + 0.01 * numpy.sin(numpy.arange(12))).reshape(12, 1).repeat(3, axis=1)
+        step = float(numpy.median(seconds[:, 0]))
+        rows.append((4, {"session": 0, "schedule": schedule, "seq": seq, "median_s": step, "tokens_per_s": 1000 / step, "tokens_per_s_rank": 1000 / step / 3,
+                         "bytes_between": 3 << 20, "memory_measured": 5 << 20, "started": started, "identity": f"schedule={schedule} seq={seq}"},
+                     {"seconds": seconds, "repetition": numpy.zeros(12, int)}))
+    return files.make(SAMPLE, FOLDER / name, rows, {"links": list(links), "git_hash": commit})
+
+
+def points(*arguments):
+    accepted("plot", *arguments, "-o", "out.csv", "-o", "out.pdf", "-o", "out.png")
+    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF") and (FOLDER / "out.png").stat().st_size > 5000
+    return [(row[0], float(row[1]), float(row[2])) for row in list(csv.reader(open("out.csv")))[1:]]
+
+
+def close(found, expected):
+    assert len(found) == len(expected) and all(a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)), (found, expected)
+
+
+def check_points():
+    one = measured("one.h5", [("tawpipe", 128, 0.5, "a"), ("fsdp", 128, 1, "a"), ("tawpipe", 256, 1, "a"), ("fsdp", 256, 4, "a")], ["rate=100mbit"])
+    close(points(one), [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)])
+    close(points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"), [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)])
+    close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
+    two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, "a")], [f"rate={rate}mbit"]) for rate in (50, 200)]
+    close(points(*two, "--x", "between.rate", "--y", "step"), [("fsdp", 50, 2), ("fsdp", 200, 0.5)])
+    assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
+    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128")
+    refused("plot", one, "-o", "x.txt", says="must end in")
+    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case of ddp")
+    refused("plot", one, "-o", "x.pdf", "--width", "wide", says="3.3in")
+
+
+def check_predictions():
+    settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256"
+    found = {"between_bytes_per_s": 12.5e6, "cases": [{"settings": settings, "step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20,
+                                                       "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}]}]}
+    (FOLDER / "p.json").write_text(json.dumps(found))
+    for x, y, expected in (("seq", "tokens_per_s_rank", (256, 100)), ("between.rate", "step", (100, 2)), ("groups", "between", (2, 4)), ("ranks", "memory", (4, 2))):
+        close(points("p.json", "--x", x, "--y", y), [("tawpipe, predicted", *expected)])
+    (FOLDER / "bad.json").write_text("[1]")
+    refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
+
+
+def check_trend():
+    steps = [("2026-01-01T00:00:00Z", 1.0, "aaa"), ("2026-02-01T00:00:00Z", 1.005, "bbb"), ("2026-03-01T00:00:00Z", 1.2, "ccc"), ("2026-04-01T00:00:00Z", 0.9, "ddd")]
+    names = [measured(f"trend{commit}.h5", [("fsdp", 128, factor, day)], commit=commit) for day, factor, commit in steps]
+    lines = accepted("trend", *reversed(names), "-o", "trend.png").splitlines()
+    assert lines[0] == "# 0: schedule=fsdp seq=128" and lines[-1] == "trend.png" and (FOLDER / "trend.png").stat().st_size > 5000
+    assert [line.split()[:2] for line in lines[1:5]] == [[day, commit] for day, _, commit in steps]
+    assert [line.split()[-1] for line in lines[1:5]][1:] == ["-0.5%", "slower", "faster"] and "-16.2%" in lines[3], lines
+    refused("trend", names[0], "-o", "x.txt", says="must end in")
+
+
+run_all(check_points, check_predictions, check_trend)
