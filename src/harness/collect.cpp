@@ -167,20 +167,16 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// `spans`: of the accounted step. Of computing, ranks send sums of many steps; of transfers all spans count,
+/// `spans`: of the accounted step. Of computing, ranks send sums of many steps; of messages all spans count,
 /// so that more steps are looked at only where these are few.
 void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
     const std::vector<trace::Site>& sites, MPI_Comm comm, CaseResult& result) {
-  constexpr std::size_t most_spans = std::size_t{1} << 20;
   const schedule::Program& program = runtime.program();
-  model::Layout layout = runtime.layout();
-  const std::vector<std::int64_t>& own = result.settings.micro_batch_per_rank;
-  if (!own.empty()) layout.shape.micro_batch = result.settings.shape.micro_batch;  // alike on all ranks
-  const trace::Works works(program, layout, own);
-  trace::Observed computing{works.amounts(), {}};
-  const auto classes = static_cast<int>(computing.work.front().size());
+  const trace::Works works(program, runtime.layout(), result.settings.micro_batch_per_rank);
+  trace::Observed computing{works.amounts};
   for (const int step : steps.some(32)) {
     const std::vector<double> mine = works.seconds(runtime.rank(), steps.spans(step));
+    const auto classes = static_cast<int>(mine.size());
     std::vector<double> all(mine.size() * program.ranks.size());
     check(MPI_Gather(mine.data(), classes, MPI_DOUBLE, all.data(), classes, MPI_DOUBLE, 0, comm),
         "gathering times of computing");
@@ -190,9 +186,10 @@ void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, cons
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
   std::vector<trace::StepSpans> some = {spans};
-  for (const int step : steps.some(static_cast<int>(std::min<std::size_t>(5, most_spans / actions))))
+  for (const int step : steps.some(static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions))))
     if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
-  if (runtime.rank() == 0) result.blame = trace::find_blame(program, layout, sites, computing, some);
+  if (runtime.rank() == 0)
+    result.blame = trace::find_blame(program, runtime.layout(), sites, computing, some);
 }
 
 void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline,

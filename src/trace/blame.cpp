@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/range.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
@@ -15,118 +16,101 @@ using schedule::Action;
 using schedule::Place;
 using schedule::Span;
 
-double quantile(std::vector<double> values, double q) {
-  std::ranges::sort(values);
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at), above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
-}
-double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
-
 /// Subjects that have one cause in common if all of them are slow.
 struct Suspect {
   std::string name;
   std::vector<int> subjects;
-};
-
-struct Finding {
-  std::string name;
-  std::vector<int> subjects;
   double ratio = 1;  ///< its time to the median of its peers
-  int peers = 0;
+  int peers = 0;     ///< 0: it does not stand out
 };
 
 /// The rule by which a suspect stands out from all subjects outside of it.
 class Judge {
 public:
-  /// `least`: the smallest difference that is told, where there are peers and steps enough.
-  Judge(const Observed& observed, double least)
-      : o_(observed), least_(least), subjects_(static_cast<int>(o_.work.size())) {}
+  Judge(const Observed& observed, double least) : least_(least), times_(observed.work.size()) {
+    std::vector<std::vector<double>> of_steps(times_.size());
+    for (const auto& seconds : observed.seconds) add_step(observed.work, seconds, of_steps);
+    for (std::size_t i = 0; i < times_.size(); ++i)
+      if (std::vector<double>& all = of_steps[i]; !all.empty()) {
+        std::ranges::sort(all);
+        times_[i] = {quantile(all, 0.5), quantile(all, 0.25)};
+      }
+    if (observed.seconds.size() < 3) least_ = std::max(clear, least_);
+  }
 
-  /// The first one of those that take the longest.
-  [[nodiscard]] Finding worst(const std::vector<Suspect>& suspects) {
-    Finding worst;
+  /// The one of most subjects, of these the slowest, of these the last.
+  [[nodiscard]] Suspect worst(const std::vector<Suspect>& suspects) const {
+    Suspect worst;
     for (const Suspect& suspect : suspects)
-      if (const Finding found = judge(suspect); found.ratio > worst.ratio) worst = found;
+      if (Suspect one = judged(suspect); one.peers > 0 && std::pair(one.subjects.size(), one.ratio) >=
+                                                              std::pair(worst.subjects.size(), worst.ratio))
+        worst = std::move(one);
     return worst;
   }
 
-  /// Median over steps of each subject's time to that of the others; NaN: it has no peer.
-  [[nodiscard]] std::vector<double> ratios() {
+  /// Of each subject to the others; NaN: nobody does what it does.
+  [[nodiscard]] std::vector<double> ratios() const {
     std::vector<double> all;
-    for (int i = 0; i < subjects_; ++i) all.push_back(times({i})[i].middle);
+    for (int i = 0; i < static_cast<int>(times_.size()); ++i)
+      all.push_back(times_[i].middle / median(split({i}).second));
     return all;
   }
 
 private:
-  static constexpr int few = 8;         ///< peers, of which the worst counts too
-  static constexpr int singly = 64;     ///< up to so many subjects a reference leaves the suspect out
-  static constexpr double clear = 0.2;  ///< the least difference with one peer, or one or two steps
-  /// Over steps, relative to the reference.
+  static constexpr std::size_t few = 8;  ///< peers, of which the oddest counts too
+  static constexpr double clear = 0.2;   ///< the least difference with one peer, or one or two steps
+  /// Relative to the median of all subjects: median and lower quartile over steps.
   struct Time {
     double middle = Blame::unknown, low = Blame::unknown;
   };
 
-  [[nodiscard]] Finding judge(const Suspect& suspect) {
-    const std::vector<Time>& of = times(suspect.subjects);
-    std::vector<double> peers, own, low;
-    for (int i = 0; i < subjects_; ++i) {
-      const bool inside = std::ranges::find(suspect.subjects, i) != suspect.subjects.end();
-      if (std::isnan(of[i].middle)) {
-        if (inside) return {};
-        continue;
-      }
-      (inside ? own : peers).push_back(of[i].middle);
-      if (inside) low.push_back(of[i].low);
-    }
-    if (peers.empty() || own.empty()) return {};
-    const double centre = median(peers), excess = std::ranges::min(own) - centre;
-    std::vector<double> deviations;
-    for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
-    double spread = 1.4826 * median(deviations);
-    if (peers.size() < few) spread = std::max(spread, 0.5 * (std::ranges::max(peers) - centre));
-    const double least =
-        centre * (peers.size() < 2 || o_.seconds.size() < 3 ? std::max(clear, least_) : least_);
-    if (excess <= std::max(least, 4 * spread) || std::ranges::min(low) - centre <= least) return {};
-    if (std::ranges::max(own) - centre > 2 * excess) return {};  // not one cause
-    return {suspect.name, suspect.subjects, median(own) / centre, static_cast<int>(peers.size())};
-  }
-
-  [[nodiscard]] const std::vector<Time>& times(const std::vector<int>& excluded) {
-    const bool all = subjects_ > singly;
-    if (all && !times_.empty()) return times_;
-    times_.assign(subjects_, {});
-    std::vector<std::vector<double>> of_steps(subjects_);
-    for (const auto& seconds : o_.seconds) add_step(seconds, all ? std::vector<int>() : excluded, of_steps);
-    for (int i = 0; i < subjects_; ++i)
-      if (!of_steps[i].empty()) times_[i] = {median(of_steps[i]), quantile(of_steps[i], 0.25)};
-    return times_;
-  }
-
-  void add_step(const std::vector<std::vector<double>>& seconds, const std::vector<int>& excluded,
+  void add_step(const std::vector<std::vector<double>>& work, const std::vector<std::vector<double>>& seconds,
       std::vector<std::vector<double>>& of_steps) const {
-    std::vector<double> taken(subjects_), expected(subjects_), each;
-    for (std::size_t c = 0; c < o_.work.front().size(); ++c) {
-      each.clear();
-      for (int i = 0; i < subjects_; ++i)
-        if (o_.work[i][c] > 0 && std::ranges::find(excluded, i) == excluded.end())
-          each.push_back(seconds[i][c] / o_.work[i][c]);
-      if (each.empty()) continue;
-      const double reference = median(each);
-      for (int i = 0; i < subjects_; ++i) {
-        // What a subject alone does is compared with nobody.
-        if (o_.work[i][c] <= 0 || (each.size() == 1 && excluded.empty())) continue;
-        taken[i] += seconds[i][c];
-        expected[i] += reference * o_.work[i][c];
+    std::vector<double> taken(work.size()), expected(work.size());
+    for (std::size_t c = 0; !work.empty() && c < work.front().size(); ++c) {
+      std::vector<double> each;
+      for (std::size_t i = 0; i < work.size(); ++i)
+        if (work[i][c] > 0) each.push_back(seconds[i][c] / work[i][c]);
+      if (each.size() < 2) continue;
+      const double usual = median(std::move(each));
+      for (std::size_t i = 0; i < work.size(); ++i) {
+        taken[i] += work[i][c] > 0 ? seconds[i][c] : 0;
+        expected[i] += usual * work[i][c];
       }
     }
-    for (int i = 0; i < subjects_; ++i)
+    for (std::size_t i = 0; i < work.size(); ++i)
       if (expected[i] > 0) of_steps[i].push_back(taken[i] / expected[i]);
   }
 
-  const Observed& o_;
+  /// Middle times of these subjects and of all others.
+  [[nodiscard]] std::pair<std::vector<double>, std::vector<double>> split(
+      const std::vector<int>& subjects) const {
+    std::pair<std::vector<double>, std::vector<double>> parts;
+    for (int i = 0; i < static_cast<int>(times_.size()); ++i)
+      if (!std::isnan(times_[i].middle))
+        (std::ranges::find(subjects, i) == subjects.end() ? parts.second : parts.first)
+            .push_back(times_[i].middle);
+    return parts;
+  }
+
+  [[nodiscard]] Suspect judged(Suspect one) const {
+    const auto [own, peers] = split(one.subjects);
+    if (peers.empty() || own.size() < one.subjects.size()) return {};
+    const double centre = median(peers), most = std::ranges::max(own) - centre;
+    std::vector<double> deviations;
+    for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
+    double needed = 4 * 1.4826 * median(deviations),
+           least = centre * (peers.size() < 2 ? std::max(clear, least_) : least_);
+    if (peers.size() < few) needed = std::max(needed, 2 * std::ranges::max(deviations));
+    needed = std::max({needed, least, most / 2});  // else it is not one cause
+    for (const int i : one.subjects)
+      if (times_[i].middle - centre <= needed || times_[i].low - centre <= least) return {};
+    one.ratio = median(own) / centre;
+    one.peers = static_cast<int>(peers.size());
+    return one;
+  }
+
   double least_;
-  int subjects_;
   std::vector<Time> times_;
 };
 
@@ -136,334 +120,243 @@ public:
   Replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup)
       : program_(program), spans_(spans), speedup_(speedup), done_(program.ranks.size()) {}
 
-  void local(Place p) override { finish(p, start(p) + shortened(p, span(p).end - span(p).begin)); }
+  void local(Place p) override { collective({&p, 1}); }
+  void message(Place send, Place receive) override { collective(std::array{send, receive}); }
 
-  void message(Place send, Place receive) override {
-    const double sent = start(send), asked = start(receive);
-    if (span(receive).begin > span(send).end) {  // the data were there before they were asked for
-      const double end = sent + shortened(send, span(send).end - span(send).begin);
-      finish(send, end);
-      return finish(receive, std::max(asked, end) + span(receive).end - span(receive).begin);
-    }
-    const double begin = std::max(span(send).begin, span(receive).begin);
-    for (const Place side : {send, receive})
-      finish(side, std::max(sent, asked) + shortened(side, span(side).end - begin));
-  }
-
-  void collective(std::span<const Place> calls) override {
+  /// A side that had ended before the last one began waited for nobody; what comes after waits for its data.
+  void collective(std::span<const Place> sides) override {
     std::vector<double> starts;
-    for (const Place call : calls) starts.push_back(start(call));
-    const auto all = latest(calls, starts, std::numeric_limits<double>::infinity());
-    for (const Place call : calls) {
-      const double end = span(call).end;
-      const auto [begin, again] = all.first <= end ? all : latest(calls, starts, end);
-      finish(call, again + shortened(call, end - begin));
+    double last = 0, again = 0;
+    for (const Place side : sides) {
+      starts.push_back(start(side));
+      last = std::max(last, span(side).begin);
+      again = std::max(again, starts.back());
     }
+    for (std::size_t i = 0; i < sides.size(); ++i)
+      if (const Span& s = span(sides[i]); s.end < last)
+        again = std::max(again, finish(sides[i], starts[i], s.end - s.begin));
+    for (const Place side : sides)
+      if (const Span& s = span(side); s.end >= last) (void)finish(side, again, s.end - last);
   }
 
-  [[nodiscard]] double length() const { return length_; }
+  double length = 0;
 
 private:
   struct Ends {
-    double measured, again;
+    double measured = 0, again = 0;
+    void join(const Ends& e) { *this = {std::max(measured, e.measured), std::max(again, e.again)}; }
   };
   [[nodiscard]] const Span& span(Place p) const { return spans_[p.rank][p.action]; }
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  [[nodiscard]] double shortened(Place p, double seconds) const {
-    return std::max(0.0, seconds) / speedup_(p.rank, p.action);
-  }
-
-  /// When the last side that had begun by `end` began: as measured, and again.
-  [[nodiscard]] std::pair<double, double> latest(
-      std::span<const Place> calls, const std::vector<double>& starts, double end) const {
-    std::pair<double, double> last{0, 0};
-    for (std::size_t i = 0; i < calls.size(); ++i)
-      if (const double begin = span(calls[i]).begin; begin <= end)
-        last = {std::max(last.first, begin), std::max(last.second, starts[i])};
-    return last;
-  }
 
   /// As long after the last of its causes as it was. Messages of a lane that overlapped do so again.
   [[nodiscard]] double start(Place p) const {
     const auto& lanes = done_[p.rank];
-    const Action& a = at(p);
-    const double begin = span(p).begin;
-    Ends cause{0, 0};
-    const auto add = [&](const Ends& e) {
-      cause = {std::max(cause.measured, e.measured), std::max(cause.again, e.again)};
-    };
-    const std::vector<Ends>& own = lanes[index_of(a.lane)];
-    const auto before =
-        std::find_if(own.rbegin(), own.rend(), [&](const Ends& e) { return e.measured <= begin; });
-    if (before != own.rend()) add(*before);
+    const std::vector<Ends>& own = lanes[index_of(at(p).lane)];
+    Ends cause;
+    const auto free =
+        std::find_if(own.rbegin(), own.rend(), [&](const Ends& e) { return e.measured <= span(p).begin; });
+    if (free != own.rend()) cause = *free;
     for (std::size_t l = 0; l < schedule::lanes; ++l)
-      if (a.waits[l] > 0) add(lanes[l][a.waits[l] - 1]);
-    return cause.again + std::max(0.0, begin - cause.measured);
+      if (const int count = at(p).waits[l]; count > 0) cause.join(lanes[l][count - 1]);
+    return cause.again + std::max(0.0, span(p).begin - cause.measured);
   }
 
-  void finish(Place p, double end) {
+  /// Returns its end; actions of a lane count as finished in order.
+  double finish(Place p, double begin, double seconds) {
     std::vector<Ends>& lane = done_[p.rank][index_of(at(p).lane)];
-    if (!lane.empty()) end = std::max(end, lane.back().again);  // they count as finished in order
-    lane.push_back({span(p).end, end});
-    length_ = std::max(length_, end);
+    const double end = begin + seconds / speedup_(p.rank, p.action);
+    lane.push_back({span(p).end, lane.empty() ? end : std::max(end, lane.back().again)});
+    length = std::max(length, end);
+    return end;
   }
 
   const schedule::Program& program_;
   const StepSpans& spans_;
   const Speedup& speedup_;
   std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;
-  double length_ = 0;
 };
 
-/// Links of one sort, and how long transfers were under way on each.
-struct Links {
-  const char *one, *all_of_an_end;           ///< names: with two numbers, with one; nullptr: there is none
-  std::map<std::pair<int, int>, int> known;  ///< subjects by their ends
-  Observed observed;
-
-  /// Pairs of ends with all links between them, or ends with all of their links if these are several.
-  [[nodiscard]] std::vector<Suspect> suspects(bool of_ends) const {
-    std::map<std::pair<int, int>, std::vector<int>> found;
-    std::map<int, std::set<int>> others;
-    for (const auto& [link, subject] : known) {
-      const auto [a, b] = std::minmax(link.first, link.second);
-      others[a].insert(b);
-      others[b].insert(a);
-      for (const std::pair<int, int>& ends :
-          of_ends ? std::set<std::pair<int, int>>{{a, a}, {b, b}} : std::set<std::pair<int, int>>{{a, b}})
-        found[ends].push_back(subject);
-    }
-    std::vector<Suspect> all;
-    for (const auto& [ends, subjects] : found)
-      if (!of_ends || (all_of_an_end != nullptr && others[ends.first].size() > 1))
-        all.push_back(
-            {fmt::format(fmt::runtime(of_ends ? all_of_an_end : one), ends.first, ends.second), subjects});
-    return all;
-  }
-};
-
-/// Transfers of a program by the link that they pass: messages between nodes and inside, and collectives
-/// inside a node. A collective of several nodes passes links of all of them, and tells of none.
-class Transfers {
+/// Messages of a program by the link that they pass, between nodes or between ranks of one. Collectives pass
+/// many, and tell of none.
+class Links {
 public:
-  Transfers(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites)
-      : program_(program), matching_(schedule::detail::match(program)) {
-    const auto node = [&](int rank) { return sites.empty() ? 0 : sites[rank].node; };
+  Links(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites,
+      bool inside)
+      : inside_(inside) {
+    const schedule::Matching matching = schedule::detail::match(program);
+    std::map<double, int> classes;
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-      for (int i = 0; i < static_cast<int>(program.ranks[r].actions.size()); ++i)
-        if (const Action& a = program.ranks[r].actions[i]; a.kind == schedule::Kind::send) {
-          const bool inside = node(r) == node(a.peer);
-          add({{r, i}, {a.peer, matching_.other[matching_.number({r, i})]}}, inside ? 1 : 0,
-              inside ? std::pair{r, a.peer} : std::pair{node(r), node(a.peer)},
-              schedule::moved_bytes(a, layout));
-        }
-    for (int c = 0; c < matching_.collectives(); ++c) {
-      const std::span<const Place> calls = matching_.calls_of(c);
-      const int first = node(calls.front().rank);
-      if (calls.size() > 1 && std::ranges::all_of(calls, [&](Place p) { return node(p.rank) == first; }))
-        add({calls.begin(), calls.end()}, 2, {calls.front().rank, calls.back().rank},
-            schedule::moved_bytes(action(calls.front()), layout));
-    }
-    for (const Transfer& t : transfers_) {
-      auto& work = links_[t.sort].observed.work;
-      work.resize(links_[t.sort].known.size(), std::vector<double>(classes_.size()));
-      work[t.link][t.cls] += 1;
-    }
+      for (int i = 0; const Action& a : program.ranks[r].actions) {
+        const Place here{r, i++};
+        if (a.kind != schedule::Kind::send) continue;
+        const int from = sites.empty() ? 0 : sites[r].node, to = sites.empty() ? 0 : sites[a.peer].node;
+        if ((from == to) != inside) continue;
+        const std::pair ends = inside ? std::pair{r, a.peer} : std::pair{from, to};
+        const int link = links_.try_emplace(ends, static_cast<int>(links_.size())).first->second;
+        const int cls =
+            classes.try_emplace(moved_bytes(a, layout), static_cast<int>(classes.size())).first->second;
+        messages_.push_back({here, {a.peer, matching.other[matching.number(here)]}, link, cls});
+      }
+    observed_.work.assign(links_.size(), std::vector<double>(classes.size()));
+    for (const Message& m : messages_) observed_.work[m.link][m.cls] += 1;
   }
 
+  /// The time in which messages of a class were under way on a link, one or more of them.
   void observe(const StepSpans& spans) {
-    std::map<std::tuple<int, int, int>, std::vector<std::pair<double, double>>> busy;
-    for (const Transfer& t : transfers_) busy[{t.sort, t.link, t.cls}].push_back(under_way(t, spans));
-    for (Links& links : links_) links.observed.seconds.push_back(links.observed.work);
-    for (auto& [key, intervals] : busy) {
-      const auto& [sort, link, cls] = key;
-      std::ranges::sort(intervals);
+    std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> busy;
+    for (const Message& m : messages_) {
+      const Span &sent = spans[m.send.rank][m.send.action], &got = spans[m.receive.rank][m.receive.action];
+      const bool late = got.begin > sent.end;  // the data were there before they were asked for
+      busy[{m.link, m.cls}].emplace_back(
+          late ? sent.begin : std::max(sent.begin, got.begin), late ? sent.end : std::max(sent.end, got.end));
+    }
+    auto& seconds = observed_.seconds.emplace_back(observed_.work);
+    for (auto& [at, intervals] : busy) {
       double sum = 0, until = 0;
+      std::ranges::sort(intervals);
       for (const auto& [begin, end] : intervals) {
         sum += std::max(0.0, end - std::max(begin, until));
         until = std::max(until, end);
       }
-      links_[sort].observed.seconds.back()[link][cls] = sum;
+      seconds[at.first][at.second] = sum;
     }
   }
 
-  /// The link that stands out most; of a sort, an end that does goes before a pair.
-  [[nodiscard]] Finding worst() {
-    Finding worst;
-    for (int sort = 0; sort < 3; ++sort)
-      for (const bool of_ends : {true, false}) {
-        Finding found = Judge(links_[sort].observed, least).worst(links_[sort].suspects(of_ends));
-        if (found.peers == 0) continue;
-        if (found.ratio > worst.ratio) worst = found, sort_ = sort;
-        break;
-      }
-    return worst;
+  /// Schedules load even equal links unlike: small differences say nothing.
+  [[nodiscard]] Suspect worst() const {
+    std::map<std::pair<int, int>, std::vector<int>> both_ways, of_end;
+    for (const auto& [ends, link] : links_) {
+      both_ways[std::minmax(ends.first, ends.second)].push_back(link);
+      for (const int end : {ends.first, ends.second}) of_end[{end, end}].push_back(link);
+    }
+    std::vector<Suspect> all;
+    const char* const what = inside_ ? "rank" : "node";
+    for (const auto& [ends, links] : of_end)
+      all.push_back({fmt::format("the {} of {} {}", inside_ ? "links" : "adapter", what, ends.first), links});
+    for (const auto& [ends, links] : both_ways)
+      all.push_back({fmt::format("the link of {}s {} and {}", what, ends.first, ends.second), links});
+    return Judge(observed_, 0.25).worst(all);
   }
 
-  /// The sides of transfers on the links that worst() has found.
-  [[nodiscard]] std::set<std::pair<int, int>> sides(const Finding& found) const {
+  [[nodiscard]] std::set<std::pair<int, int>> sides(const Suspect& found) const {
     std::set<std::pair<int, int>> all;
-    for (const Transfer& t : transfers_)
-      if (t.sort == sort_ && std::ranges::find(found.subjects, t.link) != found.subjects.end())
-        for (const Place side : t.sides) all.emplace(side.rank, side.action);
+    for (const Message& m : messages_)
+      if (std::ranges::find(found.subjects, m.link) != found.subjects.end())
+        for (const Place side : {m.send, m.receive}) all.emplace(side.rank, side.action);
     return all;
   }
 
 private:
-  static constexpr double least = 0.25;  ///< schedules load even equal links unlike
-  struct Transfer {
-    std::vector<Place> sides;  ///< of a message the sender comes first
-    int sort, link, cls;
+  struct Message {
+    Place send, receive;
+    int link, cls;
   };
-  [[nodiscard]] const Action& action(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-
-  void add(std::vector<Place> sides, int sort, std::pair<int, int> ends, double bytes) {
-    auto& known = links_[sort].known;
-    const int link = known.try_emplace(ends, static_cast<int>(known.size())).first->second;
-    const auto cls = std::tuple(action(sides.front()).kind, sides.size(), bytes);
-    const int number = classes_.try_emplace(cls, static_cast<int>(classes_.size())).first->second;
-    transfers_.push_back({std::move(sides), sort, link, number});
-  }
-
-  /// From the last side's begin; a receive that begins when the send is over has delayed nobody.
-  [[nodiscard]] std::pair<double, double> under_way(const Transfer& t, const StepSpans& spans) const {
-    const Span& first = spans[t.sides[0].rank][t.sides[0].action];
-    std::pair<double, double> found{first.begin, first.end};
-    for (const Place side : t.sides) {
-      const Span& span = spans[side.rank][side.action];
-      if (action(side).kind == schedule::Kind::recv && span.begin > first.end) continue;
-      found = {std::max(found.first, span.begin), std::max(found.second, span.end)};
-    }
-    return found;
-  }
-
-  const schedule::Program& program_;
-  schedule::Matching matching_;
-  std::array<Links, 3> links_{{{"the link of nodes {} and {}", "the adapter of node {}", {}, {}},
-      {"the link of ranks {} and {}", "the links of rank {} inside its node", {}, {}},
-      {"the collectives of ranks {} to {}", nullptr, {}, {}}}};
-  std::map<std::tuple<schedule::Kind, std::size_t, double>, int> classes_;
-  std::vector<Transfer> transfers_;
-  int sort_ = 0;
+  bool inside_;
+  std::map<std::pair<int, int>, int> links_;  ///< numbers, by nodes or ranks
+  std::vector<Message> messages_;
+  Observed observed_;
 };
 
-/// "rank 17 (node 4, device 1)"
-std::string name_of(int rank, const std::vector<Site>& sites) {
-  const bool apart = std::ranges::any_of(sites, [&](const Site& s) { return s.node != sites.front().node; });
-  std::string where = apart ? fmt::format("node {}", sites[rank].node) : "";
-  if (!sites.empty() && sites[rank].device >= 0)
-    where += fmt::format("{}device {}", apart ? ", " : "", sites[rank].device);
-  return fmt::format("rank {}{}", rank, where.empty() ? "" : " (" + where + ")");
-}
-
-/// Nodes of several ranks where there are several, or ranks.
-std::vector<Suspect> computing_suspects(bool of_nodes, int ranks, const std::vector<Site>& sites) {
-  std::vector<Suspect> all;
+/// Nodes of several ranks, and ranks: "rank 17 (node 4, device 1)".
+std::vector<Suspect> computing_suspects(int ranks, const std::vector<Site>& sites) {
   std::map<int, std::vector<int>> nodes;
+  for (int r = 0; r < ranks; ++r) nodes[sites.empty() ? 0 : sites[r].node].push_back(r);
+  std::vector<Suspect> all;
+  for (const auto& [node, members] : nodes) all.push_back({fmt::format("node {}", node), members});
   for (int r = 0; r < ranks; ++r) {
-    if (of_nodes && !sites.empty()) nodes[sites[r].node].push_back(r);
-    if (!of_nodes) all.push_back({name_of(r, sites), {r}});
+    std::string where = nodes.size() > 1 ? fmt::format(" (node {})", sites[r].node) : "";
+    if (!sites.empty() && sites[r].device >= 0)
+      where = fmt::format(" (node {}, device {})", sites[r].node, sites[r].device);
+    all.push_back({fmt::format("rank {}{}", r, where), {r}});
   }
-  for (const auto& [node, members] : nodes)
-    if (members.size() > 1) all.push_back({fmt::format("node {}", node), members});
   return all;
 }
 
-/// What the step would be without it: a share of its length; NaN if it cannot be executed again.
-double share_of(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
+/// Share of the step that `speedup` saves; NaN if it cannot be executed again.
+double saved(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
   double length = 0;
   for (const auto& rank : spans)
     for (const Span& span : rank) length = std::max(length, span.end);
   const double again = replay(program, spans, [](int, int) { return 1; });
-  if (!(std::abs(again / length - 1) < 0.03)) return Blame::unknown;
-  return 1 - replay(program, spans, speedup) / again;
+  return std::abs(again / length - 1) < 0.03 ? 1 - replay(program, spans, speedup) / again : Blame::unknown;
 }
 
-std::string sentence(const Finding& found, double share, bool computes) {
-  const int all = found.peers + static_cast<int>(found.subjects.size());
-  const std::string peers = computes ? "ranks" : "links";
-  const std::string rate = computes ? fmt::format("computes {:.0f} % slower than the median of {} {}",
-                                          100 * (found.ratio - 1), all, peers)
-                                    : fmt::format("moves data at {:.0f} % of the median rate of {} {}",
-                                          100 / found.ratio, all, peers);
-  return fmt::format("{} {}{}", found.name, rate,
-      std::isnan(share) ? ""
-      : share < 0.005   ? "; the step would be as long without it"
-                        : fmt::format("; without it the step would be {:.0f} % shorter", 100 * share));
+Blame told(const Suspect& who, bool computes, double share) {
+  const int all = who.peers + static_cast<int>(who.subjects.size());
+  std::string text = computes ? fmt::format("{} computes {:.0f} % slower than the median of {} ranks",
+                                    who.name, 100 * (who.ratio - 1), all)
+                              : fmt::format("{} moves data at {:.0f} % of the median rate of {} links",
+                                    who.name, 100 / who.ratio, all);
+  if (share >= 0.005) text += fmt::format("; without it the step would be {:.0f} % shorter", 100 * share);
+  else if (!std::isnan(share)) text += "; the step would be as long without it";
+  return {std::move(text), who.name, who.ratio - 1, share};
 }
 }  // namespace
 
-Works::Works(const schedule::Program& program, const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+Works::Works(const schedule::Program& program, model::Layout layout, const std::vector<std::int64_t>& own)
+    : amounts(program.ranks.size()), class_of(program.ranks.size()) {
+  if (!own.empty()) layout.shape.micro_batch = std::ranges::max(own);
   std::map<std::tuple<schedule::Kind, double, double>, int> classes;
-  std::vector<std::vector<double>> amount_of;  // of each action
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
-    std::vector<int>& of_rank = class_of_.emplace_back();
-    std::vector<double>& amounts = amount_of.emplace_back();
+  for (std::size_t r = 0; r < amounts.size(); ++r)
     for (const Action& a : program.ranks[r].actions) {
-      const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1;
-      const double part =
-          micro_batch_per_rank.empty() || a.micro_batch < 0
-              ? 1
-              : static_cast<double>(micro_batch_per_rank[r]) / static_cast<double>(layout.shape.micro_batch);
-      const std::tuple cls(a.kind, part * schedule::flops(a, layout) / blocks,
-          part * schedule::touched_bytes(program, r, a, layout));
-      const bool computes = a.lane == schedule::Lane::compute && std::get<1>(cls) + std::get<2>(cls) > 0;
-      of_rank.push_back(
-          computes ? classes.try_emplace(cls, static_cast<int>(classes.size())).first->second : -1);
-      amounts.push_back(blocks);
+      const double part = own.empty() || a.micro_batch < 0
+                              ? 1
+                              : static_cast<double>(own[r]) / static_cast<double>(layout.shape.micro_batch);
+      const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1,
+                   work = part * schedule::flops(a, layout) / blocks,
+                   bytes = part * touched_bytes(program, static_cast<int>(r), a, layout);
+      class_of[r].push_back(-1);
+      if (a.lane != schedule::Lane::compute || work + bytes == 0) continue;
+      const int cls =
+          classes.try_emplace({a.kind, work, bytes}, static_cast<int>(classes.size())).first->second;
+      class_of[r].back() = cls;
+      amounts[r].resize(classes.size());
+      amounts[r][cls] += blocks;
     }
-  }
-  amounts_.assign(class_of_.size(), std::vector<double>(classes.size()));
-  for (std::size_t r = 0; r < class_of_.size(); ++r)
-    for (std::size_t i = 0; i < class_of_[r].size(); ++i)
-      if (class_of_[r][i] >= 0) amounts_[r][class_of_[r][i]] += amount_of[r][i];
+  for (std::vector<double>& rank : amounts) rank.resize(classes.size());
 }
 
 std::vector<double> Works::seconds(int rank, const std::vector<Span>& spans) const {
-  std::vector<double> sums(amounts_[rank].size());
+  std::vector<double> sums(amounts[rank].size());
   for (std::size_t i = 0; i < spans.size(); ++i)
-    if (const int cls = class_of_[rank][i]; cls >= 0) sums[cls] += spans[i].end - spans[i].begin;
+    if (const int cls = class_of[rank][i]; cls >= 0) sums[cls] += spans[i].end - spans[i].begin;
   return sums;
 }
 
 double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
   Replay again(program, spans, speedup);
   schedule::detail::execute(program, again);
-  return again.length();
+  return again.length;
 }
 
 Blame find_blame(const schedule::Program& program, const model::Layout& layout,
     const std::vector<Site>& sites, const Observed& computing, std::span<const StepSpans> steps) {
-  constexpr double least = 0.05;
-  Blame blame;
   const int ranks = static_cast<int>(program.ranks.size());
-  if (ranks < 2 || steps.empty()) return blame;
-  Judge judge(computing, least);
-  blame.ratios = judge.ratios();
-  blame.text = "no rank or link stands out";
-  const auto tell = [&](const Finding& found, bool computes, const Speedup& speedup) {
-    const double share = share_of(program, steps.front(), speedup);
-    if (!blame.culprit.empty() && !(share > blame.share)) return;
-    blame = {sentence(found, share, computes), found.name, found.ratio - 1, share, std::move(blame.ratios)};
-  };
-  Finding slow = judge.worst(computing_suspects(true, ranks, sites));
-  if (slow.peers == 0) slow = judge.worst(computing_suspects(false, ranks, sites));
+  if (ranks < 2 || steps.empty()) return {};
+  Blame blame{.text = "no rank or link stands out"};
+  const Judge judge(computing, 0.05);
+  const Suspect slow = judge.worst(computing_suspects(ranks, sites));
   const auto is_slow = [&](int rank) {
     return std::ranges::find(slow.subjects, rank) != slow.subjects.end();
   };
   if (slow.peers > 0)
-    tell(slow, true, [&](int rank, int action) {
-      const Action& a = program.ranks[rank].actions[action];
-      return is_slow(rank) && a.lane == schedule::Lane::compute ? slow.ratio : 1;
-    });
-  Transfers transfers(program, layout, sites);
-  for (const StepSpans& spans : steps) transfers.observe(spans);
-  const Finding link = transfers.worst();
-  const std::set<std::pair<int, int>> sides = transfers.sides(link);
-  // Data move slowly to and from a rank that is slow itself.
-  if (link.peers > 0 && std::ranges::none_of(sides, is_slow, &std::pair<int, int>::first))
-    tell(link, false, [&](int rank, int action) { return sides.contains({rank, action}) ? link.ratio : 1; });
+    blame = told(slow, true, saved(program, steps.front(), [&](int rank, int action) {
+      return is_slow(rank) && program.ranks[rank].actions[action].lane == schedule::Lane::compute ? slow.ratio
+                                                                                                  : 1;
+    }));
+  for (const bool inside : {false, true}) {
+    Links links(program, layout, sites, inside);
+    for (const StepSpans& spans : steps) links.observe(spans);
+    const Suspect link = links.worst();
+    const auto sides = links.sides(link);
+    // Data move slowly to and from a rank that is slow itself.
+    if (link.peers == 0 || std::ranges::any_of(sides, is_slow, &std::pair<int, int>::first)) continue;
+    const double share = saved(program, steps.front(),
+        [&](int rank, int action) { return sides.contains({rank, action}) ? link.ratio : 1; });
+    if (share >= 0.005 && !(share <= blame.share)) blame = told(link, false, share);
+  }
+  blame.ratios = judge.ratios();
   return blame;
 }
 }  // namespace minitaw::trace

@@ -17,36 +17,31 @@ struct Site {
   int device = -1;  ///< of its node; -1: the host computes
 };
 
-/// Seconds that subjects which should be alike, ranks or links, take for their work in some steps.
+/// Subjects that should be alike, ranks or links, and what they took for their work in some steps.
 struct Observed {
-  std::vector<std::vector<double>> work;                  ///< [subject][class]: amount in a step; 0: none
-  std::vector<std::vector<std::vector<double>>> seconds;  ///< [step][subject][class]
+  std::vector<std::vector<double>> work{};                  ///< [subject][class]: amount in a step; 0: none
+  std::vector<std::vector<std::vector<double>>> seconds{};  ///< [step][subject][class]
 };
 
-/// Classes of equal work: compute actions of one kind with the same FLOPs (of a visit: for each block) and
-/// bytes of memory. `micro_batch_per_rank`: B of each rank, in place of the layout's.
-class Works {
-public:
-  Works(const schedule::Program& program, const model::Layout& layout,
-      const std::vector<std::int64_t>& micro_batch_per_rank = {});
-  /// Amounts in a step, [rank][class].
-  [[nodiscard]] const std::vector<std::vector<double>>& amounts() const { return amounts_; }
+/// Classes of equal work of ranks: compute actions of one kind with the same FLOPs (of visits: for a block)
+/// and bytes of memory. `own`: B of each rank, if they differ.
+struct Works {
+  Works(const schedule::Program& program, model::Layout layout, const std::vector<std::int64_t>& own = {});
   /// Seconds that a rank has computed in a step, by class.
   [[nodiscard]] std::vector<double> seconds(int rank, const std::vector<schedule::Span>& spans) const;
 
-private:
-  std::vector<std::vector<int>> class_of_;  ///< [rank][action]; -1: none
-  std::vector<std::vector<double>> amounts_;
+  std::vector<std::vector<double>> amounts;  ///< in a step, [rank][class]
+  std::vector<std::vector<int>> class_of;    ///< [rank][action]; -1: none
 };
 
 /// What spoils a step, in words and numbers (docs/results.md).
 struct Blame {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  std::string text;            ///< a sentence; empty: nobody looked
-  std::string culprit;         ///< "rank 17 (node 4, device 1)"; empty: none
-  double slower = unknown;     ///< it takes so much longer than the median of its peers: 0.08
-  double share = unknown;      ///< of the step that it costs; NaN: the step cannot be executed again
-  std::vector<double> ratios;  ///< of each rank: seconds of its computing to the median of the others
+  std::string text{};            ///< a sentence; empty: nobody looked
+  std::string culprit{};         ///< "rank 17 (node 4, device 1)"; empty: none
+  double slower = unknown;       ///< it takes so much longer than the median of its peers: 0.08
+  double share = unknown;        ///< of the step that it costs; NaN: the step cannot be executed again
+  std::vector<double> ratios{};  ///< of each rank: seconds of its computing to the median of the others
 };
 
 /// Looks for a rank, node, adapter or link that stands out from its peers. `computing`: of Works. `steps`: of
@@ -55,9 +50,8 @@ struct Blame {
 [[nodiscard]] Blame find_blame(const schedule::Program& program, const model::Layout& layout,
     const std::vector<Site>& sites, const Observed& computing, std::span<const StepSpans> steps);
 
-/// The ends of a step that takes place again with the order and waits of the program, every action as long
-/// after its causes and under way as long as in `spans`, divided by `speedup(rank, action)`: its length, s.
-/// Exactly the measured one if that is 1 for all.
+/// Length of a measured step that takes place again in the order and with the waits of the program: every
+/// action begins as long after its causes, and is under way as long, divided by `speedup(rank, action)`.
 using Speedup = std::function<double(int rank, int action)>;
 [[nodiscard]] double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup);
 }  // namespace minitaw::trace

@@ -82,7 +82,7 @@ struct Job {
   [[nodiscard]] Blame blame(int steps = 9) const {
     std::vector<StepSpans> all;
     const Works works(program, layout);
-    Observed computing{works.amounts(), {}};
+    Observed computing{works.amounts};
     for (int s = 0; s < steps; ++s) {
       all.push_back(step(test::seed() + static_cast<unsigned>(s)));
       auto& ranks = computing.seconds.emplace_back();
