@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <span>
-#include <vector>
 
 namespace minitaw {
 /// Elements [begin, begin + count) of a buffer.
@@ -37,21 +34,5 @@ struct Part {
   const std::int64_t each = elements / members + (elements % members != 0);
   const std::int64_t begin = std::min(member * each, elements);
   return {begin, std::min(each, elements - begin)};
-}
-
-/// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
-/// numpy does by default. NaN without samples.
-[[nodiscard]] inline double quantile(std::span<const double> sorted, double q) {
-  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
-/// Returns the median of samples in any order.
-[[nodiscard]] inline double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return quantile(samples, 0.5);
 }
 }  // namespace minitaw

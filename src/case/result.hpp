@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "base/range.hpp"
 #include "case/case.hpp"
 #include "schedule/account.hpp"
 #include "trace/blame.hpp"
@@ -46,6 +45,12 @@ struct DeviceSample {
 inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 /// All bits: the device gives no reasons.
 inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
+
+/// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
+/// numpy does by default. NaN without samples.
+[[nodiscard]] double quantile(std::span<const double> sorted, double q);
+/// Returns the median of samples in any order.
+[[nodiscard]] double median(std::vector<double> samples);
 
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;

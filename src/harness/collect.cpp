@@ -99,14 +99,6 @@ void TimedSteps::add(const engine::Executor& executor, double seconds) {
   kept_.push_back({executor.started(), executor.spans()});
 }
 
-std::vector<int> TimedSteps::some(int most) const {
-  const auto all = static_cast<int>(seconds_.size()), count = std::min(most, all);
-  if (!keeps_all_) return {all - 1};
-  std::vector<int> some;
-  for (int i = 0; i < count; ++i) some.push_back(static_cast<int>(std::int64_t{i} * all / count));
-  return some;
-}
-
 trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = kept(step);
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
@@ -174,7 +166,8 @@ void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, cons
   const schedule::Program& program = runtime.program();
   const trace::Works works(program, runtime.layout(), result.settings.micro_batch_per_rank);
   trace::Observed computing{works.amounts};
-  for (const int step : steps.some(32)) {
+  const auto end = static_cast<int>(steps.seconds().size()), first = steps.keeps_all() ? 0 : end - 1;
+  for (int step = std::max(first, end - 32); step < end; ++step) {
     const std::vector<double> mine = works.seconds(runtime.rank(), steps.spans(step));
     const auto classes = static_cast<int>(mine.size());
     std::vector<double> all(mine.size() * program.ranks.size());
@@ -186,7 +179,8 @@ void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, cons
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
   std::vector<trace::StepSpans> some = {spans};
-  for (const int step : steps.some(static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions))))
+  for (int step = std::max(first, end - static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions)));
+      step < end; ++step)
     if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
   if (runtime.rank() == 0)
     result.blame = trace::find_blame(program, runtime.layout(), sites, computing, some);

@@ -40,9 +40,6 @@ public:
   /// Spans of this rank in a step, of the last one where only that is kept.
   [[nodiscard]] const std::vector<engine::Span>& spans(int step) const { return kept(step).spans; }
 
-  /// At most so many of the steps that are kept, evenly chosen.
-  [[nodiscard]] std::vector<int> some(int most) const;
-
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the moment when the first rank
   /// began; on other ranks nothing. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;

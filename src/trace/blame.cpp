@@ -7,7 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/range.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
@@ -15,6 +14,13 @@ namespace {
 using schedule::Action;
 using schedule::Place;
 using schedule::Span;
+
+/// Of an even number, the mean of the two in the middle.
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? Blame::unknown
+                        : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
+}
 
 /// Subjects that have one cause in common if all of them are slow.
 struct Suspect {
@@ -33,7 +39,7 @@ public:
     for (std::size_t i = 0; i < times_.size(); ++i)
       if (std::vector<double>& all = of_steps[i]; !all.empty()) {
         std::ranges::sort(all);
-        times_[i] = {quantile(all, 0.5), quantile(all, 0.25)};
+        times_[i] = {median(all), all[(all.size() - 1) / 4]};
       }
     if (observed.seconds.size() < 3) least_ = std::max(clear, least_);
   }
