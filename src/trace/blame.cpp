@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "schedule/execute.hpp"
@@ -20,6 +19,10 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values.empty() ? Blame::unknown
                         : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
+}
+
+bool contains(const std::vector<int>& numbers, int number) {
+  return std::ranges::find(numbers, number) != numbers.end();
 }
 
 /// Subjects that have one cause in common if all of them are slow.
@@ -94,8 +97,7 @@ private:
     std::pair<std::vector<double>, std::vector<double>> parts;
     for (int i = 0; i < static_cast<int>(times_.size()); ++i)
       if (!std::isnan(times_[i].middle))
-        (std::ranges::find(subjects, i) == subjects.end() ? parts.second : parts.first)
-            .push_back(times_[i].middle);
+        (contains(subjects, i) ? parts.first : parts.second).push_back(times_[i].middle);
     return parts;
   }
 
@@ -188,25 +190,50 @@ private:
 class Links {
 public:
   Links(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites,
-      bool inside)
-      : inside_(inside) {
+      bool inside, std::span<const StepSpans> steps)
+      : what_(inside ? "rank" : "node") {
     const schedule::Matching matching = schedule::detail::match(program);
     std::map<double, int> classes;
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-      for (int i = 0; const Action& a : program.ranks[r].actions) {
-        const Place here{r, i++};
-        if (a.kind != schedule::Kind::send) continue;
+      for (int i = -1; const Action& a : program.ranks[r].actions) {
+        if (++i; a.kind != schedule::Kind::send) continue;
         const int from = sites.empty() ? 0 : sites[r].node, to = sites.empty() ? 0 : sites[a.peer].node;
         if ((from == to) != inside) continue;
         const std::pair ends = inside ? std::pair{r, a.peer} : std::pair{from, to};
         const int link = links_.try_emplace(ends, static_cast<int>(links_.size())).first->second;
-        const int cls =
-            classes.try_emplace(moved_bytes(a, layout), static_cast<int>(classes.size())).first->second;
-        messages_.push_back({here, {a.peer, matching.other[matching.number(here)]}, link, cls});
+        const Place receive{a.peer, matching.other[matching.number({r, i})]};
+        link_of[{r, i}] = link_of[{receive.rank, receive.action}] = link;
+        messages_.push_back({{r, i}, receive, link,
+            classes.try_emplace(moved_bytes(a, layout), static_cast<int>(classes.size())).first->second});
       }
     observed_.work.assign(links_.size(), std::vector<double>(classes.size()));
     for (const Message& m : messages_) observed_.work[m.link][m.cls] += 1;
+    for (const StepSpans& spans : steps) observe(spans);
   }
+
+  /// Schedules load even equal links unlike: small differences say nothing.
+  [[nodiscard]] Suspect worst() const {
+    std::map<std::pair<int, int>, std::vector<int>> both_ways, of_end;
+    for (const auto& [ends, link] : links_) {
+      both_ways[std::minmax(ends.first, ends.second)].push_back(link);
+      for (const int end : {ends.first, ends.second}) of_end[{end, end}].push_back(link);
+    }
+    std::vector<Suspect> all;
+    for (const auto& [end, links] : of_end)
+      all.push_back(
+          {fmt::format("the {} of {} {}", what_ == "node" ? "adapter" : "links", what_, end.first), links});
+    for (const auto& [ends, links] : both_ways)
+      all.push_back({fmt::format("the link of {}s {} and {}", what_, ends.first, ends.second), links});
+    return Judge(observed_, 0.25).worst(all);
+  }
+
+  std::map<std::pair<int, int>, int> link_of;  ///< by rank and action, of both sides
+
+private:
+  struct Message {
+    Place send, receive;
+    int link, cls;
+  };
 
   /// The time in which messages of a class were under way on a link, one or more of them.
   void observe(const StepSpans& spans) {
@@ -229,37 +256,8 @@ public:
     }
   }
 
-  /// Schedules load even equal links unlike: small differences say nothing.
-  [[nodiscard]] Suspect worst() const {
-    std::map<std::pair<int, int>, std::vector<int>> both_ways, of_end;
-    for (const auto& [ends, link] : links_) {
-      both_ways[std::minmax(ends.first, ends.second)].push_back(link);
-      for (const int end : {ends.first, ends.second}) of_end[{end, end}].push_back(link);
-    }
-    std::vector<Suspect> all;
-    const char* const what = inside_ ? "rank" : "node";
-    for (const auto& [ends, links] : of_end)
-      all.push_back({fmt::format("the {} of {} {}", inside_ ? "links" : "adapter", what, ends.first), links});
-    for (const auto& [ends, links] : both_ways)
-      all.push_back({fmt::format("the link of {}s {} and {}", what, ends.first, ends.second), links});
-    return Judge(observed_, 0.25).worst(all);
-  }
-
-  [[nodiscard]] std::set<std::pair<int, int>> sides(const Suspect& found) const {
-    std::set<std::pair<int, int>> all;
-    for (const Message& m : messages_)
-      if (std::ranges::find(found.subjects, m.link) != found.subjects.end())
-        for (const Place side : {m.send, m.receive}) all.emplace(side.rank, side.action);
-    return all;
-  }
-
-private:
-  struct Message {
-    Place send, receive;
-    int link, cls;
-  };
-  bool inside_;
-  std::map<std::pair<int, int>, int> links_;  ///< numbers, by nodes or ranks
+  std::string what_;                          ///< the ends are
+  std::map<std::pair<int, int>, int> links_;  ///< numbers, by ends
   std::vector<Message> messages_;
   Observed observed_;
 };
@@ -343,23 +341,24 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout,
   Blame blame{.text = "no rank or link stands out"};
   const Judge judge(computing, 0.05);
   const Suspect slow = judge.worst(computing_suspects(ranks, sites));
-  const auto is_slow = [&](int rank) {
-    return std::ranges::find(slow.subjects, rank) != slow.subjects.end();
-  };
+  const auto is_slow = [&](int rank) { return contains(slow.subjects, rank); };
   if (slow.peers > 0)
     blame = told(slow, true, saved(program, steps.front(), [&](int rank, int action) {
       return is_slow(rank) && program.ranks[rank].actions[action].lane == schedule::Lane::compute ? slow.ratio
                                                                                                   : 1;
     }));
   for (const bool inside : {false, true}) {
-    Links links(program, layout, sites, inside);
-    for (const StepSpans& spans : steps) links.observe(spans);
+    const Links links(program, layout, sites, inside, steps);
     const Suspect link = links.worst();
-    const auto sides = links.sides(link);
     // Data move slowly to and from a rank that is slow itself.
-    if (link.peers == 0 || std::ranges::any_of(sides, is_slow, &std::pair<int, int>::first)) continue;
-    const double share = saved(program, steps.front(),
-        [&](int rank, int action) { return sides.contains({rank, action}) ? link.ratio : 1; });
+    if (link.peers == 0 || std::ranges::any_of(links.link_of, [&](const auto& side) {
+          return contains(link.subjects, side.second) && is_slow(side.first.first);
+        }))
+      continue;
+    const double share = saved(program, steps.front(), [&](int rank, int action) {
+      const auto at = links.link_of.find({rank, action});
+      return at != links.link_of.end() && contains(link.subjects, at->second) ? link.ratio : 1;
+    });
     if (share >= 0.005 && !(share <= blame.share)) blame = told(link, false, share);
   }
   blame.ratios = judge.ratios();
