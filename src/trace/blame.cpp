@@ -36,15 +36,9 @@ struct Suspect {
 /// The rule by which a suspect stands out from all subjects outside of it.
 class Judge {
 public:
-  Judge(const Observed& observed, double least) : least_(least), times_(observed.work.size()) {
-    std::vector<std::vector<double>> of_steps(times_.size());
-    for (const auto& seconds : observed.seconds) add_step(observed.work, seconds, of_steps);
-    for (std::size_t i = 0; i < times_.size(); ++i)
-      if (std::vector<double>& all = of_steps[i]; !all.empty()) {
-        std::ranges::sort(all);
-        times_[i] = {median(all), all[(all.size() - 1) / 4]};
-      }
-    if (observed.seconds.size() < 3) least_ = std::max(clear, least_);
+  Judge(const Observed& observed, double least)
+      : o_(observed), least_(observed.seconds.size() < 3 ? std::max(clear, least) : least) {
+    if (o_.work.size() > many) shared_ = timed({});
   }
 
   /// The one of most subjects, of these the slowest, of these the last.
@@ -60,66 +54,76 @@ public:
   /// Of each subject to the others; NaN: nobody does what it does.
   [[nodiscard]] std::vector<double> ratios() const {
     std::vector<double> all;
-    for (int i = 0; i < static_cast<int>(times_.size()); ++i)
-      all.push_back(times_[i].middle / median(split({i}).second));
+    for (int i = 0; i < static_cast<int>(o_.work.size()); ++i) all.push_back(times({i})[i].middle);
     return all;
   }
 
 private:
-  static constexpr std::size_t few = 8;  ///< peers, of which the oddest counts too
-  static constexpr double clear = 0.2;   ///< the least difference with one peer, or one or two steps
-  /// Relative to the median of all subjects: median and lower quartile over steps.
+  static constexpr std::size_t few = 8;    ///< peers, of which the oddest counts too
+  static constexpr std::size_t many = 64;  ///< subjects, of whose median one suspect is no part to speak of
+  static constexpr double clear = 0.2;     ///< the least difference with one peer, or one or two steps
+  /// Relative to the median of all but the suspect: median and lower quartile over steps.
   struct Time {
     double middle = Blame::unknown, low = Blame::unknown;
   };
 
-  void add_step(const std::vector<std::vector<double>>& work, const std::vector<std::vector<double>>& seconds,
+  [[nodiscard]] std::vector<Time> times(const std::vector<int>& suspect) const {
+    return shared_.empty() ? timed(suspect) : shared_;
+  }
+
+  [[nodiscard]] std::vector<Time> timed(const std::vector<int>& suspect) const {
+    std::vector<std::vector<double>> of_steps(o_.work.size());
+    for (const auto& seconds : o_.seconds) add_step(seconds, suspect, of_steps);
+    std::vector<Time> all(o_.work.size());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (std::vector<double>& steps = of_steps[i]; !steps.empty()) {
+        std::ranges::sort(steps);
+        all[i] = {median(steps), steps[(steps.size() - 1) / 4]};
+      }
+    return all;
+  }
+
+  void add_step(const std::vector<std::vector<double>>& seconds, const std::vector<int>& suspect,
       std::vector<std::vector<double>>& of_steps) const {
-    std::vector<double> taken(work.size()), expected(work.size());
-    for (std::size_t c = 0; !work.empty() && c < work.front().size(); ++c) {
+    const int count = static_cast<int>(o_.work.size());
+    std::vector<double> taken(o_.work.size()), expected(o_.work.size());
+    for (std::size_t c = 0; count > 0 && c < o_.work.front().size(); ++c) {
       std::vector<double> each;
-      for (std::size_t i = 0; i < work.size(); ++i)
-        if (work[i][c] > 0) each.push_back(seconds[i][c] / work[i][c]);
-      if (each.size() < 2) continue;
+      for (int i = 0; i < count; ++i)
+        if (o_.work[i][c] > 0 && !contains(suspect, i)) each.push_back(seconds[i][c] / o_.work[i][c]);
+      if (each.size() < (suspect.empty() ? 2 : 1)) continue;
       const double usual = median(std::move(each));
-      for (std::size_t i = 0; i < work.size(); ++i) {
-        taken[i] += work[i][c] > 0 ? seconds[i][c] : 0;
-        expected[i] += usual * work[i][c];
+      for (int i = 0; i < count; ++i) {
+        taken[i] += o_.work[i][c] > 0 ? seconds[i][c] : 0;
+        expected[i] += usual * o_.work[i][c];
       }
     }
-    for (std::size_t i = 0; i < work.size(); ++i)
+    for (int i = 0; i < count; ++i)
       if (expected[i] > 0) of_steps[i].push_back(taken[i] / expected[i]);
   }
 
-  /// Middle times of these subjects and of all others.
-  [[nodiscard]] std::pair<std::vector<double>, std::vector<double>> split(
-      const std::vector<int>& subjects) const {
-    std::pair<std::vector<double>, std::vector<double>> parts;
-    for (int i = 0; i < static_cast<int>(times_.size()); ++i)
-      if (!std::isnan(times_[i].middle))
-        (contains(subjects, i) ? parts.first : parts.second).push_back(times_[i].middle);
-    return parts;
-  }
-
   [[nodiscard]] Suspect judged(Suspect one) const {
-    const auto [own, peers] = split(one.subjects);
+    const std::vector<Time> all = times(one.subjects);
+    std::vector<double> own, peers, deviations;
+    for (int i = 0; i < static_cast<int>(all.size()); ++i)
+      if (!std::isnan(all[i].middle)) (contains(one.subjects, i) ? own : peers).push_back(all[i].middle);
     if (peers.empty() || own.size() < one.subjects.size()) return {};
     const double centre = median(peers), most = std::ranges::max(own) - centre;
-    std::vector<double> deviations;
     for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
-    double needed = 4 * 1.4826 * median(deviations),
-           least = centre * (peers.size() < 2 ? std::max(clear, least_) : least_);
-    if (peers.size() < few) needed = std::max(needed, 2 * std::ranges::max(deviations));
-    needed = std::max({needed, least, most / 2});  // else it is not one cause
+    const double least = centre * (peers.size() < 2 ? std::max(clear, least_) : least_);
+    const double oddest = peers.size() < few ? std::ranges::max(deviations) : 0;
+    // More than twice the least of its own: not one cause.
+    const double needed = std::max({4 * 1.4826 * median(deviations), 2 * oddest, least, most / 2});
     for (const int i : one.subjects)
-      if (times_[i].middle - centre <= needed || times_[i].low - centre <= least) return {};
+      if (all[i].middle - centre <= needed || all[i].low - centre <= least) return {};
     one.ratio = median(own) / centre;
     one.peers = static_cast<int>(peers.size());
     return one;
   }
 
+  const Observed& o_;
   double least_;
-  std::vector<Time> times_;
+  std::vector<Time> shared_;  ///< of many subjects
 };
 
 /// Executes a measured step again.

@@ -23,6 +23,7 @@ struct Job {
   std::vector<Site> sites;
   std::map<int, double> rank{}, adapter{};  ///< by rank, by node
   std::map<std::pair<int, int>, double> link{};
+  std::vector<std::int64_t> own{};  ///< B of each rank, if they differ
   double noise = 0;  ///< standard deviation of the logarithm of an action's time, half of it in common for a rank
   double burst = 0;  ///< share of (step, rank) in which everything takes three times as long
   double inside = 1e-4, between = 1e-3;  ///< seconds of a transfer to those of a block's forward, 1e-3
@@ -59,7 +60,9 @@ struct Job {
     StepSpans spans = simulate(program, [&](int r, const Action& a) {
       const double drawn = common[r] * std::exp(noise * normal(random));
       if (is_communication(a.kind)) return inside * slow_link(r, a) * drawn;
-      return slow(r) * drawn * (2e-9 * flops(a, layout) + 1e-10 * touched_bytes(program, r, a, layout));
+      const bool parted = !own.empty() && a.micro_batch >= 0;
+      return (parted ? static_cast<double>(own[r]) / 3 : 1) * slow(r) * drawn *
+             (2e-9 * flops(a, layout) + 1e-10 * touched_bytes(program, r, a, layout));
     });
     see_own_side(spans);
     return spans;
@@ -82,7 +85,7 @@ struct Job {
 
   [[nodiscard]] Blame blame(int steps = 9) const {
     std::vector<StepSpans> all;
-    const Works works(program, layout);
+    const Works works(program, layout, own);
     Observed computing{works.amounts};
     for (int s = 0; s < steps; ++s) {
       all.push_back(step(test::seed() + static_cast<unsigned>(s)));
@@ -170,7 +173,7 @@ TEST(Blame, NamesTheAdapterOrTheLink) {
 TEST(Blame, ALinkThatASlowRankUsesIsNotNamed) {
   Job job("tawpipe", topology::Groups({2, 2, 2}), 6);
   job.rank = {{2, 1.1}};
-  job.adapter = {{1, 5}};
+  job.adapter = {{1, 50}};
   EXPECT_EQ(job.blame().culprit, "rank 2 (node 1)");
   job.sites[2].device = 1;
   EXPECT_EQ(job.blame().culprit, "rank 2 (node 1, device 1)");
@@ -185,13 +188,32 @@ TEST(Blame, SaysNothingOfTwoRanksUnlessItIsClear) {
   EXPECT_EQ(job.blame().culprit, "rank 1 (node 1)");
 }
 
+/// The last stage has the LM head, the first ones more blocks, one its wider blocks, ranks their own B.
 TEST(Blame, IsOfWorkOfTheSameFlopsAlone) {
-  for (const char* spec : {"1f1b", "zb1", "zb2"}) {  // the last stage has the LM head, the first one more blocks
+  for (const char* spec : {"1f1b", "zb1", "zb2"}) {
     Job job(spec, topology::Groups({2, 2}), 7);
+    job.layout.shape.vocab = 4096;
+    job.layout.shape.ffn.back() = 512;
     EXPECT_EQ(job.blame().text, "no rank or link stands out") << spec;
-    job.rank = {{1, 1.2}};
-    EXPECT_EQ(job.blame().culprit, "rank 1 (node 0)") << spec;
+    for (const int who : {1, 3}) {
+      job.rank = {{who, 1.2}};
+      EXPECT_EQ(job.blame().culprit, fmt::format("rank {} (node {})", who, who / 2)) << spec;
+      EXPECT_NEAR(job.blame().slower, 0.2, 1e-9) << spec;
+    }
   }
+  Job job("tawpipe", topology::Groups({2, 2}), 4);
+  job.layout.shape.micro_batch = 3;
+  job.own = {1, 3, 3, 3};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+}
+
+/// Of few ranks one stands out only if no other is half as odd.
+TEST(Blame, IsForOneThatIsOddAmongFew) {
+  Job job("fsdp", topology::Groups({2, 2}), 4);
+  job.rank = {{1, 1.2}, {2, 1.12}};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+  job.rank[2] = 1.08;
+  EXPECT_EQ(job.blame().culprit, "rank 1 (node 0)");
 }
 
 TEST(Blame, OfReplicasIsAmongAllOfThem) {
@@ -199,6 +221,11 @@ TEST(Blame, OfReplicasIsAmongAllOfThem) {
   job.noise = 0.02;
   job.rank = {{6, 1.2}};
   EXPECT_EQ(job.blame().culprit, "rank 6 (node 3)");
+  Job large("ddp", topology::Groups::equal(80, 20), 2);
+  large.noise = 0.02;
+  EXPECT_EQ(large.blame().text, "no rank or link stands out");
+  large.rank = {{6, 1.2}, {9, 1.1}};
+  EXPECT_EQ(large.blame().culprit, "rank 6 (node 1)") << "the slower one of two";
 }
 
 /// Noise of every action, and of every rank in a step; steps in which a rank is held up.
