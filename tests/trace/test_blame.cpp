@@ -121,6 +121,7 @@ TEST(Blame, NamesTheRankAndWhatTheStepWouldBeWithoutIt) {
         const int ranks = nodes.ranks(), who = ranks - 2;
         Job job(spec, nodes, ranks);
         job.noise = 0.01;
+        job.between = 4e-3;
         job.rank = {{who, factor}};
         const Blame found = job.blame();
         const std::string name = nodes.count() == 1 ? fmt::format("rank {}", who)
@@ -191,7 +192,8 @@ TEST(Blame, SaysNothingOfTwoRanksUnlessItIsClear) {
 /// The last stage has the LM head, the first ones more blocks, one its wider blocks, ranks their own B.
 TEST(Blame, IsOfWorkOfTheSameFlopsAlone) {
   for (const char* spec : {"1f1b", "zb1", "zb2"}) {
-    Job job(spec, topology::Groups({2, 2}), 7);
+    Job plain(spec, topology::Groups({2, 2}), 5), job = plain;
+    EXPECT_EQ(plain.blame().text, "no rank or link stands out") << spec;
     job.layout.shape.vocab = 4096;
     job.layout.shape.ffn.back() = 512;
     EXPECT_EQ(job.blame().text, "no rank or link stands out") << spec;
@@ -203,7 +205,28 @@ TEST(Blame, IsOfWorkOfTheSameFlopsAlone) {
   }
   Job job("tawpipe", topology::Groups({2, 2}), 4);
   job.layout.shape.micro_batch = 3;
-  job.own = {1, 3, 3, 3};
+  job.own = {3, 1, 1, 1};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+}
+
+/// A link that costs nothing is not named, nor one that costs less than a rank.
+TEST(Blame, IsForWhatCostsMost) {
+  Job job("tawpipe", topology::Groups::equal(8, 4), 8);
+  job.between = 1e-6;
+  job.link = {{{2, 3}, 3}};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+  job.between = 1e-3;
+  job.rank = {{0, 1.5}};
+  job.link = {{{2, 3}, 20}};
+  EXPECT_EQ(job.blame().culprit, "rank 0 (node 0)") << job.blame().text;
+  job.link = {{{2, 3}, 100}};
+  EXPECT_EQ(job.blame().culprit, "the link of nodes 2 and 3");
+}
+
+TEST(Blame, NeedsPeersThatAreAlike) {
+  Job job("ddp", topology::Groups::equal(10, 5), 2);
+  for (int r = 0; r < 10; ++r) job.rank[r] = 0.8 + 0.05 * r;
+  job.rank[4] = 1.4;
   EXPECT_EQ(job.blame().text, "no rank or link stands out");
 }
 
