@@ -79,6 +79,14 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   return ranks;
 }
 
+/// Devices count within their nodes.
+std::vector<trace::Site> sites(const topology::Groups& nodes, const std::vector<record::RankPlace>& ranks) {
+  std::vector<trace::Site> all;
+  for (int r = 0; r < nodes.ranks(); ++r)
+    all.push_back({nodes.group_of(r), ranks[static_cast<std::size_t>(r)].uuid.empty() ? -1 : nodes.local(r)});
+  return all;
+}
+
 /// A device that several ranks share would count for each of them.
 std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
   return shared ? std::make_unique<meters::Meter>("ranks share a device") : meters::make_meter(device.uuid);
@@ -154,6 +162,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
                                   .waiting = waiting(place, threads)},
                                  .shared_devices = topology::shared_device(uuids).has_value(),
                                  .timeline = flags.timeline,
+                                 .sites = sites(place.nodes, ranks),
                                  .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {

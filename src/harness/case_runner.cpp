@@ -198,7 +198,7 @@ StopReason CaseRunner::execute(
     if (s == 0 && reference != nullptr) check_first_step(*runtime, c, comm, *reference, result);
   }
   meter.collect(comm, result);
-  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result);
+  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result, options_.sites);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s]))
       fail(result, fmt::format("the loss of step {} is not finite", s + 1));

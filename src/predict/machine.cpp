@@ -244,7 +244,6 @@ Device completed(Device device) {
   return device;
 }
 
-/// The devices of all ranks. An exception changes what those before it have left.
 void read_devices(Table& root, Machine& machine) {
   Table table = root.table("device");
   read_device(table, machine.device);
@@ -252,10 +251,33 @@ void read_devices(Table& root, Machine& machine) {
   machine.one_machine = table.choice<bool>("shared_by", {{"node", false}, {"machine", true}});
   machine.moving = table.number("moving", data_rate, 0);
   table.finish();
+}
+
+/// An exception changes what those before it have left of the devices of its ranks, and of the adapters that
+/// these ranks use.
+void read_exceptions(Table& root, Machine& machine) {
   for (Table& exception : root.tables("exceptions")) {
-    for (const int rank : exception.numbers("ranks", machine.ranks())) {
+    const bool whole = exception.has("nodes");
+    std::set<int> ranks = whole ? std::set<int>() : exception.numbers("ranks", machine.ranks()), adapters;
+    for (const int node : whole ? exception.numbers("nodes", machine.nodes) : std::set<int>())
+      for (int i = 0; i < machine.ranks_per_node; ++i) ranks.insert(node * machine.ranks_per_node + i);
+    for (const int rank : ranks) {
       Table own = exception.table("device");
-      read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
+      if (exception.has("device"))
+        read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
+      own.finish();
+      adapters.insert(machine.adapter_of(rank));
+    }
+    if (exception.has("between") && machine.topology != Topology::one_switch)
+      exception.refuse("between", "needs adapters at one switch: between.topology = \"switch\"");
+    for (const int number : exception.has("between") ? adapters : std::set<int>()) {
+      Table own = exception.table("between");
+      Adapter& adapter =
+          machine.unlike_adapters.try_emplace(number, Adapter{machine.rate, machine.latency}).first->second;
+      adapter = {
+          own.number("rate", data_rate, adapter.rate), own.number("latency", time_span, adapter.latency)};
+      if (adapter.latency < machine.latency / 2)
+        own.refuse("latency", "is below half of the others', which is theirs");
       own.finish();
     }
     exception.finish();
@@ -349,6 +371,7 @@ Machine parse_machine(
     read_inside(std::move(inside), machine);
   if (Table between = table.table("between"); !one_node || table.has("between"))
     read_between(std::move(between), machine);
+  read_exceptions(table, machine);
   table.finish();
   const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
   if (machine.topology == Topology::dragonfly && routers < 2)

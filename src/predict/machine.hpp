@@ -28,6 +28,11 @@ struct Device {
   std::optional<std::uint64_t> memory;  ///< bytes
 };
 
+/// An adapter of a node. `latency`: from it to one that is no exception; half of theirs lies at each end.
+struct Adapter {
+  double rate = 0, latency = 0;
+};
+
 /// Links between the ranks of a node.
 enum class Inside : std::uint8_t {
   network,  ///< a switch: `rate` is what a rank sends, and receives
@@ -58,6 +63,7 @@ struct Machine {
   int adapters = 1;    ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
   double rate = 0;     ///< of an adapter, each direction
   double latency = 0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
+  std::map<int, Adapter> unlike_adapters;  ///< exceptions, by number in the machine; below one switch only
   Topology topology = Topology::one_switch;
   int messages = 1;    ///< that a lane may have under way at once in one direction
   bool eager = false;  ///< a message between nodes leaves with its send, not when the receive has begun too
@@ -76,6 +82,15 @@ struct Machine {
   /// Counted over the machine.
   [[nodiscard]] int adapter_of(int rank) const {
     return node_of(rank) * adapters + rank % ranks_per_node * adapters / ranks_per_node;
+  }
+  [[nodiscard]] Adapter adapter(int number) const {
+    const auto found = unlike_adapters.find(number);
+    return found == unlike_adapters.end() ? Adapter{rate, latency} : found->second;
+  }
+  /// What a message from one adapter to another finds.
+  [[nodiscard]] Adapter between(int one, int other) const {
+    const Adapter a = adapter(one), b = adapter(other);
+    return {a.rate < b.rate ? a.rate : b.rate, a.latency + b.latency - latency};
   }
 };
 

@@ -40,7 +40,7 @@ schedule::Costs device_costs(
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
-         machine.rate > 0 && machine.unlike.empty();
+         machine.rate > 0 && machine.unlike.empty() && machine.unlike_adapters.empty();
 }
 
 /// The first two replicas of a case.
@@ -137,8 +137,13 @@ Floor floor_of(const Case& c, const Machine& machine) {
           in[there] += moved;
         }
   }
-  const double most = std::max(*std::ranges::max_element(out), *std::ranges::max_element(in));
-  if (most > 0) floor.adapter = most / (p.machine.rate * p.machine.adapters);
+  for (int node = 0; node < p.machine.nodes; ++node) {
+    double rate = 0;
+    for (int i = 0; i < p.machine.adapters; ++i)
+      rate += p.machine.adapter(node * p.machine.adapters + i).rate;
+    if (const double most = std::max(out[node], in[node]); most > 0)
+      floor.adapter = std::max(floor.adapter, most / rate);
+  }
   return floor;
 }
 

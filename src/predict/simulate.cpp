@@ -209,9 +209,11 @@ private:
       int from = member(i), to = member(i + 1);
       if (a.kind == Kind::reduce) std::swap(from, to);
       if (replicated || machine_.node_of(from) != machine_.node_of(to)) {
-        longest = std::max(longest, machine_.latency);
-        slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
-        across(t, from, to, bytes * rounds);
+        for (const auto& [out, in] : across(t, from, to, bytes * rounds)) {
+          const Adapter link = machine_.between(out, in);
+          longest = std::max(longest, link.latency);
+          slowest = std::min(slowest > 0 ? slowest : link.rate, link.rate);
+        }
       } else {
         move(t, from, to, bytes * rounds);
       }
@@ -221,13 +223,16 @@ private:
     t->rest += hops * (longest + (chain ? piece / slowest : 0));
   }
 
-  /// A step of a ring from node to node: through all adapters, as libraries for devices do.
-  void across(const Shared& t, int from, int to, double bytes) {
-    if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
-    const double each = bytes / machine_.adapters;
+  /// A step of a ring from node to node: through all adapters, as libraries for devices do. Returns which.
+  std::vector<std::pair<int, int>> across(const Shared& t, int from, int to, double bytes) {
+    std::vector<std::pair<int, int>> used;
     for (int i = 0; i < machine_.adapters; ++i)
-      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
-          each);
+      used.emplace_back(
+          machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i);
+    if (machine_.adapters == 1 && from != to) move(t, from, to, bytes);
+    else
+      for (const auto& [out, in] : used) between(t, out, in, bytes / machine_.adapters);
+    return used;
   }
 
   void between(const Shared& t, int adapter, int other, double bytes) {

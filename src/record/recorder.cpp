@@ -104,6 +104,10 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
       table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
       bytes("planned", r.planned_bytes), bytes("counted", r.counted_bytes),
+      {"blame/text", "text", "", h5::one(r.blame.text)},
+      {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
+      {"blame/slower", "1", "", h5::one(r.blame.slower)}, {"blame/share", "1", "", h5::one(r.blame.share)},
+      list("blame/ratios", "1", "rank", r.blame.ratios),
       {"bytes/source", "text", "", h5::one(r.bytes_source)}, list("idle_ticks", "tick", "rank", r.idle_ticks),
       {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
   for (const Field& field : device_fields)

@@ -104,8 +104,26 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   return figures.empty() ? std::vector<std::string>{"none"} : figures;
 }
 
-std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
+std::string blame_text(const std::vector<Row>& rows) {
+  std::map<std::string, std::vector<const Row*>> cases;
+  std::ptrdiff_t judged = 0;
+  for (const Row& row : rows) {
+    judged += row.text("blame").empty() ? 0 : 1;
+    if (!row.text("culprit").empty()) cases[row.text("culprit")].push_back(&row);
+  }
+  if (cases.empty()) return judged > 0 ? "# no rank or link stands out\n" : "";
   std::string text;
+  for (const auto& [culprit, some] : cases) {
+    const Row& worst = **std::ranges::max_element(
+        some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
+    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"),
+        worst.integer("case"), some.size(), counted(judged, "case"));
+  }
+  return text;
+}
+
+std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
+  std::string text = blame_text(rows);
   for (const std::string& figure : figures_of_merit(rows))
     text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));

@@ -29,7 +29,10 @@ struct Missing {
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)",
 /// followed by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
-/// A line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
+/// "# rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases": a line for each culprit.
+[[nodiscard]] std::string blame_text(const std::vector<Row>& rows);
+/// What stands out, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID:
+/// reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.

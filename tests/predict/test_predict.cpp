@@ -96,6 +96,32 @@ device.fp32.actions.loss = "8 TFLOP/s"
       m.device_of(1).speeds.at(model::Dtype::fp32).actions, testing::ElementsAre(testing::Pair(Kind::loss, 2e12)));
 }
 
+/// All ranks of a node and all of its adapters, or those that a rank uses; the last one that names a key counts.
+TEST(Machine, ExceptionsOfNodesAndAdapters) {
+  const Machine m = parse_machine(machine_text(3, 4, "adapters = 2\nlatency = \"4 us\"") + R"(
+[[exceptions]]
+nodes = "1-2"
+device.speed = 0.5
+between.rate = "50 MB/s"
+[[exceptions]]
+ranks = 11
+between.latency = "10 us"
+)",
+      "m.toml");
+  std::vector<double> speeds, rates, latencies;
+  for (int r = 0; r < 12; ++r) speeds.push_back(m.device_of(r).speed);
+  for (int i = 0; i < 6; ++i) {
+    rates.push_back(m.adapter(i).rate);
+    latencies.push_back(m.adapter(i).latency);
+  }
+  EXPECT_THAT(speeds, testing::ElementsAre(1, 1, 1, 1, .5, .5, .5, .5, .5, .5, .5, .5));
+  EXPECT_THAT(rates, testing::ElementsAre(100e6, 100e6, 50e6, 50e6, 50e6, 50e6));
+  EXPECT_THAT(latencies, testing::ElementsAre(4e-6, 4e-6, 4e-6, 4e-6, 4e-6, testing::DoubleEq(10e-6)));
+  EXPECT_NEAR(m.between(5, 0).latency, 10e-6, 1e-12);
+  EXPECT_NEAR(m.between(5, 5).latency, 16e-6, 1e-12) << "two of them";
+  EXPECT_EQ(m.between(0, 5).rate, 50e6);
+}
+
 TEST(Machine, EveryFileOfTheRepositoryIsValid) {
   int files = 0;
   for (const auto& file : std::filesystem::directory_iterator(MINITAW_SOURCE_DIR "/inputs/machines")) {
@@ -130,6 +156,13 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, own + "ranks = \"1,x\"", "exceptions[0].ranks must be numbers like"},
            {rate, own + "device.speed = 2", "exceptions[0].ranks must be numbers like"},
            {rate, own + "ranks = 0\ndevice.moving = 1", ":14: exceptions[0].device.moving is no key of a machine"},
+           {rate, own + "nodes = 2\ndevice.speed = 2", ":13: exceptions[0].nodes has 2, but they are 0 to 1"},
+           {rate, own + "nodes = 0\nranks = 1", ":14: exceptions[0].ranks is no key of a machine"},
+           {rate, own + "nodes = 0\nbetween.adapters = 1", ":14: exceptions[0].between.adapters is no key"},
+           {rate, rate + "\nlatency = \"3 us\"\n[[exceptions]]\nnodes = 0\nbetween.latency = \"1 us\"",
+               "exceptions[0].between.latency is below half of the others'"},
+           {rate, tree + "\nleaf = 2\n[[exceptions]]\nnodes = 0\nbetween.rate = \"1 MB/s\"",
+               "exceptions[0].between needs adapters at one switch"},
            {rate, own + "ranks = 0\ndevice.speed = 0", ":14: exceptions[0].device.speed must be a number above"},
            {rate, rate + "\n[exceptions]\nranks = 0", "exceptions must be a list of tables"},
            {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
@@ -210,6 +243,34 @@ TEST(Predict, TransfersShareLinks) {
   EXPECT_DOUBLE_EQ(shared.adapters[0].out, 2 * two.shard);
   EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
   EXPECT_DOUBLE_EQ(shared.adapters[1].in, 2 * two.shard);
+}
+
+/// A flow has the rate of the slower of its two adapters, whose halves of the latency add up.
+TEST(Predict, AdaptersMayBeUnlike) {
+  const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1});
+  const auto seconds = [](const Transfers& t, const std::string& between, const std::string& exception) {
+    return t.on(machine_text(2, 2, between + "\n[[exceptions]]\n" + exception)).seconds;
+  };
+  const double unit = one.shard / 100e6;
+  for (const char* node : {"nodes = 0\n", "nodes = 1\n"})
+    EXPECT_NEAR(seconds(one, "", node + std::string("between.rate = \"25 MB/s\"")), 4 * unit, exact) << node;
+  EXPECT_NEAR(seconds(one, "", "nodes = 0\nbetween.rate = \"400 MB/s\""), unit, exact) << "the other one is as slow";
+  EXPECT_NEAR(seconds(two, "adapters = 2", "ranks = 1\nbetween.rate = \"20 MB/s\""), 5 * unit, exact);
+  EXPECT_NEAR(seconds(one, "adapters = 2", "ranks = 1\nbetween.rate = \"20 MB/s\""), unit, exact) << "of rank 0";
+  const std::string late = "latency = \"3 ms\"";
+  EXPECT_NEAR(seconds(one, late, "nodes = 1\nbetween.latency = \"8 ms\""), 8e-3 + unit, exact);
+  EXPECT_NEAR(seconds(one, late, "nodes = \"0-1\"\nbetween.latency = \"8 ms\""), 13e-3 + unit, exact);
+}
+
+/// The ring waits for its slowest link, each hop for the largest latency.
+TEST(Predict, ASlowAdapterHoldsUpACollective) {
+  const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
+  const Transfers t({call, call, call, call});
+  const double bytes = 0.75 * static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
+  const std::string own = "[[exceptions]]\nnodes = 1\nbetween.rate = \"20 MB/s\"\nbetween.latency = \"5 ms\"";
+  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"\n" + own)).seconds, 3 * 5e-3 + bytes / 20e6, exact);
+  EXPECT_NEAR(
+      t.on(machine_text(2, 2, "adapters = 2\nlatency = \"1 ms\"\n" + own)).seconds, 3 * 5e-3 + bytes / 40e6, exact);
 }
 
 /// Two messages of one lane: one after the other, or both at once, which takes as long.
@@ -416,6 +477,14 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
 }
 
+TEST(Predict, FloorsKnowSlowAdapters) {
+  const Case c = case_of("weipipe", 4, topology::Groups({2, 2}));
+  const std::string slow = "\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
+  const Machine all = parse_machine(machine_text(2, 2, "adapters = 2"), "m.toml"),
+                one = parse_machine(machine_text(2, 2, "adapters = 2" + slow), "m.toml");
+  EXPECT_NEAR(floor_of(c, one).adapter / floor_of(c, all).adapter, 200.0 / 125, 1e-9);
+}
+
 /// One replica simulated for all, and all simulated: of a fat tree that is a switch. Eight replicas of a node
 /// each, and three on nodes of their own in one group.
 TEST(Predict, OneReplicaStandsForAll) {
@@ -434,6 +503,8 @@ TEST(Predict, OneReplicaStandsForAll) {
     const std::string slow = fmt::format("exceptions=[{{ranks={}, device.speed=0.0001}}]", ranks - 1);
     const Machine unlike = parse_machine(machine_text(nodes, per_node), "m.toml", {slow});
     EXPECT_GT(predict(c, unlike).seconds, one.seconds) << "the last replica is not like the others";
+    const std::string late = fmt::format("exceptions=[{{nodes={}, between.latency=\"1 s\"}}]", nodes - 1);
+    EXPECT_GT(predict(c, parse_machine(machine_text(nodes, per_node), "m.toml", {late})).seconds, 1) << schedule;
   }
 }
 

@@ -118,6 +118,8 @@ def check_values(file):
     one = {name: item[()] for name, item in case.items() if isinstance(item, h5py.Dataset)}
     assert one["ticks"] == 17 and one["matmul_algorithms"].startswith(b"bf16 to bf16, m 8") and one["counters"] == b"made up 1.2"
     assert one["attention_used"] == b"portable" and one["transport_used"] == b"mpi" and case["bytes/source"][()] == b"counted"
+    blame = {name: item[()] for name, item in case["blame"].items()}
+    assert blame["text"].startswith(b"rank 2 computes 8 %") and blame["culprit"] == b"rank 2" and (blame["slower"], blame["share"]) == (0.08, 0.06)
     assert case["verification/gradient_error"][()] == 1e-7 and case["verification/loss_error"][()] != case["verification/loss_error"][()]
     kinds = {"memory": ["weights", "gradients", "optimiser", "activations", "buffers"], "bytes": ["weights", "gradients", "activations", "embeddings"]}
     measured = {
@@ -130,7 +132,7 @@ def check_values(file):
         "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P],
         "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
         "memory/process_peak": [50000 + r for r in P], "memory/device_used": [70000 + r for r in P],
-        "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
+        "blame/ratios": [1, 0.99, 1.08], "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
         "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P], "time/exposed": [0.375 + 0.0625 * r for r in P],
         "time/idle": [0.375 - 0.0625 * r for r in P], "time/bubble": [0.3 - 0.05 * r for r in P],
         "time/hidden": [0.25 * r for r in P], "time/overlap": [0, 1 / 3, 2 / 3],

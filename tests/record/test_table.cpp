@@ -217,8 +217,27 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-      "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
-  EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));
+      blame_text({make_row(quiet)}) +
+          "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
+  EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
+}
+
+/// A line for each culprit, in the words of the case that it costs most; nothing of cases that nobody judged.
+TEST(Blame, ClosesASweep) {
+  CaseResult r = sample_case("ddp"), nobody = r, other = r, more = r, unjudged = r;
+  nobody.blame = {"no rank or link stands out", "", trace::Blame::unknown, trace::Blame::unknown, {}};
+  other.blame = {"node 1 computes 9 % slower", "node 1", 0.09, trace::Blame::unknown, {}};
+  more.blame.text = "rank 2 computes 24 % slower";
+  more.blame.share = 0.2;
+  unjudged.blame = {};
+  EXPECT_EQ(
+      blame_text({make_row(r, 0), make_row(nobody, 1), make_row(other, 2), make_row(more, 3), make_row(unjudged, 4)}),
+      "# node 1 computes 9 % slower (case 2); it stands out in 1 of 4 cases\n"
+      "# rank 2 computes 24 % slower (case 3); it stands out in 2 of 4 cases\n");
+  EXPECT_EQ(blame_text({make_row(nobody)}), "# no rank or link stands out\n");
+  EXPECT_EQ(blame_text({make_row(unjudged)}), "");
+  EXPECT_THAT(closing_text({make_row(r)}), testing::StartsWith("# rank 2 computes 8 % slower than"));
+  expect(make_row(r), {{"culprit_slower", 0.08}, {"culprit_share", 0.06}});
 }
 
 std::vector<Row> rows() {

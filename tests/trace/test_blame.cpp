@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Steps are planned with the plan's own clock, where a rank, node or link is slow by as much as the test says,
+// and noise as much as it says; what the step would be without it is planned once more.
+#include "trace/blame.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <random>
+
+#include "possible.hpp"
+#include "schedule/parse.hpp"
+#include "seed.hpp"
+
+namespace minitaw::trace {
+namespace {
+using schedule::Action, schedule::Kind, schedule::Lane, schedule::Program;
+using testing::HasSubstr, testing::StartsWith;
+
+/// A job whose ranks, and the links of whose nodes, take as long as others by these factors.
+struct Job {
+  Program program;
+  model::Layout layout;
+  std::vector<Site> sites;
+  std::map<int, double> rank{}, adapter{};  ///< by rank, by node
+  std::map<std::pair<int, int>, double> link{};
+  std::vector<std::int64_t> own{};  ///< B of each rank, if they differ
+  double noise = 0;  ///< standard deviation of the logarithm of an action's time, half of it in common for a rank
+  double burst = 0;  ///< share of (step, rank) in which everything takes three times as long
+  double inside = 1e-4, between = 1e-3;  ///< seconds of a transfer to those of a block's forward, 1e-3
+
+  Job(const char* spec, const topology::Groups& nodes, int layers, int replicas = 1)
+      : program(schedule::build({schedule::parse_spec(spec), nodes, 2 * nodes.ranks(), layers, replicas})),
+        layout(model::make_layout(
+            {layers, 64, 2, 2, std::vector<std::int64_t>(layers, 128), 64, 16, 1}, schedule::cut_of(program))) {
+    for (int r = 0; r < nodes.ranks(); ++r) sites.push_back({nodes.group_of(r)});
+  }
+
+  [[nodiscard]] double slow(int r) const { return rank.contains(r) ? rank.at(r) : 1; }
+
+  /// Of a transfer: the slowest link that it passes.
+  [[nodiscard]] double slow_link(int from, const Action& a) const {
+    std::set<int> nodes = {sites[from].node};
+    if (is_point_to_point(a.kind)) nodes.insert(sites[a.peer].node);
+    else
+      for (const int r : program.communicators[a.communicator].ranks) nodes.insert(sites[r].node);
+    if (nodes.size() < 2) return 1;
+    double slowest = link.contains({*nodes.begin(), *nodes.rbegin()}) ? link.at({*nodes.begin(), *nodes.rbegin()}) : 1;
+    for (const int node : nodes) slowest = std::max(slowest, adapter.contains(node) ? adapter.at(node) : 1);
+    return slowest * between / inside;
+  }
+
+  [[nodiscard]] StepSpans step(unsigned seed) const {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    std::vector<double> common;
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      common.push_back(std::exp(0.5 * noise * normal(random)));
+      if (std::uniform_real_distribution<double>()(random) < burst) common.back() *= 3;
+    }
+    StepSpans spans = simulate(program, [&](int r, const Action& a) {
+      const double drawn = common[r] * std::exp(noise * normal(random));
+      if (is_communication(a.kind)) return inside * slow_link(r, a) * drawn;
+      const bool parted = !own.empty() && a.micro_batch >= 0;
+      return (parted ? static_cast<double>(own[r]) / 3 : 1) * slow(r) * drawn *
+             (2e-9 * flops(a, layout) + 1e-10 * touched_bytes(program, r, a, layout));
+    });
+    see_own_side(spans);
+    return spans;
+  }
+
+  /// In a plan a transfer begins when all of its sides are there; an engine sees its own side start.
+  void see_own_side(StepSpans& spans) const {
+    for (std::size_t r = 0; r < spans.size(); ++r) {
+      std::array<std::vector<double>, schedule::lanes> ends;
+      for (std::size_t i = 0; i < spans[r].size(); ++i) {
+        const Action& a = program.ranks[r].actions[i];
+        std::vector<double>& lane = ends[index_of(a.lane)];
+        spans[r][i].begin = lane.empty() ? 0 : lane.back();
+        for (std::size_t l = 0; l < schedule::lanes; ++l)
+          if (a.waits[l] > 0) spans[r][i].begin = std::max(spans[r][i].begin, ends[l][a.waits[l] - 1]);
+        lane.push_back(spans[r][i].end);
+      }
+    }
+  }
+
+  [[nodiscard]] Blame blame(int steps = 9) const {
+    std::vector<StepSpans> all;
+    const Works works(program, layout, own);
+    Observed computing{works.amounts};
+    for (int s = 0; s < steps; ++s) {
+      all.push_back(step(test::seed() + static_cast<unsigned>(s)));
+      auto& ranks = computing.seconds.emplace_back();
+      for (int r = 0; r < static_cast<int>(all.back().size()); ++r) ranks.push_back(works.seconds(r, all.back()[r]));
+    }
+    return find_blame(program, layout, sites, computing, std::span(all).first(std::min(steps, 5)));
+  }
+
+  [[nodiscard]] double length() const {
+    double last = 0;
+    for (const auto& spans : step(test::seed()))
+      for (const schedule::Span& span : spans) last = std::max(last, span.end);
+    return last;
+  }
+};
+
+const std::vector<topology::Groups> nodes_of_ranks = {topology::Groups({3}), topology::Groups({2, 2}),
+    topology::Groups({1, 2, 2}), topology::Groups({2, 2, 2}), topology::Groups({4, 3}), topology::Groups::equal(8, 4)};
+/// Those that run on these nodes.
+std::vector<const char*> specs_of(const topology::Groups& nodes) {
+  std::vector<const char*> all;
+  for (const char* spec : {"tawpipe", "fsdp", "fsdp:hierarchical=on", "weipipe", "ddp", "1f1b", "zb1", "zb2"})
+    if (schedule::possible({schedule::parse_spec(spec), nodes, 2 * nodes.ranks(), nodes.ranks()})) all.push_back(spec);
+  return all;
+}
+
+TEST(Blame, NamesTheRankAndWhatTheStepWouldBeWithoutIt) {
+  for (const topology::Groups& nodes : nodes_of_ranks)
+    for (const char* spec : specs_of(nodes))
+      for (const double factor : {1.08, 1.5}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", spec, nodes.text(), factor));
+        const int ranks = nodes.ranks(), who = ranks - 2;
+        Job job(spec, nodes, ranks);
+        job.noise = 0.01;
+        job.between = 4e-3;
+        job.rank = {{who, factor}};
+        const Blame found = job.blame();
+        const std::string name = nodes.count() == 1 ? fmt::format("rank {}", who)
+                                                    : fmt::format("rank {} (node {})", who, nodes.group_of(who));
+        EXPECT_EQ(found.culprit, name) << found.text;
+        EXPECT_THAT(found.text, StartsWith(name + " computes ")) << found.text;
+        EXPECT_NEAR(found.slower, factor - 1, 0.03);
+        EXPECT_NEAR(found.ratios[who], factor, 0.03);
+        const double slow = job.length();
+        job.rank.clear();
+        EXPECT_NEAR(found.share, 1 - job.length() / slow, 0.02) << found.text;
+      }
+}
+
+TEST(Blame, NamesTheNodeWhereAllOfItsRanksAreSlow) {
+  for (const topology::Groups& nodes :
+      {topology::Groups({2, 2}), topology::Groups({2, 2, 2}), topology::Groups({1, 4, 3})}) {
+    Job job("tawpipe", nodes, 2 * nodes.ranks());
+    job.noise = 0.01;
+    for (const int r : nodes.members(1)) job.rank[r] = 1.3;
+    const Blame found = job.blame();
+    EXPECT_THAT(found.text, StartsWith("node 1 computes ")) << nodes.text();
+    EXPECT_NEAR(found.slower, 0.3, 0.03);
+    for (const int r : nodes.members(1)) job.rank[r] = r == nodes.first(1) ? 1.1 : 2;
+    EXPECT_THAT(job.blame().culprit, testing::Not("node 1")) << "not one cause";
+  }
+}
+
+TEST(Blame, NamesTheAdapterOrTheLink) {
+  for (const char* spec : {"tawpipe", "tawpipe:gwps=direct", "weipipe", "1f1b", "zb2"})
+    for (const topology::Groups& nodes : {topology::Groups({2, 2, 2}), topology::Groups::equal(8, 4)}) {
+      SCOPED_TRACE(fmt::format("{} {}", spec, nodes.text()));
+      Job job(spec, nodes, nodes.ranks());
+      job.noise = 0.02;
+      job.link = {{{0, 1}, 3}};
+      Blame found = job.blame();
+      EXPECT_EQ(found.culprit, "the link of nodes 0 and 1") << found.text;
+      EXPECT_NEAR(found.slower, 2, 0.7) << found.text << ": of several at once the time counts once";
+      const double slow = job.length();
+      job.link.clear();
+      EXPECT_NEAR(found.share, 1 - job.length() / slow, 0.03) << found.text;
+      if (nodes.count() == 3 && std::string(spec).find('b') != std::string::npos) continue;  // all links pass node 1
+      job.adapter = {{1, 3}};
+      found = job.blame();
+      EXPECT_EQ(found.culprit, "the adapter of node 1") << found.text;
+      EXPECT_THAT(found.text, HasSubstr(" moves data at "));
+    }
+}
+
+TEST(Blame, ALinkThatASlowRankUsesIsNotNamed) {
+  Job job("tawpipe", topology::Groups({2, 2, 2}), 6);
+  job.rank = {{2, 1.1}};
+  job.adapter = {{1, 50}};
+  EXPECT_EQ(job.blame().culprit, "rank 2 (node 1)");
+  job.sites[2].device = 1;
+  EXPECT_EQ(job.blame().culprit, "rank 2 (node 1, device 1)");
+}
+
+/// Two ranks have no median: nothing is said unless it is clear.
+TEST(Blame, SaysNothingOfTwoRanksUnlessItIsClear) {
+  Job job("fsdp", topology::Groups({1, 1}), 4);
+  job.rank = {{1, 1.15}};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+  job.rank = {{1, 1.4}};
+  EXPECT_EQ(job.blame().culprit, "rank 1 (node 1)");
+}
+
+/// The last stage has the LM head, the first ones more blocks, one its wider blocks, ranks their own B.
+TEST(Blame, IsOfWorkOfTheSameFlopsAlone) {
+  for (const char* spec : {"1f1b", "zb1", "zb2"}) {
+    Job plain(spec, topology::Groups({2, 2}), 5), job = plain;
+    EXPECT_EQ(plain.blame().text, "no rank or link stands out") << spec;
+    job.layout.shape.vocab = 4096;
+    job.layout.shape.ffn.back() = 512;
+    EXPECT_EQ(job.blame().text, "no rank or link stands out") << spec;
+    for (const int who : {1, 3}) {
+      job.rank = {{who, 1.2}};
+      EXPECT_EQ(job.blame().culprit, fmt::format("rank {} (node {})", who, who / 2)) << spec;
+      EXPECT_NEAR(job.blame().slower, 0.2, 1e-9) << spec;
+    }
+  }
+  Job job("tawpipe", topology::Groups({2, 2}), 4);
+  job.layout.shape.micro_batch = 3;
+  job.own = {3, 1, 1, 1};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+}
+
+/// A link that costs nothing is not named, nor one that costs less than a rank.
+TEST(Blame, IsForWhatCostsMost) {
+  Job job("tawpipe", topology::Groups::equal(8, 4), 8);
+  job.between = 1e-6;
+  job.link = {{{2, 3}, 3}};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+  job.between = 1e-3;
+  job.rank = {{0, 1.5}};
+  job.link = {{{2, 3}, 20}};
+  EXPECT_EQ(job.blame().culprit, "rank 0 (node 0)") << job.blame().text;
+  job.link = {{{2, 3}, 100}};
+  EXPECT_EQ(job.blame().culprit, "the link of nodes 2 and 3");
+}
+
+TEST(Blame, NeedsPeersThatAreAlike) {
+  Job job("ddp", topology::Groups::equal(10, 5), 2);
+  for (int r = 0; r < 10; ++r) job.rank[r] = 0.8 + 0.05 * r;
+  job.rank[4] = 1.4;
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+}
+
+/// Of few ranks one stands out only if no other is half as odd.
+TEST(Blame, IsForOneThatIsOddAmongFew) {
+  Job job("fsdp", topology::Groups({2, 2}), 4);
+  job.rank = {{1, 1.2}, {2, 1.12}};
+  EXPECT_EQ(job.blame().text, "no rank or link stands out");
+  job.rank[2] = 1.08;
+  EXPECT_EQ(job.blame().culprit, "rank 1 (node 0)");
+}
+
+TEST(Blame, OfReplicasIsAmongAllOfThem) {
+  Job job("tawpipe", topology::Groups({2, 2, 2, 2}), 4, 2);
+  job.noise = 0.02;
+  job.rank = {{6, 1.2}};
+  EXPECT_EQ(job.blame().culprit, "rank 6 (node 3)");
+  Job large("ddp", topology::Groups::equal(80, 20), 2);
+  large.noise = 0.02;
+  EXPECT_EQ(large.blame().text, "no rank or link stands out");
+  large.rank = {{6, 1.2}, {9, 1.1}};
+  EXPECT_EQ(large.blame().culprit, "rank 6 (node 1)") << "the slower one of two";
+}
+
+/// Noise of every action, and of every rank in a step; steps in which a rank is held up.
+TEST(Blame, NobodyIsBlamedForNoise) {
+  int alarms = 0, trials = 0;
+  std::mt19937 random(test::seed());
+  for (const topology::Groups& nodes : nodes_of_ranks)
+    for (const char* spec : specs_of(nodes))
+      for (const double noise : {0.0, 0.05, 0.2}) {
+        Job job(spec, nodes, nodes.ranks());
+        job.noise = noise;
+        job.burst = noise > 0 ? 0.1 : 0;
+        const std::string said = job.blame(static_cast<int>(3 + random() % 10)).text;
+        alarms += said == "no rank or link stands out" ? 0 : 1;
+        EXPECT_TRUE(noise > 0 || said == "no rank or link stands out") << spec << " " << nodes.text() << ": " << said;
+        ++trials;
+      }
+  RecordProperty("alarms", alarms);
+  fmt::print("{} false alarms in {} trials\n", alarms, trials);
+  EXPECT_LE(alarms, trials / 30);
+}
+
+/// In single actions: a step that takes place again takes as long, and shorter where it is told so.
+TEST(Replay, OfMeasuredStepsIsExact) {
+  for (const char* spec : specs_of(topology::Groups({2, 2}))) {
+    Job job(spec, topology::Groups({2, 2}), 4);
+    job.noise = 0.3;
+    const StepSpans spans = job.step(test::seed());
+    EXPECT_NEAR(replay(job.program, spans, [](int, int) { return 1; }), job.length(), 1e-12);
+    EXPECT_NEAR(replay(job.program, spans, [](int, int) { return 2; }), job.length() / 2, 1e-12);
+  }
+}
+
+/// Data that were there before they were asked for; messages of a lane that overlapped.
+TEST(Replay, OfEagerAndOverlappingMessagesByHand) {
+  const Program program = schedule::parse_program(R"(program eager
+shards 2
+micro_batches 2
+groups 1+1
+rank 0 slots h1 t1 owned 0
+   0 inputs_send     send W0 h0 -> r1
+   1 inputs_send     send W1 h0 -> r1
+rank 1 slots w2 a1 x1 owned 1
+   0 compute         F s0 m0 w1 a0 x0
+   0 inputs_recv     recv W0 w0 <- r0 after compute:1
+   1 inputs_recv     recv W1 w1 <- r0 after compute:1
+   1 compute         F s0 m1 w0 a0 x0 after inputs_recv:1
+)");
+  const StepSpans spans = {{{0, 0, 1}, {0, 0, 3}}, {{0, 0, 4}, {0, 4, 4.5}, {0, 4, 4.75}, {4, 4.5, 8}}};
+  const auto length = [&](double computing) {
+    return replay(program, spans, [=](int rank, int action) { return rank == 1 && action % 3 == 0 ? computing : 1; });
+  };
+  EXPECT_DOUBLE_EQ(length(1), 8);
+  EXPECT_DOUBLE_EQ(length(2), 2 + 0.5 + 1.75);
+  EXPECT_DOUBLE_EQ(length(8), 3 + 0.75) << "the second message goes until 3";
+}
+}  // namespace
+}  // namespace minitaw::trace
