@@ -124,25 +124,31 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
   return all;
 }
 
-void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
-  const double used = meter_.energy() - before_;
+void StepMeter::collect(MPI_Comm comm, Readings& readings) {
+  comm::mpi::OwnComm node;
+  if (shared_)
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+  const double part = shared_ ? 1.0 / size_of(node.comm) : 1;
+  const double used = part * (meter_.energy() - before_);
   const std::string fault = first_fault(meter_.fault(), comm);
-  const bool lost = result.counters.starts_with(unavailable);
+  const bool lost = readings.source.starts_with(unavailable);
   if (fault.empty()) {
-    for (const DeviceSample& mine : samples_)
-      result.device_samples.push_back(gather_all(mine, comm, "gathering device samples"));
+    for (DeviceSample& mine : samples_) {
+      mine.power_w *= part;
+      readings.samples.push_back(gather_all(mine, comm, "gathering samples of meters"));
+    }
     // A counter that stands still, or was set back, has counted nothing.
     std::vector<double> all = gather_all(used > 0 ? used : none, comm, "gathering energies");
     int counted = std::isnan(before_) ? 0 : 1;
     check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
-    if (counted != 0) result.energy.push_back(std::move(all));
-    if (!lost) result.counters = meter_.name();
+    if (counted != 0) readings.energy.push_back(std::move(all));
+    if (!lost) readings.source = meter_.name();
   } else if (!lost) {
-    result.counters = fmt::format("{}{}", unavailable, fault);
+    readings.source = fmt::format("{}{}", unavailable, fault);
   }
-  if (!result.counters.starts_with(unavailable)) return;
-  result.device_samples.clear();
-  result.energy.clear();
+  if (!readings.source.starts_with(unavailable)) return;
+  readings.samples.clear();
+  readings.energy.clear();
 }
 
 namespace {
