@@ -70,7 +70,12 @@ std::vector<std::string> gather(const std::string& text) {
 
 std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device,
     int threads, const std::vector<std::string>& uuids) {
-  const topology::Site mine = topology::look(job.core_list, device.bus);
+  comm::mpi::OwnComm node;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+      "MPI_Comm_split_type");
+  const std::string xml = job.local_rank == 0 ? topology::describe() : "";
+  const topology::Site mine = topology::look(
+      job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
   const auto cores = gather(job.core_list), units = gather(text_of(device, threads)), cpus = gather(mine.cpu),
              adapters = gather(std::to_string(mine.adapters)), core_domains = gather(mine.core_domains),
              device_domains = gather(mine.device_domains), adapter_domains = gather(mine.adapter_domains),

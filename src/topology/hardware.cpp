@@ -160,6 +160,16 @@ std::vector<Port> carriers(std::vector<Port> up) {
   return up;
 }
 
+std::string describe() {
+  const Topology node = load({});
+  char* text = nullptr;
+  int size = 0;
+  if (node == nullptr || hwloc_topology_export_xmlbuffer(node.get(), &text, &size, 0) != 0) return "";
+  const std::string xml(text);
+  hwloc_free_xmlbuffer(node.get(), text);
+  return xml;
+}
+
 Site look(const std::string& cores, const std::string& bus, const NodeSource& source) {
   const Topology owner = load(source);
   hwloc_topology_t node = owner.get();

@@ -37,6 +37,10 @@ struct NodeSource {
   std::string classes = "/sys/class";  ///< rates and states of ports, which hwloc does not tell
 };
 
+/// Returns this machine as hwloc writes it (NodeSource::xml), so that one rank of a node reads it for all: the
+/// kernel lets only one read the devices at a time, which takes tens of milliseconds.
+[[nodiscard]] std::string describe();
+
 /// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none).
 [[nodiscard]] Site look(const std::string& cores, const std::string& bus, const NodeSource& source = {});
 }  // namespace minitaw::topology

@@ -62,6 +62,8 @@ TEST(Hardware, CoresHaveTheirDomains) {
 TEST(Hardware, ThisMachineHasSome) {
   EXPECT_THAT(look("0", "").cpu, testing::HasSubstr("thread"));
   EXPECT_GE(look("0", "").adapters, 1);
+  const Site read = look("0", "", {.xml = describe()}), own = look("0", "");
+  EXPECT_THAT((std::vector{read.cpu, read.core_domains, read.adapter}), ElementsAre(own.cpu, own.core_domains, own.adapter));
 }
 
 std::string object(const std::string& type, const std::string& rest, const std::string& inside = "") {
