@@ -76,22 +76,21 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
   const topology::Site mine = topology::look(
       job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
-  const auto cores = gather(job.core_list), units = gather(text_of(device, threads)), cpus = gather(mine.cpu),
-             adapters = gather(std::to_string(mine.adapters)), core_domains = gather(mine.core_domains),
-             device_domains = gather(mine.device_domains), adapter_domains = gather(mine.adapter_domains),
-             nearest = gather(mine.adapter), apart = gather(mine.apart ? "1" : "");
+  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const auto at = static_cast<std::size_t>(r);
-    ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at],
-        {cpus[at], std::stoi(adapters[at]), core_domains[at], device_domains[at], adapter_domains[at],
-            nearest[at], !apart[at].empty()}});
+    ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
+  for (const auto& field : topology::site_fields)
+    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value)) ranks[at++].site.*field.value = text;
   return ranks;
 }
 
-int fewest_adapters(const std::vector<record::RankPlace>& ranks) {
-  return std::ranges::min(ranks, {}, [](const record::RankPlace& r) { return r.site.adapters; }).site.adapters;
+/// Of the node that has fewest; one where none is known.
+int count_adapters(const std::vector<record::RankPlace>& ranks) {
+  const auto count = [](const record::RankPlace& r) { return std::ranges::count(r.site.adapters, ','); };
+  return 1 + static_cast<int>(count(std::ranges::min(ranks, {}, count)));
 }
 
 /// A device that several ranks share would count for each of them.
@@ -164,7 +163,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       hosts(place.hosts, flags.hosts), device(choose_device(mpi.rank(), place, hosts)),
       kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)), systems(gather(hosts.hidden(topology::os_text()))),
-      adapters(fewest_adapters(ranks)),
+      adapters(count_adapters(ranks)),
       runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                                   .waiting = waiting(place, threads)},
                                  .shared_devices = topology::shared_device(uuids).has_value(),
@@ -187,14 +186,9 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
 record::Provenance MpiJob::provenance(
     const deck::Deck& deck, const std::vector<std::string>& arguments) const {
   using record::entry;
-  std::vector<std::string> names, cores, devices, cpus, near[4];
-  std::vector<std::int64_t> nodes, shared;
+  std::vector<std::string> names, cores, devices;
+  std::vector<std::int64_t> nodes;
   for (const record::RankPlace& rank : ranks) {
-    const topology::Site& site = rank.site;
-    cpus.push_back(site.cpu);
-    for (int i = 0; const auto& text : {site.core_domains, site.device_domains, site.adapter, site.adapter_domains})
-      near[i++].push_back(text);
-    shared.push_back(site.device_domains.empty() || site.core_domains.empty() ? -1 : site.apart ? 0 : 1);
     names.push_back(hosts.text(rank.node));
     nodes.push_back(rank.node);
     cores.push_back(rank.cores);
@@ -204,13 +198,15 @@ record::Provenance MpiJob::provenance(
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
       {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}}, entry("cores", each, cores),
-          entry("devices", each, devices), entry("cpu", each, cpus), entry("os", each, systems),
-          entry("core_domains", each, near[0]), entry("device_domains", each, near[1]),
-          entry("adapters", each, near[2]), entry("adapter_domains", each, near[3]),
-          {"domain_shared", "1", each, shared, {shared.size()}},
+          entry("devices", each, devices), entry("os", each, systems),
           entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
           entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
           entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
+  for (const auto& field : topology::site_fields) {
+    std::vector<std::string> texts;
+    for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);
+    p.push_back(entry(field.name, each, texts));
+  }
   return p;
 }
 

@@ -151,7 +151,7 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
   std::string text;
   std::vector<int> apart;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].site.apart) apart.push_back(static_cast<int>(rank));
+    if (ranks[rank].site.domain_shared == "no") apart.push_back(static_cast<int>(rank));
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
     const auto& [node, cores, unit, uuid, site] = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
 #include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -19,17 +21,12 @@ namespace fs = std::filesystem;
 using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 using Set = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
-Set empty_set() { return {hwloc_bitmap_alloc(), hwloc_bitmap_free}; }
-
-/// Only what look() asks for: caches and the instruction of the processor (x86), for which hwloc visits every
-/// core, take most of the time.
-Topology load(const NodeSource& source) {
+/// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that hwloc runs on every core.
+Topology load(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw std::bad_alloc();
   Topology node(raw, hwloc_topology_destroy);
-  if (!source.xml.empty())
-    hwloc_topology_set_xmlbuffer(raw, source.xml.c_str(), static_cast<int>(source.xml.size()) + 1);
-  if (!source.synthetic.empty()) hwloc_topology_set_synthetic(raw, source.synthetic.c_str());
+  if (!xml.empty()) hwloc_topology_set_xmlbuffer(raw, xml.c_str(), static_cast<int>(xml.size()) + 1);
   hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -38,70 +35,65 @@ Topology load(const NodeSource& source) {
   return node;
 }
 
-std::string info(hwloc_obj_t object, const char* name) {
-  const char* const value = hwloc_obj_get_info_by_name(object, name);
-  return value == nullptr ? "" : value;
-}
-
-std::string model(hwloc_obj_t package) {
-  if (const std::string name = info(package, "CPUModel"); !name.empty()) return name;
-  if (const std::string part = info(package, "CPUPart"); !part.empty())
-    return fmt::format("ARM implementer {} part {}", info(package, "CPUImplementer"), part);
-  return "unknown";
-}
-
 std::string cpu_text(hwloc_topology_t node) {
+  hwloc_obj_t package = hwloc_get_obj_by_type(node, HWLOC_OBJ_PACKAGE, 0);
+  if (package == nullptr) package = hwloc_get_root_obj(node);
+  const auto info = [&](const char* name) {
+    const char* const value = hwloc_obj_get_info_by_name(package, name);
+    return std::string(value == nullptr ? "" : value);
+  };
   const auto count = [&](hwloc_obj_type_t type, const char* word) {
     return counted(hwloc_get_nbobjs_by_type(node, type), word);
   };
-  hwloc_obj_t package = hwloc_get_obj_by_type(node, HWLOC_OBJ_PACKAGE, 0);
-  if (package == nullptr) package = hwloc_get_root_obj(node);
-  return fmt::format("{}, {}, {}, {}", model(package), count(HWLOC_OBJ_PACKAGE, "socket"),
-      count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
+  std::string model = info("CPUModel");
+  if (const std::string part = info("CPUPart"); model.empty())
+    model = part.empty() ? "unknown" : fmt::format("ARM implementer {} part {}", info("CPUImplementer"), part);
+  return fmt::format("{}, {}, {}, {}", model, count(HWLOC_OBJ_PACKAGE, "socket"), count(HWLOC_OBJ_CORE, "core"),
+      count(HWLOC_OBJ_PU, "thread"));
 }
 
-/// A file's first line, or nothing.
+/// A port of a network adapter that is up.
+struct Port {
+  hwloc_obj_t adapter;
+  int number;
+  double gbit;  ///< Gbit/s
+
+  [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
+};
+
 std::string line_of(const fs::path& file) {
   std::string line;
   std::getline(std::ifstream(file), line);
   return line;
 }
 
-struct Adapter {
-  Port port;
-  hwloc_obj_t object;
-};
-
-/// Appends the ports of InfiniBand or RoCE that are up: their states are "4: ACTIVE", their rates
-/// "200 Gb/sec (4X HDR)".
-void add_fabric(std::vector<Adapter>& adapters, hwloc_obj_t object, const fs::path& classes) {
+/// InfiniBand and RoCE: a state is "4: ACTIVE", a rate "200 Gb/sec (4X HDR)".
+void add_fabric(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& classes) {
   std::error_code missing;
-  for (const auto& port : fs::directory_iterator(classes / "infiniband" / object->name / "ports", missing))
+  for (const auto& port : fs::directory_iterator(classes / "infiniband" / adapter->name / "ports", missing))
     if (line_of(port.path() / "state").ends_with(": ACTIVE"))
-      adapters.push_back({{object->name, std::atoi(port.path().filename().c_str()),
-                              std::atof(line_of(port.path() / "rate").c_str())},
-          object});
+      ports.push_back({adapter, std::atoi(port.path().filename().c_str()),
+          std::atof(line_of(port.path() / "rate").c_str())});
 }
 
-/// Appends an adapter of Slingshot, unless it is the network interface of one that is known as a fabric. A
-/// speed is in Mbit/s.
-void add_slingshot(std::vector<Adapter>& adapters, hwloc_obj_t object, const fs::path& classes) {
-  const fs::path folder = classes / "net" / object->name;
-  const auto same = [&](const Adapter& other) { return other.object->parent == object->parent; };
-  if (line_of(folder / "operstate") == "up" && std::ranges::none_of(adapters, same))
-    adapters.push_back({{object->name, 1, 1e-3 * std::atof(line_of(folder / "speed").c_str())}, object});
+/// Slingshot: an interface is "up", its speed in Mbit/s. It may belong to an adapter that is there as a fabric.
+void add_slingshot(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& classes) {
+  const fs::path folder = classes / "net" / adapter->name;
+  const auto same = [&](const Port& other) { return other.adapter->parent == adapter->parent; };
+  if (line_of(folder / "operstate") == "up" && std::ranges::none_of(ports, same))
+    ports.push_back({adapter, 1, 1e-3 * std::atof(line_of(folder / "speed").c_str())});
 }
 
-std::vector<Adapter> adapters_up(hwloc_topology_t node, const fs::path& classes) {
-  std::vector<Adapter> adapters;
+std::vector<Port> ports_up(hwloc_topology_t node, const fs::path& classes) {
+  std::vector<Port> ports;
   const auto each = [&](hwloc_obj_osdev_type_t type, std::string_view prefix, const auto& add) {
-    for (hwloc_obj_t at = hwloc_get_next_osdev(node, nullptr); at != nullptr; at = hwloc_get_next_osdev(node, at))
-      if (at->attr->osdev.type == type && std::string_view(at->name).starts_with(prefix)) add(adapters, at, classes);
+    for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_osdev(node, at)) != nullptr;)
+      if (at->attr->osdev.type == type && std::string_view(at->name).starts_with(prefix)) add(ports, at, classes);
   };
   each(HWLOC_OBJ_OSDEV_OPENFABRICS, "", add_fabric);
   each(HWLOC_OBJ_OSDEV_NETWORK, "hsn", add_slingshot);
-  std::ranges::sort(adapters, {}, [](const Adapter& a) { return std::pair(a.port.adapter, a.port.number); });
-  return adapters;
+  std::ranges::sort(ports, {}, &Port::text);
+  return ports;
 }
 
 /// Returns whether a word of a list names this port: "mlx5_0", "mlx5_0:1"; libfabric calls hsn0 cxi0.
@@ -109,27 +101,35 @@ bool is_named(std::string word, const Port& port, bool by_prefix) {
   if (word.starts_with("cxi")) word.replace(0, 3, "hsn");
   const std::size_t colon = word.find(':');
   if (colon != std::string::npos && word.substr(colon + 1) != std::to_string(port.number)) return false;
-  const std::string name = word.substr(0, colon);
-  return by_prefix ? port.adapter.starts_with(name) : port.adapter == name;
+  const std::string name = word.substr(0, colon), adapter = port.adapter->name;
+  return by_prefix ? adapter.starts_with(name) : adapter == name;
 }
 
-/// The list of a variable that is set first, and whether it holds beginnings of names, as NCCL's do without =.
-std::pair<std::string, bool> list_of_adapters() {
-  for (const char* name : {"UCX_NET_DEVICES", "FI_CXI_DEVICE_NAME", "NCCL_IB_HCA"})
+/// Leaves those that carry messages, see Site::adapters. Words of NCCL's list are beginnings of names unless
+/// it begins with "=".
+void keep_carriers(std::vector<Port>& ports) {
+  std::string list;
+  bool by_prefix = false;
+  for (const char* name : {"NCCL_IB_HCA", "FI_CXI_DEVICE_NAME", "UCX_NET_DEVICES"})  // the last one counts
     if (const char* text = std::getenv(name); text != nullptr && *text != '\0' && std::string_view(text) != "all")
-      return {text, *name == 'N'};
-  return {};
+      list = text, by_prefix = *name == 'N';
+  const bool excludes = list.starts_with('^'), exact = list.substr(excludes ? 1 : 0).starts_with('=');
+  list.erase(0, excludes + exact);
+  const auto listed = [&](const Port& port) {
+    return std::ranges::any_of(std::views::split(list, ','), [&](const auto& word) {
+      return is_named(std::string(word.begin(), word.end()), port, by_prefix && !exact);
+    });
+  };
+  if (!list.empty()) std::erase_if(ports, [&](const Port& port) { return listed(port) == excludes; });
+  if (ports.empty() || !(list.empty() || excludes)) return;
+  const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
+  std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
 }
 
 std::string text_of(hwloc_const_bitmap_t set) {
   char* text = nullptr;
-  if (set == nullptr || hwloc_bitmap_iszero(set) || hwloc_bitmap_list_asprintf(&text, set) < 0) return "";
+  if (hwloc_bitmap_iszero(set) || hwloc_bitmap_list_asprintf(&text, set) < 0) return "";
   return std::unique_ptr<char, decltype(&std::free)>(text, std::free).get();
-}
-
-/// NUMA domains of a device: of the cores that it hangs on.
-hwloc_const_bitmap_t domains_of(hwloc_topology_t node, hwloc_obj_t device) {
-  return hwloc_get_non_io_ancestor_obj(node, device)->nodeset;
 }
 
 /// Steps up from an object to what it is part of together with another one.
@@ -142,26 +142,8 @@ int steps(hwloc_obj_t from, hwloc_obj_t to) {
 }
 }  // namespace
 
-std::vector<Port> carriers(std::vector<Port> up) {
-  auto [list, by_prefix] = list_of_adapters();
-  const bool excludes = list.starts_with('^');
-  list.erase(0, excludes ? 1 : 0);
-  if (by_prefix && list.starts_with('=')) list.erase(0, 1), by_prefix = false;
-  const auto listed = [&](const Port& port) {
-    return std::ranges::any_of(std::views::split(list, ','), [&](const auto& word) {
-      return is_named(std::string(word.begin(), word.end()), port, by_prefix);
-    });
-  };
-  if (!list.empty()) std::erase_if(up, [&](const Port& port) { return listed(port) == excludes; });
-  if (!list.empty() && !excludes) return up;
-  double fastest = 0;
-  for (const Port& port : up) fastest = std::max(fastest, port.gbit);
-  std::erase_if(up, [&](const Port& port) { return port.gbit < fastest; });
-  return up;
-}
-
 std::string describe() {
-  const Topology node = load({});
+  const Topology node = load("");
   char* text = nullptr;
   int size = 0;
   if (node == nullptr || hwloc_topology_export_xmlbuffer(node.get(), &text, &size, 0) != 0) return "";
@@ -171,36 +153,31 @@ std::string describe() {
 }
 
 Site look(const std::string& cores, const std::string& bus, const NodeSource& source) {
-  const Topology owner = load(source);
-  hwloc_topology_t node = owner.get();
   Site site;
-  if (node == nullptr) return site;  // hwloc cannot read it
+  const Topology owner = load(source.xml);
+  hwloc_topology_t node = owner.get();
+  if (node == nullptr) return site;
   site.cpu = cpu_text(node);
-  const Set own = empty_set(), domains = empty_set();
+  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free), domains(hwloc_bitmap_alloc(), hwloc_bitmap_free);
   hwloc_bitmap_list_sscanf(own.get(), cores.c_str());
   hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
   hwloc_cpuset_to_nodeset(node, own.get(), domains.get());
   site.core_domains = text_of(domains.get());
+  const auto domains_of = [&](hwloc_obj_t device) { return hwloc_get_non_io_ancestor_obj(node, device)->nodeset; };
   hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
   if (hwloc_obj_t device = bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str())) {
     from = device;
-    site.device_domains = text_of(domains_of(node, device));
-    site.apart = !site.core_domains.empty() && !site.device_domains.empty() &&
-                 hwloc_bitmap_intersects(domains.get(), domains_of(node, device)) == 0;
+    site.device_domains = text_of(domains_of(device));
+    if (!site.core_domains.empty() && !site.device_domains.empty())
+      site.domain_shared = hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
   }
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return site;  // the machine's adapters are not its nodes'
-  std::vector<Adapter> up = adapters_up(node, source.classes);
-  std::vector<Port> used;
-  for (const Adapter& adapter : up) used.push_back(adapter.port);
-  used = carriers(std::move(used));
-  std::erase_if(up, [&](const Adapter& a) {
-    return std::ranges::find(used, a.port.text(), &Port::text) == used.end();
-  });
-  site.adapters = std::max(1, static_cast<int>(up.size()));
-  const auto nearest = std::ranges::min_element(up, {}, [&](const Adapter& a) { return steps(from, a.object); });
-  if (nearest == up.end()) return site;
-  site.adapter = nearest->port.text();
-  site.adapter_domains = text_of(domains_of(node, nearest->object));
+  std::vector<Port> ports = ports_up(node, source.classes);
+  keep_carriers(ports);
+  if (ports.empty()) return site;
+  std::ranges::stable_sort(ports, {}, [&](const Port& port) { return steps(from, port.adapter); });
+  site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
+  site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;
 }
 }  // namespace minitaw::topology

@@ -133,10 +133,10 @@ TEST(RankMap, FirstRanksHaveALineEach) {
   EXPECT_THAT(map_text(ranks, shown), testing::HasSubstr("# rank 1: node 1 (cn2), cores"));
   ranks[1].site.core_domains = "0";
   ranks[1].site.device_domains = "1";
-  ranks[1].site.apart = true;
+  ranks[1].site.domain_shared = "no";
   const std::string warning = "\n# warning: cores and device are in different NUMA domains: rank 1, 0 and 1";
   EXPECT_THAT(map_text(ranks, hidden), testing::EndsWith(warning + "\n"));
-  ranks[0].site.apart = true;
+  ranks[0].site = ranks[1].site;
   EXPECT_THAT(map_text({ranks[1], ranks[1], ranks[0]}, hidden), testing::EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
   ranks[0].site = ranks[1].site = {};
   ranks.resize(40, {4, "0", "host, 1 thread", ""});
