@@ -74,8 +74,8 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
-  const topology::Site mine = topology::look(
-      job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
+  const topology::Site mine =
+      topology::look(job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
@@ -83,7 +83,8 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
     ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
   for (const auto& field : topology::site_fields)
-    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value)) ranks[at++].site.*field.value = text;
+    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
+      ranks[at++].site.*field.value = text;
   return ranks;
 }
 
@@ -198,10 +199,10 @@ record::Provenance MpiJob::provenance(
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
       {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}}, entry("cores", each, cores),
-          entry("devices", each, devices), entry("os", each, systems),
-          entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
-          entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
-          entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
+          entry("devices", each, devices), entry("os", each, systems), entry("kokkos", kokkos_version()),
+          entry("mpi", comm::mpi::library_version()), entry("nccl", engine::nccl_version()),
+          entry("cuda", topology::runtime_version()), entry("driver", topology::driver_version()),
+          entry("libraries", "library", library_texts())});
   for (const auto& field : topology::site_fields) {
     std::vector<std::string> texts;
     for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);

@@ -204,9 +204,9 @@ int topo(const Options& options, const MpiJob& mpi) {
   if (!mpi.is_root()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
-    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()},
-        {"adapters", mpi.adapters}, {"shaped_links", shaped}, {"message_bytes", topo_message},
-        {"inside", to_json(inside)}, {"between", to_json(between)}}));
+    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()}, {"adapters", mpi.adapters},
+        {"shaped_links", shaped}, {"message_bytes", topo_message}, {"inside", to_json(inside)},
+        {"between", to_json(between)}}));
   else
     write_stdout(mpi.map_text() +
                  fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),

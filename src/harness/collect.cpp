@@ -127,7 +127,8 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
 void StepMeter::collect(MPI_Comm comm, Readings& readings) {
   comm::mpi::OwnComm node;
   if (shared_)
-    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+    check(
+        MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   const double part = shared_ ? 1.0 / size_of(node.comm) : 1;
   const double used = part * (meter_.energy() - before_);
   const std::string fault = first_fault(meter_.fault(), comm);

@@ -19,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// A file that begins with a number of so many J or W, which begins anew behind `range` (0: never).
+/// A file that begins with a number of so many J or W, which begins anew behind `range` (0: never); what it
+/// has last said, and by how much it has risen since it was found.
 struct Counter {
   fs::path file;
   double unit, range = 0;
@@ -32,11 +33,12 @@ std::string line_of(const fs::path& file) {
   return line;
 }
 
-/// Energy and power of a node from what Linux shows of it. A file that cannot be read any more makes the meter
-/// unavailable.
+/// Energy and power of a node from what Linux shows of it. A file that cannot be read any more makes the
+/// meter unavailable.
 class NodeMeter final : public Meter {
 public:
-  explicit NodeMeter(const NodeFolders& folders) : folders_(folders), freshness_(fs::path(folders.cray) / "freshness") {
+  explicit NodeMeter(const NodeFolders& folders)
+      : folders_(folders), freshness_(fs::path(folders.cray) / "freshness") {
     add_cray();
     if (energy_.empty()) add_rapl();
     add_hwmon();
@@ -45,23 +47,18 @@ public:
     const auto begin = Clock::now();
     (void)read();
     const std::chrono::duration<double, std::milli> passed = Clock::now() - begin;
-    name_ = fmt::format("{}, divided evenly among the ranks of a node, {:.2f} ms a reading", fmt::join(parts_, ", "),
-        passed.count());
+    name_ = fmt::format("{}, divided evenly among the ranks of a node, {:.2f} ms a reading",
+        fmt::join(parts_, ", "), passed.count());
   }
 
   /// Follows the energy, too, so that no counter begins anew twice between two readings.
   DeviceSample read() override {
     (void)energy();
-    return {none, none, none, total(power_, [](Counter& counter, double now) { return now * counter.unit; }),
-        throttle_unknown};
+    return {none, none, none, total(power_, &Counter::last), throttle_unknown};
   }
   double energy() override {
     require_renewed();
-    return total(energy_, [](Counter& counter, double now) {
-      counter.sum += now - counter.last + (now < counter.last ? counter.range : 0);
-      counter.last = now;
-      return counter.sum * counter.unit;
-    });
+    return total(energy_, &Counter::sum);
   }
 
 private:
@@ -73,16 +70,18 @@ private:
     return std::nullopt;
   }
 
-  /// NaN without counters, or if one cannot be read.
-  template <class Value>
-  double total(std::vector<Counter>& counters, const Value& value) {
-    double sum = counters.empty() ? none : 0;
+  /// Reads counters and adds up what they have last said, or their sums; NaN without counters or with a
+  /// fault.
+  double total(std::vector<Counter>& counters, double Counter::* value) {
+    double sum = 0;
     for (Counter& counter : counters) {
       const std::optional<double> now = fault_.empty() ? number(counter.file) : std::nullopt;
       if (!now && fault_.empty()) fault_ = why_;
-      sum += now ? value(counter, *now) : none;
+      counter.sum += now.value_or(0) - counter.last + (now < counter.last ? counter.range : 0);
+      counter.last = now.value_or(0);
+      sum += counter.*value * counter.unit;
     }
-    return sum;
+    return counters.empty() || !fault_.empty() ? none : sum;
   }
 
   void add(std::vector<Counter>& counters, const fs::path& file, double unit, double range = 0) {
@@ -101,20 +100,23 @@ private:
     std::error_code missing;
     for (const auto& zone : fs::directory_iterator(folders_.powercap, missing))
       if (line_of(zone.path() / "name").starts_with("package"))
-        add(energy_, zone.path() / "energy_uj", 1e-6, number(zone.path() / "max_energy_range_uj").value_or(0));
+        add(energy_, zone.path() / "energy_uj", 1e-6,
+            number(zone.path() / "max_energy_range_uj").value_or(0));
     if (!why_.empty()) energy_.clear();  // a part of the node is not the node
     if (!energy_.empty())
       parts_.push_back(fmt::format("energy of {} (rapl)", counted(std::ssize(energy_), "package")));
   }
 
-  /// Sensors at the board's supply: ACPI's, which the BMC feeds, and IBM's by IPMI. Others are of devices. Where
-  /// sensors say what they are of (Grace), those of a whole module count.
+  /// Sensors at the board's supply: ACPI's, which the BMC feeds, and IBM's by IPMI. Others are of devices.
+  /// Where sensors say what they are of (Grace), those of a whole module count.
   void add_hwmon() {
     const bool energy = energy_.empty(), power = power_.empty();
     std::error_code missing;
     for (const auto& sensor : fs::directory_iterator(folders_.hwmon, missing)) {
-      const std::string name = line_of(sensor.path() / "name"), of = line_of(sensor.path() / "power1_oem_info");
-      if ((name != "power_meter" && !name.starts_with("aem")) || !(of.empty() || of.starts_with("Module"))) continue;
+      const std::string name = line_of(sensor.path() / "name"),
+                        of = line_of(sensor.path() / "power1_oem_info");
+      if ((name != "power_meter" && !name.starts_with("aem")) || !(of.empty() || of.starts_with("Module")))
+        continue;
       if (power) add(power_, sensor.path() / "power1_average", 1e-6);
       if (energy) add(energy_, sensor.path() / "energy1_input", 1e-6);
     }

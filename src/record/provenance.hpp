@@ -66,8 +66,8 @@ struct RankPlace {
   topology::Site site{};
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown. Warns of
-/// ranks whose cores and device are in different NUMA domains.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown.
+/// Warns of ranks whose cores and device are in different NUMA domains.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.

@@ -171,7 +171,8 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
     found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
     for (Readings* read : {&found.device, &found.node}) {
       const std::string part = read == &found.node ? "node" : "device";
-      read->source = h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
+      read->source =
+          h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
       read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
     }
     for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))

@@ -5,12 +5,14 @@
 
 /// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
 namespace minitaw::topology {
-/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: not known, or none.
+/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: not known, or
+/// none.
 struct Site {
   std::string cpu = "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
   /// Ports that carry the job's messages, the nearest to the device (without one, to the cores) first:
-  /// "mlx5_1:1,mlx5_0:1". Those that UCX_NET_DEVICES, FI_CXI_DEVICE_NAME or NCCL_IB_HCA names, whichever is set
-  /// first; without a list, and of those that it does not exclude (^), the fastest: slower ones serve storage.
+  /// "mlx5_1:1,mlx5_0:1". Those that UCX_NET_DEVICES, FI_CXI_DEVICE_NAME or NCCL_IB_HCA names, whichever is
+  /// set first; without a list, and of those that it does not exclude (^), the fastest: slower ones serve
+  /// storage.
   std::string adapters{};
   std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
   std::string domain_shared{};  ///< "yes" or "no": by the cores and the device

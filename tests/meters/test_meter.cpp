@@ -128,7 +128,8 @@ protected:
     set("powercap/" + zone + "/energy_uj", microjoules);
   }
   [[nodiscard]] std::unique_ptr<Meter> open(double stale = 100) const {
-    return make_node_meter({(root_ / "powercap").string(), (root_ / "cray").string(), (root_ / "hwmon").string(), stale});
+    return make_node_meter(
+        {(root_ / "powercap").string(), (root_ / "cray").string(), (root_ / "hwmon").string(), stale});
   }
 
   std::filesystem::path root_ = std::filesystem::temp_directory_path() / ("minitaw-node-" + std::to_string(::getpid()));
@@ -140,7 +141,8 @@ TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
   package("intel-rapl:0:0", "dram", "1");  // parts and wholes of packages
   package("intel-rapl:2", "psys", "1");
   const auto meter = open();
-  EXPECT_THAT(meter->name(), testing::MatchesRegex("energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
+  EXPECT_THAT(
+      meter->name(), testing::MatchesRegex("energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
   const double before = meter->energy();
   package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 behind it
   package("intel-rapl:1", "package-1", "7000000");
@@ -169,8 +171,10 @@ TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
 }
 
 TEST_F(NodeMeter, HasThePowerOfBoardsAndTheirEnergyWhereItIsCounted) {
-  for (const auto& [sensor, name, watts] : {std::tuple{"0", "power_meter", "400500000"}, {"1", "amdgpu", "1000000"}, {"2", "power_meter", "250000000"}})
-    set(fmt::format("hwmon/hwmon{}/name", sensor), name), set(fmt::format("hwmon/hwmon{}/power1_average", sensor), watts);
+  for (const auto& [sensor, name, watts] :
+      {std::tuple{"0", "power_meter", "400500000"}, {"1", "amdgpu", "1000000"}, {"2", "power_meter", "250000000"}})
+    set(fmt::format("hwmon/hwmon{}/name", sensor), name),
+        set(fmt::format("hwmon/hwmon{}/power1_average", sensor), watts);
   set("hwmon/hwmon2/power1_oem_info", "CPU Power Socket 0");  // Grace: part of hwmon0's module
   EXPECT_NEAR(open()->read().power_w, 400.5, 1e-9) << "W";
   EXPECT_TRUE(std::isnan(open()->energy())) << "power is not integrated";

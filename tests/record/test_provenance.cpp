@@ -137,7 +137,8 @@ TEST(RankMap, FirstRanksHaveALineEach) {
   const std::string warning = "\n# warning: cores and device are in different NUMA domains: rank 1, 0 and 1";
   EXPECT_THAT(map_text(ranks, hidden), testing::EndsWith(warning + "\n"));
   ranks[0].site = ranks[1].site;
-  EXPECT_THAT(map_text({ranks[1], ranks[1], ranks[0]}, hidden), testing::EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
+  EXPECT_THAT(
+      map_text({ranks[1], ranks[1], ranks[0]}, hidden), testing::EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
   ranks[0].site = ranks[1].site = {};
   ranks.resize(40, {4, "0", "host, 1 thread", ""});
   const std::string text = map_text(ranks, hidden);

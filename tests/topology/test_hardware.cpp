@@ -18,13 +18,18 @@ std::string object(const std::string& type, const std::string& rest, const std::
 }
 /// A PCI device of this class: 0302 is a GPU, 0207 an adapter of InfiniBand, 0200 one of Ethernet.
 std::string pci(const std::string& bus, const std::string& type, const std::string& inside = "") {
-  return object("PCIDev", fmt::format(R"(pci_busid="0000:{}:00.0" pci_type="{} [15b3:1021] [0000:0000] 00" pci_link_speed="0")", bus, type), inside);
+  return object("PCIDev",
+      fmt::format(R"(pci_busid="0000:{}:00.0" pci_type="{} [15b3:1021] [0000:0000] 00" pci_link_speed="0")", bus, type),
+      inside);
 }
-std::string named(const std::string& name, int type) { return object("OSDev", fmt::format(R"(name="{}" osdev_type="{}")", name, type)); }
+std::string named(const std::string& name, int type) {
+  return object("OSDev", fmt::format(R"(name="{}" osdev_type="{}")", name, type));
+}
 std::string fabric(const std::string& bus, const std::string& name) { return pci(bus, "0207", named(name, 3)); }
 std::string net(const std::string& bus, const std::string& name) { return pci(bus, "0200", named(name, 2)); }
 std::string under(int bus, const std::string& inside) {
-  return object("Bridge", fmt::format(R"(bridge_type="0-1" depth="0" bridge_pci="0000:[{:02x}-{:02x}]")", bus, bus + 15), inside);
+  return object(
+      "Bridge", fmt::format(R"(bridge_type="0-1" depth="0" bridge_pci="0000:[{:02x}-{:02x}]")", bus, bus + 15), inside);
 }
 
 /// A node of hwloc's own making, as it writes it, with what hangs on the first and on the second package.
@@ -49,7 +54,8 @@ constexpr const char* small = "package:2 numa:1 core:2 pu:1";
 TEST(Hardware, CoresHaveTheirDomains) {
   const std::string xml = node("package:2 numa:2 core:3 pu:2");
   EXPECT_EQ(look("0", "", {.xml = xml}).cpu, "unknown, 2 sockets, 12 cores, 24 threads");
-  for (const auto& [cores, domains] : {std::pair{"0-5", "0"}, {"6", "1"}, {"5-6", "0-1"}, {"0,23", "0,3"}, {"unknown", ""}})
+  for (const auto& [cores, domains] :
+      {std::pair{"0-5", "0"}, {"6", "1"}, {"5-6", "0-1"}, {"0,23", "0,3"}, {"unknown", ""}})
     EXPECT_EQ(look(cores, "", {.xml = xml}).core_domains, domains) << cores;
 }
 
@@ -64,7 +70,8 @@ struct Adapters : testing::Test {
   Adapters() { say(); }
   ~Adapters() override { say(), std::filesystem::remove_all(classes); }
   static void say(const char* variable = nullptr, const char* list = "") {
-    for (const char* name : {"UCX_NET_DEVICES", "FI_CXI_DEVICE_NAME", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"}) unsetenv(name);
+    for (const char* name : {"UCX_NET_DEVICES", "FI_CXI_DEVICE_NAME", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"})
+      unsetenv(name);
     if (variable != nullptr) setenv(variable, list, 1);
   }
   void port(const std::string& name, const std::string& state, int gbit) const {
@@ -73,11 +80,15 @@ struct Adapters : testing::Test {
       std::ofstream(classes / file) << line << "\n";
     };
     const bool ethernet = name.find(':') == std::string::npos;
-    const std::string folder = ethernet ? "net/" + name : fmt::format("infiniband/{}/ports/{}", name.substr(0, 6), name.substr(7));
+    const std::string folder =
+        ethernet ? "net/" + name : fmt::format("infiniband/{}/ports/{}", name.substr(0, 6), name.substr(7));
     write(folder + (ethernet ? "/operstate" : "/state"), state);
-    ethernet ? write(folder + "/speed", std::to_string(1000 * gbit)) : write(folder + "/rate", fmt::format("{} Gb/sec (4X HDR)", gbit));
+    ethernet ? write(folder + "/speed", std::to_string(1000 * gbit))
+             : write(folder + "/rate", fmt::format("{} Gb/sec (4X HDR)", gbit));
   }
-  [[nodiscard]] Site at(const char* cores, const char* bus = "") const { return look(cores, bus, {.xml = xml, .classes = classes}); }
+  [[nodiscard]] Site at(const char* cores, const char* bus = "") const {
+    return look(cores, bus, {.xml = xml, .classes = classes});
+  }
 
   std::filesystem::path classes = std::filesystem::temp_directory_path() / "minitaw_test_classes";
   std::string xml;
@@ -88,12 +99,14 @@ TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
   for (const char* name : {"mlx5_0:1", "mlx5_1:1", "mlx5_1:2"}) port(name, "4: ACTIVE", 400);
   port("mlx5_2:1", "4: ACTIVE", 100);
   using Row = std::tuple<const char*, const char*, const char*>;
-  for (const auto& [variable, list, carry] : {Row{nullptr, "", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},  // the slow one is for storage
-           Row{"UCX_NET_DEVICES", "all", "mlx5_0:1,mlx5_1:1,mlx5_1:2"}, Row{"UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1"},
-           Row{"UCX_NET_DEVICES", "mlx5_2:1", "mlx5_2:1"}, Row{"UCX_NET_DEVICES", "^mlx5_0:1", "mlx5_1:1,mlx5_1:2"},
-           Row{"UCX_NET_DEVICES", "mlx5", ""}, Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_1:1,mlx5_1:2,mlx5_2:1"},
-           Row{"NCCL_IB_HCA", "=mlx5", ""}, Row{"NCCL_IB_HCA", "=mlx5_1:2,mlx5_0", "mlx5_0:1,mlx5_1:2"},
-           Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_2:1"}, Row{"MINITAW_SHAPED_LINKS", "rate=1mbit", ""}}) {
+  for (const auto& [variable, list, carry] :
+      {Row{nullptr, "", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},  // the slow one is for storage
+          Row{"UCX_NET_DEVICES", "all", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},
+          Row{"UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1"},
+          Row{"UCX_NET_DEVICES", "mlx5_2:1", "mlx5_2:1"}, Row{"UCX_NET_DEVICES", "^mlx5_0:1", "mlx5_1:1,mlx5_1:2"},
+          Row{"UCX_NET_DEVICES", "mlx5", ""}, Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_1:1,mlx5_1:2,mlx5_2:1"},
+          Row{"NCCL_IB_HCA", "=mlx5", ""}, Row{"NCCL_IB_HCA", "=mlx5_1:2,mlx5_0", "mlx5_0:1,mlx5_1:2"},
+          Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_2:1"}, Row{"MINITAW_SHAPED_LINKS", "rate=1mbit", ""}}) {
     say(variable, list);
     EXPECT_EQ(at("0").adapters, carry) << list;
   }
@@ -104,7 +117,8 @@ TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
 
 /// Two GPUs with an adapter each behind switches of their own, a third one of storage, and what is down.
 TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
-  xml = node(small, {under(0x10, fabric("11", "mlx5_2") + fabric("12", "mlx5_3")) + under(0x20, pci("21", "0302") + fabric("22", "mlx5_1")),
+  xml = node(small, {under(0x10, fabric("11", "mlx5_2") + fabric("12", "mlx5_3")) +
+                            under(0x20, pci("21", "0302") + fabric("22", "mlx5_1")),
                         under(0x40, pci("41", "0302") + fabric("42", "mlx5_0"))});
   for (const char* name : {"mlx5_0:1", "mlx5_1:1"}) port(name, "4: ACTIVE", 200);
   port("mlx5_1:2", "1: DOWN", 200);
@@ -123,8 +137,11 @@ TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
 
 /// Slingshot's are network interfaces; one that is an adapter of InfiniBand, too (Slingshot 10), is one.
 TEST_F(Adapters, OfSlingshotCount) {
-  xml = node(small, {net("11", "hsn0") + net("12", "eth0"), net("41", "hsn1") + pci("42", "0200", named("hsn2", 2) + named("mlx5_0", 3)) + net("43", "hsn3")});
-  for (const char* name : {"eth0", "hsn0", "hsn1", "hsn2", "hsn3"}) port(name, name == std::string("hsn3") ? "down" : "up", 200);
+  xml = node(
+      small, {net("11", "hsn0") + net("12", "eth0"),
+                 net("41", "hsn1") + pci("42", "0200", named("hsn2", 2) + named("mlx5_0", 3)) + net("43", "hsn3")});
+  for (const char* name : {"eth0", "hsn0", "hsn1", "hsn2", "hsn3"})
+    port(name, name == std::string("hsn3") ? "down" : "up", 200);
   port("mlx5_0:1", "4: ACTIVE", 200);
   EXPECT_EQ(at("0").adapters, "hsn0:1,hsn1:1,mlx5_0:1");
   EXPECT_EQ(at("3").adapters, "hsn1:1,mlx5_0:1,hsn0:1");

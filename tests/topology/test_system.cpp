@@ -26,9 +26,7 @@ TEST(System, TheDistributionHasAName) {
   EXPECT_EQ(distribution(empty), "unknown");
 }
 
-TEST(System, ThisMachineHasOne) {
-  EXPECT_TRUE(os_text().starts_with("Linux "));
-}
+TEST(System, ThisMachineHasOne) { EXPECT_TRUE(os_text().starts_with("Linux ")); }
 
 /// An environment in which no launcher has been at work, even if one has.
 struct Launcher : testing::Test {
