@@ -161,6 +161,7 @@ TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
   set("cray/freshness", "17");
   const auto meter = open(0), patient = open(100);
   EXPECT_THAT(meter->name(), testing::StartsWith("energy and power of the node (pm_counters), "));
+  package("intel-rapl:0", "package-0", "9000000");
   set("cray/energy", "123500 J 1566696 us");
   set("cray/freshness", "18");
   EXPECT_EQ(meter->energy(), 123500 - 123456);
