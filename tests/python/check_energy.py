@@ -3,6 +3,8 @@
 
 import datetime
 import json
+import os
+import time
 
 import files
 import numpy
@@ -10,6 +12,8 @@ from support import FOLDER, SAMPLE, accepted, call, refused, run_all
 
 BEGIN = datetime.datetime(2026, 7, 18, 9, 30, 0, 250000, datetime.timezone.utc)  # of every window of the sample, which last 10.5 s
 RESULT = FOLDER / "r.h5"
+os.environ["TZ"] = "America/Lima"  # times without an offset are UTC, wherever that is read
+time.tzset()
 
 
 def at(seconds):
@@ -18,7 +22,7 @@ def at(seconds):
 
 def csv(samples, title="time,watts"):
     path = FOLDER / "meter.csv"
-    path.write_text("\n".join([title, *(",".join(map(str, (at(time), *rest))) for time, *rest in samples)]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([title, *(",".join(map(str, (at(when), *rest))) for when, *rest in samples)]) + "\n", encoding="utf-8")
     return path
 
 
@@ -40,18 +44,20 @@ def check_figures():
     row, = rows([(-0.001, 5000), *inside, (10.501, 5000)])
     assert (row["samples"], row["power_mean"], row["window_s"]) == (3, 300, 10.5), row
     assert row["energy"] == 3150 and abs(row["energy_per_token"] - 3150 / (4 * 1536)) < 1e-12, row
-    row, = rows([(time, watts, meter) for time, watts in inside for meter in ("rack 1", "rack 2")] + [(7, 300, "rack 2")], "time,watts,meter")
+    row, = rows([(when, watts, meter) for when, watts in inside for meter in ("rack 1", "rack 2")] + [(7, 300, "rack 2")], "time,watts,meter")
     assert (row["samples"], row["power_mean"]) == (3, 600), row
     offset = (BEGIN + datetime.timedelta(seconds=1)).astimezone(datetime.timezone(datetime.timedelta(hours=2))).isoformat()
-    (FOLDER / "meter.csv").write_text(f"watts,phase,time\n100,1,{offset}\n300,1,{(BEGIN.timestamp() + 2):.3f}\n400,1,2026-07-18T09:30:13\n", encoding="utf-8")
+    (FOLDER / "meter.csv").write_text(f"watts,phase,time\n100,1,{offset}\n300,1,{(BEGIN.timestamp() + 2):.3f}\n200,1,2026-07-18T09:30:07\n", encoding="utf-8")
     row, = json.loads(accepted("energy", RESULT, FOLDER / "meter.csv", "--json"))
-    assert (row["samples"], row["power_mean"]) == (2, 200), row
+    assert (row["samples"], row["power_mean"]) == (3, 200), row
 
 
 def check_rule():
     made([(0, 60), (100, 200), (300, 300.5)])
-    second = [(time + 0.5, 100) for time in range(60)]
+    second = [(second + 0.5, 100) for second in range(60)]
     dense = [(300 + 0.005 * i, 50) for i in range(100)]
+    found = rows(second + dense + [(150, 70)])
+    assert [round(row["energy_per_token"] * 4 * 1536, 9) for row in found] == [6000, 7000, 25], found
     lacking = [row["indicative"] for row in rows(second + [(100 + 1.5 * i, 70) for i in range(67)] + dense)]
     assert lacking == ["", "less than a sample a second, longest gap 1.5 s", ""], lacking
     lacking = [row["indicative"] for row in rows(second[:-1] + [(100 + i / 2, 70) for i in range(200) if not 50 < i < 60] + dense[:1])]
