@@ -170,7 +170,8 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
                                  .shared_devices = topology::shared_device(uuids).has_value(),
                                  .timeline = flags.timeline,
                                  .meter = meter_of(device, topology::shared_device(uuids).has_value()),
-                                 .node_meter = meters::make_node_meter()}) {}
+                                 .node_meter = place.local_rank == 0 ? meters::make_node_meter()
+                                                                     : std::make_unique<meters::Meter>()}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;

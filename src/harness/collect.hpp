@@ -54,7 +54,7 @@ private:
 
 /// Reads a meter before, between and after the timed steps of one repetition, never while a step is timed, so
 /// that the time of a reading (Meter::name()) lies between two steps. The meter of a node is `shared` by all
-/// ranks of the case there: each has an equal part of its energy and power.
+/// ranks of the case there: the first of them reads, and each has an equal part of energy and power.
 class StepMeter {
 public:
   explicit StepMeter(meters::Meter& meter, bool shared = false) : meter_(meter), shared_(shared) {}
