@@ -70,12 +70,21 @@ std::vector<std::string> gather(const std::string& text) {
 
 std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device,
     int threads, const std::vector<std::string>& uuids) {
+  comm::mpi::OwnComm node;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+      "MPI_Comm_split_type");
+  const std::string xml = job.local_rank == 0 ? topology::describe() : "";
+  const topology::Site mine =
+      topology::look(job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const auto at = static_cast<std::size_t>(r);
     ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
+  for (const auto& field : topology::site_fields)
+    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
+      ranks[at++].site.*field.value = text;
   return ranks;
 }
 
@@ -85,6 +94,12 @@ std::vector<trace::Site> sites(const topology::Groups& nodes, const std::vector<
   for (int r = 0; r < nodes.ranks(); ++r)
     all.push_back({nodes.group_of(r), ranks[static_cast<std::size_t>(r)].uuid.empty() ? -1 : nodes.local(r)});
   return all;
+}
+
+/// Of the node that has fewest; one where none is known.
+int count_adapters(const std::vector<record::RankPlace>& ranks) {
+  const auto count = [](const record::RankPlace& r) { return std::ranges::count(r.site.adapters, ','); };
+  return 1 + static_cast<int>(count(std::ranges::min(ranks, {}, count)));
 }
 
 /// A device that several ranks share would count for each of them.
@@ -156,14 +171,16 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
     : flags(given), environment(mpi), place(topology::detect(MPI_COMM_WORLD)), threads(threads_of(place)),
       hosts(place.hosts, flags.hosts), device(choose_device(mpi.rank(), place, hosts)),
       kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
-      ranks(places(place, device, threads, uuids)), cpus(gather(topology::cpu_text())),
-      systems(gather(hosts.hidden(topology::os_text()))),
+      ranks(places(place, device, threads, uuids)), systems(gather(hosts.hidden(topology::os_text()))),
+      adapters(count_adapters(ranks)),
       runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                                   .waiting = waiting(place, threads)},
                                  .shared_devices = topology::shared_device(uuids).has_value(),
                                  .timeline = flags.timeline,
                                  .sites = sites(place.nodes, ranks),
-                                 .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
+                                 .meter = meter_of(device, topology::shared_device(uuids).has_value()),
+                                 .node_meter = place.local_rank == 0 ? meters::make_node_meter()
+                                                                     : std::make_unique<meters::Meter>()}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
@@ -173,7 +190,7 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
   return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
       {.ranks = environment.ranks(),
           .node_sizes = place.nodes.sizes(),
-          .adapters = place.adapters,
+          .adapters = adapters,
           .notes = is_root()});
 }
 
@@ -192,10 +209,15 @@ record::Provenance MpiJob::provenance(
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
       {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}}, entry("cores", each, cores),
-          entry("devices", each, devices), entry("cpu", each, cpus), entry("os", each, systems),
-          entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
-          entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
-          entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
+          entry("devices", each, devices), entry("os", each, systems), entry("kokkos", kokkos_version()),
+          entry("mpi", comm::mpi::library_version()), entry("nccl", engine::nccl_version()),
+          entry("cuda", topology::runtime_version()), entry("driver", topology::driver_version()),
+          entry("libraries", "library", library_texts())});
+  for (const auto& field : topology::site_fields) {
+    std::vector<std::string> texts;
+    for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);
+    p.push_back(entry(field.name, each, texts));
+  }
   return p;
 }
 

@@ -53,7 +53,8 @@ struct MpiJob {
   const Kokkos::ScopeGuard kokkos;
   const std::vector<std::string> uuids;        ///< of the device of each rank; empty on a host
   const std::vector<record::RankPlace> ranks;  ///< by rank, as the rest
-  const std::vector<std::string> cpus, systems;
+  const std::vector<std::string> systems;
+  const int adapters;  ///< of the node that has fewest
   harness::CaseRunner runner;
 };
 

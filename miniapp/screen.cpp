@@ -277,7 +277,7 @@ private:
 int screening(const Options& options, const Invocation& invocation, MpiJob& mpi) {
   model::Shape shape = usual_shape();
   if (!options.deck.path.empty()) shape = mpi.read(options.deck).cases.front().shape;
-  const int nodes = mpi.place.nodes.count(), adapters = mpi.place.adapters;
+  const int nodes = mpi.place.nodes.count(), adapters = mpi.adapters;
   const double measurements =
       1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
   Patience patience(mpi);
@@ -292,6 +292,7 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
           .seconds = options.seconds,
           .link_seconds = std::min(3 * options.seconds, links_together / measurements),
           .threads = mpi.threads,
+          .adapters = mpi.adapters,
           .one_machine = !record::shaped_links().empty(),
           .shared_devices = topology::shared_device(mpi.uuids).has_value(),
           .next = next,

@@ -204,13 +204,13 @@ int topo(const Options& options, const MpiJob& mpi) {
   if (!mpi.is_root()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
-    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()},
-        {"adapters", mpi.place.adapters}, {"shaped_links", shaped}, {"message_bytes", topo_message},
-        {"inside", to_json(inside)}, {"between", to_json(between)}}));
+    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()}, {"adapters", mpi.adapters},
+        {"shaped_links", shaped}, {"message_bytes", topo_message}, {"inside", to_json(inside)},
+        {"between", to_json(between)}}));
   else
     write_stdout(mpi.map_text() +
                  fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),
-                     mpi.place.adapters) +
+                     mpi.adapters) +
                  record::links_text(shaped) +
                  fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n", "link",
                      "messages of 1 MiB", "rate", "", "MB/s", "Mbit/s") +

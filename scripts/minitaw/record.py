@@ -22,7 +22,7 @@ SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
-DATASETS = ["seconds", "repetition", "position", "losses", "memory/measured", "bytes/counted", "idle_ticks",
+DATASETS = ["seconds", "repetition", "position", "losses", "window/begin", "window/end", "memory/measured", "bytes/counted", "idle_ticks",
             *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))]
 
 

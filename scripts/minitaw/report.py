@@ -112,7 +112,8 @@ MORE_FIGURES = {"bytes_inside": ("inside groups", bytes_text), "rate_between": (
                 "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "tflops_rank": ("TFLOP/s per rank", figure),
                 "last_loss": ("last loss", lambda value: figure(value, 5)), "gradient_error": ("gradient error", lambda value: f"{value:.0e}")}
 COUNTERS = {"clock_min": ("lowest clock [MHz]", figure), "temperature_max": ("hottest [°C]", figure), "power_mean": ("power, all ranks [W]", figure),
-            "energy_per_token": ("energy [J/token]", figure), "throttled": ("slowed", percent)}
+            "energy_per_token": ("energy [J/token]", figure), "throttled": ("slowed", percent),
+            "node_power_mean": ("power, nodes [W]", figure), "node_energy_per_token": ("energy, nodes [J/token]", figure)}
 
 
 def figures_table(caption, columns, cases, more=(), more_of=lambda case: []):
@@ -258,12 +259,14 @@ def slowed_by(case):
 
 
 def counters_section(book):
-    known = [case for case in book.cases if case.get("device/clock").size or exists(case["energy_per_token"])]
+    known = [case for case in book.cases if case.get("device/clock").size or any(exists(case[name]) for name in COUNTERS)]
     if not known:
         reasons = dict.fromkeys(case["counters"].removeprefix("unavailable: ") for case in book.cases if case["status"] == "ok")
         return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
-    return ["These are counters of the devices alone: not of hosts and fans. Slowed: the share of timed steps in which heat or power lowered a clock.",
-            figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through"], lambda case: [slowed_by(case), case["counters"]])]
+    return ["Clocks, heat and power are of the devices alone, those of nodes of what their source says. Slowed: the share of timed steps in which heat or "
+            "power lowered a clock.",
+            figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through", "nodes through"],
+                          lambda case: [slowed_by(case), case["counters"], case.row.get("node_counters", "")])]
 
 
 def heat_map(units, values, nodes):

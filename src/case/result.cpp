@@ -26,9 +26,11 @@ double median(std::vector<double> samples) {
   return quantile(samples, 0.5);
 }
 
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+std::string utc_now(bool to_millisecond) {
+  using namespace std::chrono;
+  const auto now = system_clock::now();
+  if (to_millisecond) return fmt::format("{:%FT%T}Z", floor<milliseconds>(now));
+  return fmt::format("{:%FT%T}Z", floor<seconds>(now));
 }
 
 void fail(CaseResult& result, std::string reason) {

@@ -46,6 +46,13 @@ inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0
 /// All bits: the device gives no reasons.
 inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 
+/// What meters of one kind have read, and what they are: "nvml 12.580.65", or "unavailable: reason".
+struct Readings {
+  std::string source = "unavailable";
+  std::vector<std::vector<DeviceSample>> samples;  ///< [timed step][rank]; empty: unavailable
+  std::vector<std::vector<double>> energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
+};
+
 /// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
 /// numpy does by default. NaN without samples.
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
@@ -62,16 +69,15 @@ struct CaseResult {
   std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
   /// [sample][rank], all timed steps of all repetitions; a sample is the maximum over ranks.
   std::vector<std::vector<double>> seconds;
-  std::vector<int> repetition;  ///< [sample], from 0
-  std::vector<int> position;    ///< [repetition]: how many runs came before it in its session
-  std::vector<std::vector<DeviceSample>> device_samples;  ///< [sample][rank]; empty: unavailable
-  std::vector<std::vector<double>> energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
-  std::string counters =
-      "unavailable";               ///< source of device_samples: "nvml 12.580.65", or "unavailable: reason"
-  std::vector<RankMemory> memory;  ///< per rank
-  int accounted_step = -1;         ///< the timed step that `time` and `timeline` are of; -1: none
-  double accounted_length = 0;     ///< its seconds, from the first rank's begin to the last one's end
-  std::vector<trace::RankTime> time;         ///< per rank
+  std::vector<int> repetition;            ///< [sample], from 0
+  std::vector<int> position;              ///< [repetition]: how many runs came before it in its session
+  std::vector<std::string> begun, ended;  ///< [repetition]: its first timed step and its last, as utc_now()
+  Readings device;                        ///< of each rank's device
+  Readings node;                      ///< of nodes, divided evenly among their ranks: power and energy only
+  std::vector<RankMemory> memory;     ///< per rank
+  int accounted_step = -1;            ///< the timed step that `time` and `timeline` are of; -1: none
+  double accounted_length = 0;        ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<trace::RankTime> time;  ///< per rank
   trace::Blame blame;                        ///< what stands out in the timed steps, of one repetition
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
@@ -92,6 +98,6 @@ struct CaseResult {
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure counts.
 void fail(CaseResult& result, std::string reason);
 
-/// Now, ISO 8601, UTC, in seconds: "2026-07-18T09:30:00Z".
-[[nodiscard]] std::string utc_now();
+/// Now, ISO 8601, UTC: "2026-07-18T09:30:00Z", or to the millisecond, "2026-07-18T09:30:00.250Z".
+[[nodiscard]] std::string utc_now(bool to_millisecond = false);
 }  // namespace minitaw

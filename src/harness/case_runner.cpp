@@ -179,17 +179,19 @@ StopReason CaseRunner::execute(
   engine::reset_peak_memory();
   const auto runtime = make_runtime(c, nullptr, comm, limits.stall_limit);
   TimedSteps steps(runtime->program(), c.steps);
-  StepMeter meter(*options_.meter);
+  StepMeter device(*options_.meter), node(*options_.node_meter, true);
   runtime->transport().reset_counters();
   const int count = c.warmup + c.steps;
+  std::string begun;
   for (int s = 0; s < count; ++s) {
     guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
     runtime->prepare();
-    if (s == c.warmup) meter.begin();
+    if (s == c.warmup) device.begin(), node.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
+    if (s == c.warmup) begun = utc_now(true);
     guard_.pause();
     const double seconds = runtime->step();
-    if (s >= c.warmup) meter.sample();
+    if (s >= c.warmup) device.sample(), node.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
     const auto [loss, stop] = sum_loss(comm, runtime->loss(), ask());
     if (s + 1 < count && stop != StopReason::no) return stop;
@@ -197,7 +199,10 @@ StopReason CaseRunner::execute(
     if (s >= c.warmup) steps.add(runtime->executor(), seconds);
     if (s == 0 && reference != nullptr) check_first_step(*runtime, c, comm, *reference, result);
   }
-  meter.collect(comm, result);
+  result.begun = {begun};
+  result.ended = {utc_now(true)};
+  device.collect(comm, result.device);
+  node.collect(comm, result.node);
   collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result, options_.sites);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s]))

@@ -66,6 +66,8 @@ struct RunnerOptions {
   std::vector<trace::Site> sites{};
   /// Meter of this rank's device.
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
+  /// Meter of this rank's node.
+  std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");
 };
 
 /// Runs cases one after the other on the ranks of an MPI job. Every method is collective over the job.

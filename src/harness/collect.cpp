@@ -124,25 +124,39 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
   return all;
 }
 
-void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
-  const double used = meter_.energy() - before_;
-  const std::string fault = first_fault(meter_.fault(), comm);
-  const bool lost = result.counters.starts_with(unavailable);
+void StepMeter::collect(MPI_Comm comm, Readings& readings) {
+  double used = meter_.energy() - before_, part = 1;
+  std::string fault = meter_.fault();
+  if (shared_) {
+    comm::mpi::OwnComm node;
+    check(
+        MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+    part = 1.0 / size_of(node.comm);
+    fault = comm::mpi::gather_texts(fault, node.comm).front();
+    const auto bytes = static_cast<int>(samples_.size() * sizeof(DeviceSample));
+    check(MPI_Bcast(samples_.data(), bytes, MPI_BYTE, 0, node.comm), "sharing samples of a node");
+    check(MPI_Bcast(&before_, 1, MPI_DOUBLE, 0, node.comm), "sharing the energy of a node");
+    check(MPI_Bcast(&used, 1, MPI_DOUBLE, 0, node.comm), "sharing the energy of a node");
+  }
+  fault = first_fault(fault, comm);
+  const bool lost = readings.source.starts_with(unavailable);
   if (fault.empty()) {
-    for (const DeviceSample& mine : samples_)
-      result.device_samples.push_back(gather_all(mine, comm, "gathering device samples"));
+    for (DeviceSample& mine : samples_) {
+      mine.power_w *= part;
+      readings.samples.push_back(gather_all(mine, comm, "gathering samples of meters"));
+    }
     // A counter that stands still, or was set back, has counted nothing.
-    std::vector<double> all = gather_all(used > 0 ? used : none, comm, "gathering energies");
+    std::vector<double> all = gather_all(used > 0 ? part * used : none, comm, "gathering energies");
     int counted = std::isnan(before_) ? 0 : 1;
     check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
-    if (counted != 0) result.energy.push_back(std::move(all));
-    if (!lost) result.counters = meter_.name();
+    if (counted != 0) readings.energy.push_back(std::move(all));
+    if (!lost) readings.source = meter_.name();
   } else if (!lost) {
-    result.counters = fmt::format("{}{}", unavailable, fault);
+    readings.source = fmt::format("{}{}", unavailable, fault);
   }
-  if (!result.counters.starts_with(unavailable)) return;
-  result.device_samples.clear();
-  result.energy.clear();
+  if (!readings.source.starts_with(unavailable)) return;
+  readings.samples.clear();
+  readings.energy.clear();
 }
 
 namespace {

@@ -56,21 +56,23 @@ private:
   std::vector<Kept> kept_;
 };
 
-/// Reads the meter of this rank's device before, between and after the timed steps of one repetition, never
-/// while a step is timed, so that the time of a reading (Meter::name()) lies between two steps.
+/// Reads a meter before, between and after the timed steps of one repetition, never while a step is timed, so
+/// that the time of a reading (Meter::name()) lies between two steps. The meter of a node is `shared` by all
+/// ranks of the case there: the first of them reads, and each has an equal part of energy and power.
 class StepMeter {
 public:
-  explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
+  explicit StepMeter(meters::Meter& meter, bool shared = false) : meter_(meter), shared_(shared) {}
 
   void begin() { before_ = meter_.energy(); }           ///< before the first timed step
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
-  /// Adds this repetition to the result on rank 0: a row of device_samples for each step and one of energy.
-  /// If any meter has failed, removes all samples and says why. Collective, after sample().
-  void collect(MPI_Comm comm, CaseResult& result);
+  /// Adds this repetition to the readings on rank 0: a row of samples for each step and one of energy. If any
+  /// meter has failed, removes all and says why. Collective, after sample().
+  void collect(MPI_Comm comm, Readings& readings);
 
 private:
   meters::Meter& meter_;
+  bool shared_;
   std::vector<DeviceSample> samples_;
   double before_ = 0;  ///< J
 };

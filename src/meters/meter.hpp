@@ -8,11 +8,11 @@
 #include "case/result.hpp"
 #include "topology/nvml.hpp"
 
-/// Readings of devices at work: clocks, temperature, power, energy. Devices themselves are found in
+/// Readings of devices and nodes at work: clocks, temperature, power, energy. Devices themselves are found in
 /// src/topology, once; a meter is read again and again.
 namespace minitaw::meters {
-/// Meter of one device; this base reads nothing. A meter can fail at any time (a device may be lost, a driver
-/// replaced). It then becomes unavailable, stays so, and says why. It never throws.
+/// Meter of one device or node; this base reads nothing. A meter can fail at any time (a device may be lost,
+/// a driver replaced). It then becomes unavailable, stays so, and says why. It never throws.
 class Meter {
 public:
   explicit Meter(std::string fault = {}) : fault_(std::move(fault)) {}
@@ -39,4 +39,16 @@ protected:
 /// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none of its own.
 [[nodiscard]] std::unique_ptr<Meter> make_meter(
     const std::string& uuid, const char* nvml_file = nvml::library_file);
+
+/// Where Linux shows the energy and the power of a node; tests have other folders.
+struct NodeFolders {
+  std::string powercap = "/sys/class/powercap";  ///< RAPL
+  std::string cray = "/sys/cray/pm_counters";
+  std::string hwmon = "/sys/class/hwmon";
+  double stale_seconds = 2;  ///< Cray's counters that were not renewed for this long are no readings
+};
+
+/// Returns the meter of this node: energy of Cray's counters, else of RAPL (packages), else of hwmon, and
+/// power of Cray's or of hwmon, as far as they are readable. The same for every rank of the node.
+[[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
 }  // namespace minitaw::meters

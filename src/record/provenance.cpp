@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -148,8 +149,11 @@ std::string links_text(const std::vector<std::string>& links) {
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
   constexpr std::int64_t most = 16;
   std::string text;
+  std::vector<int> apart;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    if (ranks[rank].site.domain_shared == "no") apart.push_back(static_cast<int>(rank));
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
-    const auto& [node, cores, unit, uuid] = ranks[rank];
+    const auto& [node, cores, unit, uuid, site] = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
         hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ",
         uuid);
@@ -157,6 +161,10 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
   if (std::ssize(ranks) > most)
     text += fmt::format("# and {} more, the last one on node {}\n", counted(std::ssize(ranks) - most, "rank"),
         ranks.back().node);
+  if (!apart.empty())
+    text += fmt::format("# warning: cores and device are in different NUMA domains: rank {}, {} and {}{}\n",
+        apart.front(), ranks[apart.front()].site.core_domains, ranks[apart.front()].site.device_domains,
+        apart.size() > 1 ? fmt::format("; ranks {} in all", topology::ranges_text(apart)) : "");
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
+#include "topology/hardware.hpp"
 
 /// Version of the program that wrote a result. The hash is that of the sources' commit, with "-dirty" if they
 /// differ from it, and "unknown" outside a git checkout; the flags are those that change code.
@@ -62,9 +63,11 @@ struct RankPlace {
   std::string cores;  ///< "0-3,8"
   std::string unit;   ///< what computes: "host, 2 threads", "device 0, NVIDIA H100, 79.6 GiB"
   std::string uuid;   ///< of the device; empty without one
+  topology::Site site{};
 };
 
 /// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown.
+/// Warns of ranks whose cores and device are in different NUMA domains.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.

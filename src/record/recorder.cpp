@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 
 namespace minitaw::record {
 namespace fs = std::filesystem;
+static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 namespace {
 /// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
@@ -90,8 +92,12 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   std::vector<h5::Dataset> all = {list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
       table("seconds", "s", step_rank, r.seconds), list("losses", "nat/token", "step", r.losses),
       list("repetition", "1", "timed step", r.repetition), list("position", "1", "repetition", r.position),
-      table("device/throttle", "1", step_rank, r.device_samples, &DeviceSample::throttle),
-      table("device/energy", "J", "repetition, rank", r.energy),
+      list("window/begin", "text", "repetition", r.begun), list("window/end", "text", "repetition", r.ended),
+      table("device/throttle", "1", step_rank, r.device.samples, &DeviceSample::throttle),
+      table("device/energy", "J", "repetition, rank", r.device.energy),
+      {"node_counters", "text", "", h5::one(r.node.source)},
+      table("node/power", "W", step_rank, r.node.samples, &DeviceSample::power_w),
+      table("node/energy", "J", "repetition, rank", r.node.energy),
       table("memory/planned", "B", rank_kind, parts_of(r.memory, &RankMemory::planned), {}, memory),
       table("memory/measured", "B", rank_kind, parts_of(r.memory, &RankMemory::measured), {}, memory),
       list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
@@ -111,7 +117,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       {"bytes/source", "text", "", h5::one(r.bytes_source)}, list("idle_ticks", "tick", "rank", r.idle_ticks),
       {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
   for (const Field& field : device_fields)
-    all.push_back(table(field.path, field.units, step_rank, r.device_samples, field.value));
+    all.push_back(table(field.path, field.units, step_rank, r.device.samples, field.value));
   if (!r.timeline) return all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
@@ -165,18 +171,27 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
     found.repetition = read_counts(file, group + "repetition");
     const std::size_t steps = found.repetition.size();
     found.seconds = read_table(file, group + "seconds", columns, steps);
-    found.counters = h5::read<std::string>(file, group + "counters", 0).values.at(0);
-    found.energy = read_table(file, group + "device/energy", columns, found.position.size());
+    found.begun = h5::read<std::string>(file, group + "window/begin", 1).values;
+    found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
+    for (Readings* read : {&found.device, &found.node}) {
+      const std::string part = read == &found.node ? "node" : "device";
+      read->source =
+          h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
+      read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
+    }
     for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.device_samples.emplace_back();
+      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back();
           const std::uint64_t bits : row)
         samples.push_back({0, 0, 0, 0, bits});
     for (const Field& field : device_fields) {
-      const auto values = read_table(file, group + field.path, columns, found.device_samples.size());
+      const auto values = read_table(file, group + field.path, columns, found.device.samples.size());
       for (std::size_t step = 0; step < values.size(); ++step)
         for (std::size_t rank = 0; rank < columns; ++rank)
-          found.device_samples[step][rank].*field.value = values[step][rank];
+          found.device.samples[step][rank].*field.value = values[step][rank];
     }
+    for (const auto& row : read_table(file, group + "node/power", columns, steps))
+      for (std::vector<DeviceSample>& samples = found.node.samples.emplace_back(); const double watts : row)
+        samples.push_back({none, none, none, watts, throttle_unknown});
     return found;
   });
 }
@@ -244,12 +259,17 @@ void join(CaseResult earlier, CaseResult& result) {
   prepend(std::move(earlier.seconds), result.seconds);
   prepend(std::move(earlier.repetition), result.repetition);
   prepend(std::move(earlier.position), result.position);
+  prepend(std::move(earlier.begun), result.begun);
+  prepend(std::move(earlier.ended), result.ended);
   // Counters of some repetitions only would be taken for those of all.
-  if (earlier.device_samples.empty()) result.counters = earlier.counters;
-  prepend(std::move(earlier.device_samples), result.device_samples);
-  prepend(std::move(earlier.energy), result.energy);
-  if (result.device_samples.size() != result.seconds.size()) result.device_samples.clear();
-  if (result.energy.size() != result.position.size()) result.energy.clear();
+  for (Readings CaseResult::* part : {&CaseResult::device, &CaseResult::node}) {
+    Readings &before = earlier.*part, &all = result.*part;
+    if (before.samples.empty()) all.source = before.source;
+    prepend(std::move(before.samples), all.samples);
+    prepend(std::move(before.energy), all.energy);
+    if (all.samples.size() != result.seconds.size()) all.samples.clear();
+    if (all.energy.size() != result.position.size()) all.energy.clear();
+  }
 }
 
 /// The file is replaced, not written: its own permissions would not hold that up.

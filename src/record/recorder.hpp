@@ -21,7 +21,7 @@ struct Contents {
 [[nodiscard]] Contents read_contents(const std::string& path);
 
 /// Reads from case `number` all that is needed to add repetitions: seconds, repetition, position,
-/// device_samples, energy and counters. Throws InputError if the file is damaged.
+/// windows and readings. Throws InputError if the file is damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
 /// The result file of a sweep, held by one rank. After the constructor and after every append() the file on

@@ -94,20 +94,20 @@ struct Split {
   }
 };
 
-/// Means and extremes of device readings over samples and ranks; NaN: not available.
+/// Means and extremes of readings over samples and ranks; NaN: not available.
 struct Counters {
   double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
 
-  explicit Counters(const CaseResult& result) {
+  Counters(const CaseResult& result, const Readings& read) {
     double joules = 0, watts = 0, slowed = 0;
-    for (const std::vector<double>& ranks : result.energy)
+    for (const std::vector<double>& ranks : read.energy)
       joules = std::accumulate(ranks.begin(), ranks.end(), joules);
-    if (!result.energy.empty())
+    if (!read.energy.empty())
       energy_per_token =
           joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
-    if (result.device_samples.empty()) return;
+    if (read.samples.empty()) return;
     bool unknown = false;  // a device without reasons might have been slowed
-    for (const std::vector<DeviceSample>& ranks : result.device_samples) {
+    for (const std::vector<DeviceSample>& ranks : read.samples) {
       for (const DeviceSample& rank : ranks) {
         watts += rank.power_w;
         clock = std::fmin(clock, rank.clock_mhz);
@@ -117,7 +117,7 @@ struct Counters {
       slowed += std::ranges::any_of(
           ranks, [](const DeviceSample& rank) { return (rank.throttle & throttled_by_heat_or_power) != 0; });
     }
-    const auto samples = static_cast<double>(result.device_samples.size());
+    const auto samples = static_cast<double>(read.samples.size());
     power = watts / samples;
     if (!unknown) throttled = slowed / samples;
   }
@@ -158,7 +158,7 @@ Row make_row(const CaseResult& result, int number, int session) {
   };
   double most_idle = 0;
   for (const trace::RankTime& rank : result.time) most_idle = std::max(most_idle, rank.idle);
-  const Counters counters(result);
+  const Counters counters(result, result.device), nodes(result, result.node);
   const auto& losses = result.losses;
   return {{
       {"case", "1", nowhere, number},
@@ -246,12 +246,15 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"loss_error", "1", verification, result.max_loss_error},
       {"attention_used", "text", itself, result.attention},
       {"transport_used", "text", itself, result.transport},
-      {"counters", "text", itself, result.counters},
+      {"counters", "text", itself, result.device.source},
       {"energy_per_token", "J/token", nowhere, counters.energy_per_token},
       {"power_mean", "W", nowhere, counters.power},
       {"clock_min", "MHz", nowhere, counters.clock},
       {"temperature_max", "degC", nowhere, counters.temperature},
       {"throttled", "1", nowhere, counters.throttled},
+      {"node_counters", "text", nowhere, result.node.source},
+      {"node_energy_per_token", "J/token", nowhere, nodes.energy_per_token},
+      {"node_power_mean", "W", nowhere, nodes.power},
       {"identity", "text", settings, deck::identity(c)},
   }};
 }

@@ -157,10 +157,11 @@ schedule::Program program_of(const topology::Groups& nodes) {
 class Probe::Impl {
 public:
   Impl(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
-      : options_(std::move(options)), machine_{place.nodes, place.adapters}, rank_(comm::mpi::rank_in(world)),
-        node_(place.node), local_(place.local_rank), program_(program_of(place.nodes)),
-        elements_(model::block_matmul_parameters(options_.shape, 0)), kernels_(options_.shape),
-        buffer_("minitaw::screen", 2 * bytes()), staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
+      : options_(std::move(options)), machine_{place.nodes, options_.adapters},
+        rank_(comm::mpi::rank_in(world)), node_(place.node), local_(place.local_rank),
+        program_(program_of(place.nodes)), elements_(model::block_matmul_parameters(options_.shape, 0)),
+        kernels_(options_.shape), buffer_("minitaw::screen", 2 * bytes()),
+        staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
     check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport(
         "auto", {own_.comm, program_, {staging_.data(), staging_.size()}, busy, options_.shared_devices});

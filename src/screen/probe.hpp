@@ -17,6 +17,7 @@ struct ProbeOptions {
   double seconds = 0.1;       ///< of each measurement of a rank or inside a node
   double link_seconds = 0.1;  ///< of each between nodes
   int threads = 1;            ///< that a rank computes with
+  int adapters = 1;           ///< of each node
   bool one_machine = false;   ///< all nodes share the cores of one: scripts/cluster
   bool shared_devices = false;
   /// Told on every rank what comes next; afterwards all ranks have come that far.

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <set>
 #include <sys/utsname.h>
 #include <utility>
 
@@ -25,14 +22,6 @@ std::pair<std::string, std::string> split(const std::string& line, char separato
   const std::size_t at = line.find(separator);
   if (at == std::string::npos) return {};
   return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
-}
-
-/// First line of a file, or nothing.
-std::string line_of(const std::filesystem::path& file) {
-  std::string line;
-  std::ifstream stream(file);
-  std::getline(stream, line);
-  return line;
 }
 
 /// Ranks that the launcher (mpiexec, srun) says belong to one job; 0 if it says nothing. An mpiexec inside a
@@ -55,46 +44,10 @@ std::string ranges_text(std::span<const int> numbers) {
   return text.empty() ? "none" : text;
 }
 
-std::string cpu_model(std::istream& cpuinfo) {
-  std::string implementer;
-  for (std::string line; std::getline(cpuinfo, line);) {
-    const auto [key, value] = split(line, ':');
-    if (key == "model name" || key == "cpu" || key == "uarch") return value;  // x86, POWER, RISC-V
-    if (key == "CPU implementer") implementer = value;
-    if (key == "CPU part") return fmt::format("ARM implementer {} part {}", implementer, value);
-  }
-  return unknown;
-}
-
-std::string cpu_counts(const std::string& folder) {
-  std::set<std::string> sockets;
-  std::set<std::pair<std::string, std::string>> cores;
-  std::size_t threads = 0;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("cpu") || name.size() == 3 || name.find_first_not_of("0123456789", 3) != name.npos)
-      continue;
-    const std::string socket = line_of(entry.path() / "topology/physical_package_id");
-    if (socket.empty()) continue;  // switched off
-    ++threads;
-    sockets.insert(socket);
-    cores.emplace(socket, line_of(entry.path() / "topology/core_id"));
-  }
-  if (threads == 0) return "unknown cores";
-  return fmt::format("{}, {}, {}", counted(std::ssize(sockets), "socket"), counted(std::ssize(cores), "core"),
-      counted(threads, "thread"));
-}
-
 std::string distribution(std::istream& os_release) {
   for (std::string line; std::getline(os_release, line);)
     if (const auto [key, value] = split(line, '='); key == "PRETTY_NAME") return value;
   return unknown;
-}
-
-std::string cpu_text() {
-  std::ifstream info("/proc/cpuinfo");
-  return fmt::format("{}, {}", cpu_model(info), cpu_counts("/sys/devices/system/cpu"));
 }
 
 std::string os_text() {
@@ -102,20 +55,6 @@ std::string os_text() {
   if (uname(&name) != 0) return unknown;
   std::ifstream release("/etc/os-release");
   return fmt::format("{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
-}
-
-int active_ports(const std::string& folder) {
-  int active = 0;
-  std::error_code missing;
-  for (const auto& adapter : std::filesystem::directory_iterator(folder, missing))
-    for (const auto& port : std::filesystem::directory_iterator(adapter.path() / "ports", missing))
-      active += line_of(port.path() / "state").ends_with(": ACTIVE") ? 1 : 0;  // "4: ACTIVE"
-  return active;
-}
-
-int network_adapters() {
-  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return 1;  // the machine's own are not theirs
-  return std::max(1, active_ports("/sys/class/infiniband"));
 }
 
 void require_launched_together(int ranks) {

@@ -244,22 +244,22 @@ TEST(StepMeter, EveryRankAndStepHasItsSample) {
     StepMeter meter(counting);
     meter.begin();
     for (int step = 0; step < 3; ++step) meter.sample();
-    meter.collect(MPI_COMM_WORLD, result);
+    meter.collect(MPI_COMM_WORLD, result.device);
   }
   EXPECT_EQ(counting.asked, "errreerrre");
   if (world_rank() != 0) return;
-  EXPECT_EQ(result.counters, "made up 1.2");
-  ASSERT_EQ(result.device_samples.size(), 6U);
-  ASSERT_EQ(result.energy.size(), 2U);
+  EXPECT_EQ(result.device.source, "made up 1.2");
+  ASSERT_EQ(result.device.samples.size(), 6U);
+  ASSERT_EQ(result.device.energy.size(), 2U);
   for (int sample = 0; sample < 6; ++sample)
     for (int rank = 0; rank < world_size(); ++rank) {
-      const DeviceSample& s = result.device_samples[sample][rank];
+      const DeviceSample& s = result.device.samples[sample][rank];
       EXPECT_EQ(s.clock_mhz, 100 * rank + 2 + sample + (sample > 2 ? 2 : 0));
       EXPECT_EQ(s.memory_clock_mhz - s.clock_mhz, 0.25);
       EXPECT_EQ(s.temperature_c - s.clock_mhz, 0.5);
       EXPECT_EQ(s.power_w - s.clock_mhz, 0.75);
       EXPECT_EQ(s.throttle, static_cast<std::uint64_t>(rank));
-      EXPECT_EQ(result.energy[sample / 3][rank], 4 * (1 + rank));
+      EXPECT_EQ(result.device.energy[sample / 3][rank], 4 * (1 + rank));
     }
 }
 
@@ -272,16 +272,16 @@ CaseResult collected(int who, Counting& bad, bool none = false) {
     StepMeter meter(who != world_rank() ? good : none && repetition == 1 ? nothing : bad);
     meter.begin();
     for (int step = 0; step < 2; ++step) meter.sample();
-    meter.collect(MPI_COMM_WORLD, result);
+    meter.collect(MPI_COMM_WORLD, result.device);
   }
   return result;
 }
 
 void expect_unavailable(const CaseResult& result, const std::string& reason) {
   if (world_rank() != 0) return;
-  EXPECT_TRUE(result.device_samples.empty() && result.energy.empty());
+  EXPECT_TRUE(result.device.samples.empty() && result.device.energy.empty());
   const std::string who = world_size() == 1 ? "" : fmt::format("rank {}: ", world_size() - 1);
-  EXPECT_EQ(result.counters, fmt::format("unavailable: {}{}", who, reason));
+  EXPECT_EQ(result.device.source, fmt::format("unavailable: {}{}", who, reason));
 }
 
 TEST(StepMeter, OneRankThatFailsInTheMiddleOrHasNoneTakesTheCaseWithIt) {
@@ -291,15 +291,29 @@ TEST(StepMeter, OneRankThatFailsInTheMiddleOrHasNoneTakesTheCaseWithIt) {
   expect_unavailable(collected(world_size() - 1, good, true), "no NVIDIA device");
 }
 
+TEST(StepMeter, OfANodeGivesItsRanksEqualParts) {
+  Counting counting;
+  StepMeter meter(counting, true);
+  Readings readings;
+  meter.begin();
+  meter.sample();
+  meter.collect(MPI_COMM_WORLD, readings);
+  if (world_rank() != 0) return;
+  for (int rank = 0; rank < world_size(); ++rank) {
+    EXPECT_NEAR(readings.energy.at(0)[rank], 2.0 / world_size(), 1e-12);
+    EXPECT_NEAR(readings.samples.at(0)[rank].power_w, 2.75 / world_size(), 1e-12);
+  }
+}
+
 TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   for (const double per_question : {std::nan(""), 0.0}) {  // none is told; the counter stands still
     Counting without;
     without.per_question = per_question;
     const CaseResult result = collected(world_size() - 1, without);
     if (world_rank() != 0) continue;
-    EXPECT_EQ(result.device_samples.size(), 6U);
-    EXPECT_EQ(result.energy.size(), world_size() == 1 && std::isnan(per_question) ? 0U : 3U);
-    for (const std::vector<double>& ranks : result.energy) {
+    EXPECT_EQ(result.device.samples.size(), 6U);
+    EXPECT_EQ(result.device.energy.size(), world_size() == 1 && std::isnan(per_question) ? 0U : 3U);
+    for (const std::vector<double>& ranks : result.device.energy) {
       EXPECT_TRUE(world_size() == 1 || ranks.front() > 0);
       EXPECT_TRUE(std::isnan(ranks.back()));
     }
@@ -317,12 +331,18 @@ CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps, const Lim
 TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   const auto meter = std::make_shared<Counting>();
   Limits limits;
+  std::vector<std::string> times;
   limits.stop = [&] {
     meter->asked += '|';  // behind every step
+    times.push_back(utc_now(true));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return StopReason::no;
   };
-  (void)run(meter, 3, limits);
+  const CaseResult result = run(meter, 3, limits);
   EXPECT_EQ(meter->asked, "||er|r|r|e") << "two steps of warm-up";
+  if (world_rank() != 0) return;
+  EXPECT_THAT(result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
+  EXPECT_TRUE(times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
 }
 
 /// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.
@@ -330,16 +350,16 @@ TEST(StepMeter, ACaseIsReadThroughNvml) {
   ::setenv("FAKE_NVML", "", 1);
   const CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
   if (world_rank() != 0) return;
-  EXPECT_THAT(result.counters, testing::HasSubstr("nvml 12.580.65"));
-  ASSERT_EQ(result.device_samples.size(), 3U) << "warm-up is not sampled";
-  ASSERT_EQ(result.energy.size(), 1U);
+  EXPECT_THAT(result.device.source, testing::HasSubstr("nvml 12.580.65"));
+  ASSERT_EQ(result.device.samples.size(), 3U) << "warm-up is not sampled";
+  ASSERT_EQ(result.device.energy.size(), 1U);
   const record::Row row = record::make_row(result);
   double joules = 0;
-  for (const double rank : result.energy[0]) joules += rank;
+  for (const double rank : result.device.energy[0]) joules += rank;
   EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
   EXPECT_NEAR(row.real("energy_per_token"), joules / (3 * tokens_of_step(result.settings)), 1e-12);
-  EXPECT_EQ(row.real("clock_min"), result.device_samples[2][0].clock_mhz);
-  EXPECT_EQ(row.real("temperature_max"), result.device_samples[2][0].temperature_c);
+  EXPECT_EQ(row.real("clock_min"), result.device.samples[2][0].clock_mhz);
+  EXPECT_EQ(row.real("temperature_max"), result.device.samples[2][0].temperature_c);
 }
 
 TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {

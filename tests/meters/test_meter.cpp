@@ -3,7 +3,11 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 namespace minitaw::meters {
 namespace {
@@ -108,6 +112,93 @@ TEST_F(Nvml, VersionsCanBeAskedAlone) {
   EXPECT_EQ(nvml::driver_version("/nonexistent/libnvidia-ml.so.1"), "");
   set("no-driver");
   EXPECT_EQ(nvml::driver_version(FAKE_NVML_new), "");
+}
+
+/// Folders as Linux shows them.
+class NodeMeter : public ::testing::Test {
+protected:
+  ~NodeMeter() override { std::filesystem::remove_all(root_); }
+  void set(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << content << "\n";
+  }
+  void package(const std::string& zone, const std::string& name, const std::string& microjoules) const {
+    set("powercap/" + zone + "/name", name);
+    set("powercap/" + zone + "/max_energy_range_uj", "262143328850");
+    set("powercap/" + zone + "/energy_uj", microjoules);
+  }
+  [[nodiscard]] std::unique_ptr<Meter> open(double stale = 100) const {
+    return make_node_meter(
+        {(root_ / "powercap").string(), (root_ / "cray").string(), (root_ / "hwmon").string(), stale});
+  }
+
+  std::filesystem::path root_ = std::filesystem::temp_directory_path() / ("minitaw-node-" + std::to_string(::getpid()));
+};
+
+TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
+  package("intel-rapl:0", "package-0", "262143000000");
+  package("intel-rapl:1", "package-1", "5000000");
+  package("intel-rapl:0:0", "dram", "1");  // parts and wholes of packages
+  package("intel-rapl:2", "psys", "1");
+  const auto meter = open();
+  EXPECT_THAT(
+      meter->name(), testing::MatchesRegex("energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
+  const double before = meter->energy();
+  package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 behind it
+  package("intel-rapl:1", "package-1", "7000000");
+  package("intel-rapl:2", "psys", "9000000");
+  EXPECT_NEAR(meter->energy() - before, 0.5 + 2, 1e-9) << "J";
+  package("intel-rapl:1", "package-1", "6000000");
+  EXPECT_TRUE(std::isnan(meter->read().power_w));
+  package("intel-rapl:1", "package-1", "5000000");
+  EXPECT_NEAR(meter->energy() - before, 0.5 + 2 + 2 * 262143.32885 - 2, 1e-6) << "read() follows, too";
+}
+
+TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
+  package("intel-rapl:0", "package-0", "7");
+  set("cray/energy", "123456 J 1466696 us");
+  set("cray/power", "310 W 1466696 us");
+  set("cray/freshness", "17");
+  const auto meter = open(0), patient = open(100);
+  EXPECT_THAT(meter->name(), testing::StartsWith("energy and power of the node (pm_counters), "));
+  package("intel-rapl:0", "package-0", "9000000");
+  set("cray/energy", "123500 J 1566696 us");
+  set("cray/freshness", "18");
+  EXPECT_EQ(meter->energy(), 123500 - 123456);
+  EXPECT_EQ(patient->read().power_w, 310);
+  EXPECT_EQ(patient->energy(), 123500 - 123456);
+  EXPECT_TRUE(std::isnan(meter->energy())) << "was not renewed";
+  EXPECT_THAT(meter->fault(), testing::EndsWith("cray/freshness stands still"));
+}
+
+TEST_F(NodeMeter, HasThePowerOfBoardsAndTheirEnergyWhereItIsCounted) {
+  for (const auto& [sensor, name, watts] :
+      {std::tuple{"0", "power_meter", "400500000"}, {"1", "amdgpu", "1000000"}, {"2", "power_meter", "250000000"}})
+    set(fmt::format("hwmon/hwmon{}/name", sensor), name),
+        set(fmt::format("hwmon/hwmon{}/power1_average", sensor), watts);
+  set("hwmon/hwmon2/power1_oem_info", "CPU Power Socket 0");  // Grace: part of hwmon0's module
+  EXPECT_NEAR(open()->read().power_w, 400.5, 1e-9) << "W";
+  EXPECT_TRUE(std::isnan(open()->energy())) << "power is not integrated";
+  set("hwmon/hwmon0/energy1_input", "1000000");
+  const auto meter = open();
+  set("hwmon/hwmon0/energy1_input", "4500000");
+  EXPECT_NEAR(meter->energy(), 3.5, 1e-9);
+}
+
+TEST_F(NodeMeter, WhatCannotBeReadSaysWhyAndStaysSo) {
+  EXPECT_EQ(open()->fault(), "the system shows no energy or power of the node");
+  package("intel-rapl:0", "package-0", "5000000");
+  const auto meter = open();
+  package("intel-rapl:1", "package-1", "locked");
+  EXPECT_THAT(open()->fault(), testing::EndsWith("intel-rapl:1/energy_uj: not a number")) << "half a node is none";
+  std::filesystem::remove(root_ / "powercap/intel-rapl:0/energy_uj");
+  EXPECT_TRUE(std::isnan(meter->energy()));
+  EXPECT_THAT(meter->fault(), testing::EndsWith("intel-rapl:0/energy_uj: No such file or directory"));
+  package("intel-rapl:0", "package-0", "6000000");
+  EXPECT_TRUE(std::isnan(meter->energy()) && std::isnan(meter->read().power_w));
+  setenv("MINITAW_SHAPED_LINKS", "rate=1mbit", 1);
+  EXPECT_EQ(open()->fault(), "the nodes are parts of one machine");
+  unsetenv("MINITAW_SHAPED_LINKS");
 }
 }  // namespace
 }  // namespace minitaw::meters

@@ -193,9 +193,10 @@ def check_sample():
     assert f"{idle:.2f} of {ticks}" in text_of(tree)
     check_row(tree, "Parts of a step, mean over ranks", [0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125, 0.35, 0.25])
     row = next(row for row in rows_of(tree, "Device counters") if text_of(row[0]).split()[1] == "4")
-    lowest, hottest, power, energy, slowed, reasons, source = (text_of(cell) for cell in row[1:])
-    assert all(map(agrees, (lowest, hottest, power, energy, slowed), (1700, 54, 1825.5, 25 / 1024, 0.25))), (lowest, hottest, power, energy, slowed)
-    assert (reasons.replace("\u202f", " "), source) == ("heat (driver) 25 %", "made up 1.2")
+    lowest, hottest, power, energy, slowed, watts, joules, reasons, *sources = (text_of(cell) for cell in row[1:])
+    found = (lowest, hottest, power, energy, slowed, watts, joules)
+    assert all(map(agrees, found, (1700, 54, 1825.5, 25 / 1024, 0.25, 4825.5, 6.25 / 1024))), found
+    assert (reasons.replace("\u202f", " "), *sources) == ("heat (driver) 25 %", "made up 1.2", "made up 3")
     assert "All cases share: " in text_of(tree)
     said = "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter (case 0; it stands out in case 0, 1, 2, 3, 4, 5)."
     assert said in " ".join(text_of(tree).split()), "no blame"
@@ -296,7 +297,7 @@ def check_several():
 
 
 def check_unavailable():
-    none = dict.fromkeys(("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"), math.nan)
+    none = dict.fromkeys(("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled", "node_power_mean", "node_energy_per_token"), math.nan)
     why = "unavailable: this build has no NVML"
     tree, _ = made("plain", [(1, none | {"counters": why}, {name: [] for name in COUNTERS})])
     assert f"Device counters: {why}" in text_of(tree)

@@ -117,6 +117,8 @@ def check_values(file):
     case, P = file["cases/0002"], range(3)
     one = {name: item[()] for name, item in case.items() if isinstance(item, h5py.Dataset)}
     assert one["ticks"] == 17 and one["matmul_algorithms"].startswith(b"bf16 to bf16, m 8") and one["counters"] == b"made up 1.2"
+    assert one["node_counters"] == b"made up 3"
+    assert [case[f"window/{name}"].asstr()[0] for name in ("begin", "end")] == ["2026-07-18T09:30:00.250Z", "2026-07-18T09:30:10.750Z"]
     assert one["attention_used"] == b"portable" and one["transport_used"] == b"mpi" and case["bytes/source"][()] == b"counted"
     blame = {name: item[()] for name, item in case["blame"].items()}
     assert blame["text"].startswith(b"rank 2 computes 8 %") and blame["culprit"] == b"rank 2" and (blame["slower"], blame["share"]) == (0.08, 0.06)
@@ -129,6 +131,7 @@ def check_values(file):
         "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)],
         "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
         "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)], "device/energy": [[100, 200, 300]],
+        "node/power": [[1600 + 7 * r + s for r in P] for s in range(4)], "node/energy": [[40, 50, 60]],
         "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P],
         "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
         "memory/process_peak": [50000 + r for r in P], "memory/device_used": [70000 + r for r in P],

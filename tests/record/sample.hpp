@@ -28,13 +28,18 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   r.repetition.assign(r.seconds.size(), 0);
   r.position = {3};
   for (int step = 0; step < timed; ++step) {
-    std::vector<DeviceSample>& ranks = r.device_samples.emplace_back();
+    std::vector<DeviceSample>& ranks = r.device.samples.emplace_back();
     for (int rank = 0; rank < c.ranks; ++rank)
       ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank, 600.0 + 7 * rank + step,
           static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
   }
-  r.energy = {{100, 200, 300}};
-  r.counters = "made up 1.2";
+  r.device.energy = {{100, 200, 300}};
+  r.device.source = "made up 1.2";
+  r.node = {"made up 3", r.device.samples, {{40, 50, 60}}};
+  for (auto& ranks : r.node.samples)
+    for (DeviceSample& rank : ranks) rank.power_w += 1000;
+  r.begun = {"2026-07-18T09:30:00.250Z"};
+  r.ended = {"2026-07-18T09:30:10.750Z"};
   for (int rank = 0; rank < c.ranks; ++rank) {
     RankMemory memory;
     for (std::size_t k = 0; k < memory.planned.size(); ++k) {

@@ -131,6 +131,15 @@ TEST(RankMap, FirstRanksHaveALineEach) {
   EXPECT_EQ(map_text(ranks, hidden), "# rank 0: node 0, cores 0, host, 1 thread\n"
                                      "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
   EXPECT_THAT(map_text(ranks, shown), testing::HasSubstr("# rank 1: node 1 (cn2), cores"));
+  ranks[1].site.core_domains = "0";
+  ranks[1].site.device_domains = "1";
+  ranks[1].site.domain_shared = "no";
+  const std::string warning = "\n# warning: cores and device are in different NUMA domains: rank 1, 0 and 1";
+  EXPECT_THAT(map_text(ranks, hidden), testing::EndsWith(warning + "\n"));
+  ranks[0].site = ranks[1].site;
+  EXPECT_THAT(
+      map_text({ranks[1], ranks[1], ranks[0]}, hidden), testing::EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
+  ranks[0].site = ranks[1].site = {};
   ranks.resize(40, {4, "0", "host, 1 thread", ""});
   const std::string text = map_text(ranks, hidden);
   EXPECT_EQ(std::ranges::count(text, '\n'), 17) << text;

@@ -60,8 +60,8 @@ void drop(hid_t file, const std::string& name) {
 
 TEST_F(File, ReadsBackWhatWasWritten) {
   CaseResult r = sample_case();
-  r.device_samples[1][2].power_w = std::nan("");
-  r.device_samples[3][0].throttle = 1UL << 63;
+  r.device.samples[1][2].power_w = std::nan("");
+  r.device.samples[3][0].throttle = 1UL << 63;
   const Row written = open().append(r), row = rows().at(0);
   for (std::size_t i = 0; i < row.columns.size(); ++i)
     EXPECT_EQ(row.columns[i].text(), written.columns[i].text()) << row.columns[i].name;
@@ -71,13 +71,17 @@ TEST_F(File, ReadsBackWhatWasWritten) {
   EXPECT_EQ(found.seconds, r.seconds);
   EXPECT_EQ(found.repetition, r.repetition);
   EXPECT_EQ(found.position, r.position);
-  EXPECT_EQ(found.energy, r.energy);
-  EXPECT_EQ(found.counters, r.counters);
-  ASSERT_THAT(found.device_samples, AllOf(SizeIs(4), Each(SizeIs(3))));
-  EXPECT_TRUE(std::isnan(found.device_samples[1][2].power_w));
-  EXPECT_EQ(found.device_samples[3][0].throttle, 1UL << 63);
+  EXPECT_EQ(found.device.energy, r.device.energy);
+  EXPECT_EQ(found.device.source, r.device.source);
+  EXPECT_EQ(found.node.energy, r.node.energy);
+  EXPECT_EQ(found.node.source, r.node.source);
+  EXPECT_EQ(found.begun.at(0) + found.ended.at(0), r.begun[0] + r.ended[0]);
+  EXPECT_EQ(found.node.samples.at(2).at(1).power_w, r.node.samples[2][1].power_w);
+  ASSERT_THAT(found.device.samples, AllOf(SizeIs(4), Each(SizeIs(3))));
+  EXPECT_TRUE(std::isnan(found.device.samples[1][2].power_w));
+  EXPECT_EQ(found.device.samples[3][0].throttle, 1UL << 63);
   for (const auto part : {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
-    EXPECT_EQ(found.device_samples[2][1].*part, r.device_samples[2][1].*part);
+    EXPECT_EQ(found.device.samples[2][1].*part, r.device.samples[2][1].*part);
 }
 
 TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
@@ -132,18 +136,25 @@ TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
     for (const auto& [counters, number] : {std::pair{first, 0}, {second, 1}}) {
       CaseResult r = sample_case();
       r.settings.repeats = 2;
-      r.counters = counters;
-      if (counters == without) r.device_samples.clear(), r.energy.clear();
+      r.device.source = counters;
+      if (counters == without) r.device.samples.clear(), r.device.energy.clear();
+      r.node = r.device;
+      r.begun[0] += std::to_string(number);
       recorder.append(r, number);
     }
     const CaseResult found = stored();
     const bool both = first == second;
     EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
     EXPECT_THAT(found.seconds, SizeIs(8));
-    EXPECT_THAT(found.device_samples, SizeIs(both ? 8 : 0));
-    EXPECT_THAT(found.energy, SizeIs(both ? 2 : 0));
-    EXPECT_EQ(found.counters, both ? with : without);
-    EXPECT_EQ(rows().at(0).text("counters"), found.counters);
+    EXPECT_THAT(found.device.samples, SizeIs(both ? 8 : 0));
+    EXPECT_THAT(found.device.energy, SizeIs(both ? 2 : 0));
+    EXPECT_EQ(found.device.source, both ? with : without);
+    EXPECT_EQ(found.node.source, found.device.source);
+    EXPECT_EQ(found.node.energy, found.device.energy);
+    EXPECT_EQ(found.node.samples.size(), found.device.samples.size());
+    EXPECT_THAT(found.begun, ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
+    EXPECT_THAT(found.ended, SizeIs(2));
+    EXPECT_EQ(rows().at(0).text("counters"), found.device.source);
     const double energy = rows().at(0).real("energy_per_token");
     EXPECT_TRUE(both ? energy == 1200.0 / (8 * 6 * 128 * 2) : std::isnan(energy)) << energy;
   }

@@ -143,23 +143,26 @@ TEST(Row, CountersAreMeansAndExtremesOverSamplesAndRanks) {
   r.settings.shape.micro_batch = 1;
   r.settings.micro_batches = 10;
   r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
-  r.energy = {{400, 300}, {100, 200.5}};
+  r.device.energy = {{400, 300}, {100, 200.5}};
   const auto at = [](double clock, double temperature, double power, std::uint64_t throttle) {
     return DeviceSample{clock, 2600, temperature, power, throttle};
   };
-  r.device_samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
+  r.device.samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
       {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)}, {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
       {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
   // Throttled: the first and the third, by power cap, power brake and slow-down.
   expect(make_row(r), {{"energy_per_token", 1000.5 / 2000}, {"power_mean", (800 + 700 + 900 + 700) / 4.0}});
   expect(make_row(r), {{"clock_min", 1500}, {"temperature_max", 71}, {"throttled", 0.5}});
-  r.device_samples[2][1].throttle = throttle_unknown;
-  r.device_samples[1][0].power_w = r.device_samples[0][1].clock_mhz = std::nan("");
-  r.energy[0][1] = std::nan("");
+  std::swap(r.device, r.node);
+  expect(make_row(r), {{"node_energy_per_token", 1000.5 / 2000}, {"node_power_mean", 775}});
+  std::swap(r.device, r.node);
+  r.device.samples[2][1].throttle = throttle_unknown;
+  r.device.samples[1][0].power_w = r.device.samples[0][1].clock_mhz = std::nan("");
+  r.device.energy[0][1] = std::nan("");
   expect_none(make_row(r), {"throttled", "power_mean", "energy_per_token"});
   expect(make_row(r), {{"clock_min", 1700}});  // of those that tell
-  r.device_samples.clear();
-  r.energy.clear();
+  r.device.samples.clear();
+  r.device.energy.clear();
   expect_none(make_row(r), {"energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"});
 }
 

@@ -148,9 +148,6 @@ Placement detect(MPI_Comm world) {
   place.cores = count(own);
   place.core_list = list(own);
   place.node_cores = count(all);
-  place.adapters = network_adapters();
-  check(
-      MPI_Allreduce(MPI_IN_PLACE, &place.adapters, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce of adapters");
   return place;
 }
 }  // namespace minitaw::topology

@@ -92,7 +92,6 @@ struct Placement {
   int cores = 1;                   ///< that this process may run on
   std::string core_list;           ///< these: "0-3,8"
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
-  int adapters = 1;                ///< network adapters of the node that has fewest, see system.hpp
 };
 
 /// Detects which ranks share memory (from MPI), cores and host names (from the system). Collective; throws

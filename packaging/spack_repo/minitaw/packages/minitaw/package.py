@@ -39,6 +39,7 @@ class Minitaw(CMakePackage, CudaPackage):
     depends_on("blas", when="~cuda")
     # OpenBLAS with threads of its own would fight with those of Kokkos.
     requires("^openblas threads=openmp", when="~cuda ^[virtuals=blas] openblas")
+    depends_on("hwloc@2.1:2")
     depends_on("hdf5")
     depends_on("zlib-api")
     depends_on("tomlplusplus")
