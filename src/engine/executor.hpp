@@ -187,6 +187,8 @@ struct StepOptions {
   std::function<std::string(const std::string& report)> on_stall = [](const std::string&) { return ""; };
   comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
+  /// Two runs have the same bits: memory begins with zeros, and no algorithm is chosen by its time.
+  bool repeatable = false;
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits

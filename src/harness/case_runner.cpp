@@ -137,6 +137,12 @@ Check CaseRunner::verify(
   return result;
 }
 
+ReplayReport CaseRunner::replay(const Case& c, const ReplayOptions& options) {
+  return harness::replay(world_, c, options, [this](const Case& repeatable, MPI_Comm comm) {
+    return make_runtime(repeatable, nullptr, comm, options_.step.stall_limit, true);
+  });
+}
+
 Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   Outcome outcome;
   CaseResult& result = outcome.result;
@@ -223,9 +229,10 @@ StopReason CaseRunner::execute(
 }
 
 /// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
-    const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program,
+    MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable) {
   engine::StepOptions options = options_.step;
+  options.repeatable = repeatable;
   options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;

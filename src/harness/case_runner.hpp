@@ -13,6 +13,7 @@
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/hang_finder.hpp"
+#include "harness/replay.hpp"
 #include "meters/meter.hpp"
 
 namespace minitaw::harness {
@@ -101,6 +102,9 @@ public:
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
+  /// Looks for silent corruption; see replay.hpp.
+  [[nodiscard]] ReplayReport replay(const Case& c, const ReplayOptions& options);
+
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
@@ -109,8 +113,8 @@ private:
   StopReason execute(
       const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result);
   /// `program`: nullptr for that of the case.
-  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(
-      const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit);
+  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
+      MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable = false);
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;
