@@ -176,6 +176,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                                   .waiting = waiting(place, threads)},
                                  .shared_devices = topology::shared_device(uuids).has_value(),
+                                 .nodes = place.nodes,
                                  .timeline = flags.timeline,
                                  .sites = sites(place.nodes, ranks),
                                  .meter = meter_of(device, topology::shared_device(uuids).has_value()),

@@ -175,9 +175,9 @@ public:
       if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
     });
     if (!writer_) return;
-    mpi.runner.on_hang([this](const std::string& report) {
+    mpi.runner.on_hang([this](const std::string& report, const std::string& root) {
       fmt::print(stderr, "minitaw: rank 0: {}\n", report);
-      writer_->give_up(Status::timeout, report);
+      writer_->give_up(Status::timeout, root.empty() ? report : root);
     });
   }
 

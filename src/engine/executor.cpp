@@ -117,6 +117,13 @@ bool LaneExecutor::is_moving() const {
   return action != nullptr && started() && is_communication(action->kind);
 }
 
+void LaneExecutor::count(schedule::RankState& state) const {
+  const int completed = queue().completed(), begun = queue().begun();
+  state.completed[index_of(lane_)] = completed;
+  // Submitted to a stream is not begun: it executes one after the other.
+  state.begun[index_of(lane_)] = asynchronous() ? std::min(begun, completed + 1) : begun;
+}
+
 std::string LaneExecutor::describe(const schedule::Program& program) const {
   const schedule::Action* const action = pending();
   if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
@@ -171,6 +178,7 @@ double Executor::step() {
   progress_.begin_step();
   clock_.begin_step();
   for (const auto& lane : lanes_) lane->begin_step();
+  ++position_;
   watchdog_.expect("a step", options_.stall_limit);
   try {
     if (asynchronous_) submit_in_order();
@@ -184,6 +192,7 @@ double Executor::step() {
   wait_for_communication();  // only now: it may still be at work when this thread has failed
   watchdog_.pause();
   progress_.rethrow_if_failed();
+  ++position_;
   for (const auto& lane : lanes_) lane->read(spans_);
   double seconds = 0;
   for (const Span& span : spans_) seconds = std::max(seconds, span.end);
@@ -257,6 +266,12 @@ void Executor::drive_lanes() {
   }
 }
 
+schedule::RankState Executor::state() const {
+  schedule::RankState state{.position = position_.load()};
+  for (const auto& lane : lanes_) lane->count(state);
+  return state;
+}
+
 /// For the watchdog, which this lets see a transfer that has failed and no call said so.
 long Executor::moves() {
   try {
@@ -278,7 +293,7 @@ void Executor::stall() {
     report += "\n  " + lane->describe(whole_program_);
     if (lane->is_moving()) reason += ", " + lane->describe(whole_program_);
   }
-  options_.on_stall(report);
+  if (std::string root = options_.on_stall(report); !root.empty()) reason = std::move(root);
   progress_.fail(std::make_exception_ptr(Stalled(reason)));
   transport_.cancel();
 }

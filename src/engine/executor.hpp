@@ -18,7 +18,7 @@
 #include "comm/wait.hpp"
 #include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
-#include "schedule/program.hpp"
+#include "schedule/hang.hpp"
 
 namespace minitaw::engine {
 /// Thrown out of a wait when another lane of the rank has failed.
@@ -131,6 +131,8 @@ public:
   [[nodiscard]] bool is_moving() const;
   /// Grows whenever the lane gets on.
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
+  /// Notes how many actions of the lane have begun and are complete.
+  void count(schedule::RankState& state) const;
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
 
@@ -180,10 +182,13 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit = default_stall_limit;
-  /// Told from another thread. One line per lane: what it is at, and what it waits for.
-  std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
+  /// Told from another thread. One line per lane: what it is at, and what it waits for. Returns a better
+  /// reason for Stalled, or nothing.
+  std::function<std::string(const std::string& report)> on_stall = [](const std::string&) { return ""; };
   comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
+  /// Two runs have the same bits: memory begins with zeros, and no algorithm is chosen by its time.
+  bool repeatable = false;
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
@@ -203,6 +208,8 @@ public:
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
   /// Time when the last step began, by host_seconds().
   [[nodiscard]] double started() const { return clock_.started(); }
+  /// How far the rank has come; any thread may ask.
+  [[nodiscard]] schedule::RankState state() const;
 
 private:
   [[nodiscard]] Queues make_queues(const MakeQueues& make);
@@ -232,6 +239,7 @@ private:
   comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
   std::atomic<int> executed_ = 0;
+  std::atomic<std::int64_t> position_ = 0;  ///< of schedule::RankState
   std::jthread communication_;
   Watchdog watchdog_;
 };

@@ -35,6 +35,9 @@ public:
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
 
+  /// Zeros everywhere.
+  void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
+
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
   [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const {
     return measured_;

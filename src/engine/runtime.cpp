@@ -59,6 +59,24 @@ void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t eleme
         lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
   }
 }
+
+/// A transfer whose end is told to an observer.
+class Observed final : public comm::Operation {
+public:
+  Observed(comm::Transport::Started transfer, std::function<void()> ended)
+      : transfer_(std::move(transfer)), ended_(std::move(ended)) {}
+  bool advance() override {
+    const bool moved = transfer_->advance();
+    if (transfer_->done() && !std::exchange(done_, true)) ended_();
+    return moved;
+  }
+  [[nodiscard]] bool done() const override { return done_; }
+
+private:
+  comm::Transport::Started transfer_;
+  std::function<void()> ended_;
+  bool done_ = false;
+};
 }  // namespace
 
 double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
@@ -78,6 +96,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
       exec_(lane_space(schedule::Lane::compute)), options_(options) {
   for (const int m : micro_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
   if (!kernels::on_host) rehearse();
+  if (options.repeatable) arena_.clear();
   initialise(program_, rank, layout_, arena_, c.seed);
 }
 
@@ -103,6 +122,16 @@ double Runtime::loss() const {
 }
 
 comm::Transport::Started Runtime::start(const Action& a) {
+  if (!observer_) return execute(a);
+  observer_(a, false);
+  comm::Transport::Started started = execute(a);
+  if (started != nullptr)
+    return std::make_unique<Observed>(std::move(started), [this, &a] { observer_(a, true); });
+  observer_(a, true);
+  return nullptr;
+}
+
+comm::Transport::Started Runtime::execute(const Action& a) {
   if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
   if (is_point_to_point(a.kind)) return transport_->start(a.lane, message(a));
   if (a.kind == Kind::accumulate) add(a);
@@ -159,11 +188,15 @@ Buffer Runtime::gradient_of(const Action& a) const {
   return {all.data + part.begin * sizeof(float), part.count * sizeof(float)};
 }
 
+int Runtime::state_of(const Action& a) const {
+  return of_embeddings(a.payload) ? static_cast<int>(program_.ranks[rank_].owned_shards.size())
+                                  : a[Operand::weights].index;
+}
+
 void Runtime::update(const Action& a, const model::Operands& o) {
   const schedule::RankProgram& rank = program_.ranks[rank_];
   const bool embeddings = a.payload == schedule::Payload::embeddings;
-  const int state = embeddings ? static_cast<int>(rank.owned_shards.size()) : a[Operand::weights].index;
-  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
+  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state_of(a))};
   if (a[Operand::squares].valid()) of_update.squares = arena_.slot(a[Operand::squares]);
   if (embeddings) model_.update_embeddings(a.shard, of_update, adamw_, steps_);
   else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
@@ -175,7 +208,7 @@ void Runtime::update(const Action& a, const model::Operands& o) {
 /// each kind of shard, writing and adding. Matrix products choose their algorithms.
 void Runtime::rehearse() {
   prepare();
-  kernels::choose_by_time(exec_, true);
+  kernels::choose_by_time(exec_, !options_.repeatable);
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
     if (a.shard < 0 || of_embeddings(a.payload)) return {};
     const model::Shard& shard = layout_.shards[a.shard];
@@ -206,6 +239,38 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
+}
+
+std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
+  std::vector<Touched> all;
+  for (const schedule::Access& access : accesses(a, rank_)) {
+    Buffer buffer = arena_.slot(access.slot);
+    const bool of_part =
+        (a.kind == Kind::update || a.kind == Kind::square) && access.operand == Operand::gradient;
+    if (is_communication(a.kind) || a.kind == Kind::accumulate || a.kind == Kind::load)
+      buffer = part(a, access.operand);
+    else if (of_part) buffer = gradient_of(a);
+    else if (access.slot.cls == SlotClass::squares) buffer.bytes = sizeof(float);  // scratch follows
+    else if (a.kind == Kind::update && of_embeddings(access.slot.cls)) {
+      const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(access.slot));
+      buffer = {buffer.data + (a.shard * slice - embeddings_part_.begin) * width,
+          static_cast<std::size_t>(slice * width)};
+    }
+    Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
+    if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
+      const std::vector<int>& members = program_.communicators[a.communicator].ranks;
+      const auto width = bytes_of(dtype_of(access.slot));
+      const Range own = slice(schedule::moved(a, layout_).count, static_cast<int>(members.size()),
+          static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
+      (a.kind == Kind::all_gather ? touched.in : touched.out) = {
+          buffer.data + own.begin * width, own.count * width};
+    }
+    all.push_back(touched);
+  }
+  const Buffer loss{reinterpret_cast<std::byte*>(arena_.loss()), sizeof(double)};
+  if (a.kind == Kind::update) all.push_back({arena_.optimiser(state_of(a)), arena_.optimiser(state_of(a))});
+  if (a.kind == Kind::loss) all.push_back({loss, loss});
+  return all;
 }
 
 comm::Message Runtime::message(const Action& a) const {

@@ -98,10 +98,14 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
 
 CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
     : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
-      hang_([this](const std::string& report) { print_error(fmt::format("rank {}: {}", rank_, report)); }),
+      finder_(world, options.nodes.value_or(topology::Groups({ranks_}))),
+      hang_([this](const std::string& report, const std::string&) {
+        print_error(fmt::format("rank {}: {}", rank_, report));
+      }),
       guard_([this](const std::string& report) {
+        const std::string root = finder_.find();
         if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
-        hang_(report);
+        hang_(report, root);
         alarm(10);  // the process ends even if the MPI library does not manage to end the job
         MPI_Abort(MPI_COMM_WORLD, 1);
       }) {}
@@ -125,11 +129,18 @@ Check CaseRunner::verify(
   make_members(world_, rank_, c.ranks, members);
   if (members.comm != MPI_COMM_NULL) {
     const auto runtime = make_runtime(c, program, members.comm, options_.step.stall_limit);
+    const HangFinder::Watch watch(finder_, *runtime);
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     if (rank_ == 0) result = compare(executed, reference);
   }
   wait_for_all(world_);
   return result;
+}
+
+ReplayReport CaseRunner::replay(const Case& c, const ReplayOptions& options) {
+  return harness::replay(world_, c, options, [this](const Case& repeatable, MPI_Comm comm) {
+    return make_runtime(repeatable, nullptr, comm, options_.step.stall_limit, true);
+  });
 }
 
 Outcome CaseRunner::run(const Case& c, const Limits& limits) {
@@ -142,6 +153,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.reason = why.what();
   };
   guard_.expect("getting ready for a case", limits.stall_limit);
+  finder_.next_case();
   try {
     const Reference none;  // of ranks that compare nothing
     const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
@@ -164,6 +176,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   wait_for_all(world_);
   check(
       MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
+  finder_.next_case();
   guard_.pause();
   return outcome;
 }
@@ -178,6 +191,7 @@ StopReason CaseRunner::execute(
   };
   engine::reset_peak_memory();
   const auto runtime = make_runtime(c, nullptr, comm, limits.stall_limit);
+  const HangFinder::Watch watch(finder_, *runtime);
   TimedSteps steps(runtime->program(), c.steps);
   StepMeter device(*options_.meter), node(*options_.node_meter, true);
   runtime->transport().reset_counters();
@@ -215,11 +229,12 @@ StopReason CaseRunner::execute(
 }
 
 /// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
-    const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program,
+    MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable) {
   engine::StepOptions options = options_.step;
+  options.repeatable = repeatable;
   options.stall_limit = stall_limit;
-  options.on_stall = [this](const std::string& report) { on_stall(report); };
+  options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(comm, [&] {
     const int rank = comm::mpi::rank_in(comm);
@@ -232,10 +247,13 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
   return runtime;
 }
 
-/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the job ends.
-void CaseRunner::on_stall(const std::string& report) {
+/// All ranks have stalled: behind the sentence of one of them each prints its report, and rank 0 writes down
+/// what it knows, before the job ends.
+std::string CaseRunner::on_stall(const std::string& report) {
+  std::string root = finder_.find();
   print_error(report);
   std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);
+  return root;
 }
 }  // namespace minitaw::harness

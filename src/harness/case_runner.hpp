@@ -12,6 +12,8 @@
 #include "engine/runtime.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
+#include "harness/hang_finder.hpp"
+#include "harness/replay.hpp"
 #include "meters/meter.hpp"
 
 namespace minitaw::harness {
@@ -60,6 +62,7 @@ struct RunnerOptions {
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
+  std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
   /// Results of run() hold the timeline of a step.
   bool timeline = false;
   /// Of the ranks of the job; empty: all on one node.
@@ -84,8 +87,10 @@ public:
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
 
   /// Sets what this rank does if something between steps, which guard() watches, does not end. By default it
-  /// prints an error and ends the job, on rank 0 a few seconds earlier than on the others.
-  void on_hang(engine::Watchdog::OnExpiry act) { hang_ = std::move(act); }
+  /// prints an error and ends the job, on rank 0 a few seconds earlier than on the others. `root` is the
+  /// sentence of HangFinder, already printed; it may be empty.
+  using OnHang = std::function<void(const std::string& report, const std::string& root)>;
+  void on_hang(OnHang act) { hang_ = std::move(act); }
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
@@ -97,6 +102,9 @@ public:
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
+  /// Looks for silent corruption; see replay.hpp.
+  [[nodiscard]] ReplayReport replay(const Case& c, const ReplayOptions& options);
+
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
@@ -105,15 +113,16 @@ private:
   StopReason execute(
       const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result);
   /// `program`: nullptr for that of the case.
-  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(
-      const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit);
-  void on_stall(const std::string& report);
+  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
+      MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable = false);
+  std::string on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_;
   int ranks_;
-  engine::Watchdog::OnExpiry hang_;
+  HangFinder finder_;
+  OnHang hang_;
   engine::Watchdog guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };

@@ -37,6 +37,17 @@ struct Round {
   }
 };
 
+/// Adds a mixed number for each place and value: the order does not matter.
+struct CheckSum {
+  const std::uint16_t* values;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i, std::uint64_t& sum) const {
+    std::uint64_t word = (static_cast<std::uint64_t>(i + 1) << 16 | values[i]) * 0x9e3779b97f4a7c15U;
+    word = (word ^ word >> 32) * 0xd6e8feb86659fd93U;
+    sum += word ^ word >> 29;
+  }
+};
+
 /// The sum of the squares of a run of values for each row.
 struct Squares {
   double* partials;
@@ -157,6 +168,20 @@ template <class E>
 void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
   flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)),
       {rounded.data(), sum.data()}, Round<E>{rounded.data(), sum.data()});
+}
+
+void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum) {
+  const CheckSum place{reinterpret_cast<const std::uint16_t*>(data)};
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(std::uint16_t));
+  if constexpr (on_host) {
+    std::uint64_t total = 0;
+    for (std::int64_t i = 0; i < count; ++i) place(i, total);
+    *sum = total;
+  } else {
+    const Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>> places(exec, 0, count);
+    const Kokkos::View<std::uint64_t, ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged> result(sum);
+    Kokkos::parallel_reduce("minitaw::check_sum", places, place, result);
+  }
 }
 
 void add_squares(

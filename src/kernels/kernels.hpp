@@ -184,6 +184,10 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 template <class E>
 void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
 
+/// *sum = a number that depends on every bit and its place; the bytes are even in number and place. On a host
+/// a plain loop on the calling thread.
+void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum);
+
 /// *sum = the sum of the squares of values [n], or += it with `accumulate`, in an order that depends on n
 /// alone. partials: room for as many doubles.
 inline constexpr int most_square_partials = 512;

@@ -343,6 +343,7 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   options.on_stall = [&](const std::string& report) {
     const std::scoped_lock lock(mutex);
     said = report;
+    return "";
   };
   const Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
   Program program = schedule::build_valid(request_of(c));

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -59,9 +60,16 @@ def fill_disk(job):
             pass
 
 
+def stop_one(job):
+    stopped.clear()
+    stopped.extend(chance.sample(list(enumerate(ranks())), 1) if len(ranks()) == 2 else [])
+    send(signal.SIGSTOP, stopped[0][1] if stopped else job.pid)
+
+
+stopped = []  # rank and process
 STRIKES = {"kill_all": lambda job: send(signal.SIGKILL, *ranks(), job.pid), "kill_one": lambda job: send(signal.SIGKILL, chance.choice(ranks() or [job.pid])),
            "end_launcher": lambda job: send(signal.SIGTERM, job.pid), "end_ranks": lambda job: send(signal.SIGTERM, *ranks()),
-           "stop_one": lambda job: send(signal.SIGSTOP, chance.choice(ranks() or [job.pid])), "fill_disk": fill_disk, "time_limit": lambda job: None}
+           "stop_one": lambda job: stop_one(job), "fill_disk": fill_disk, "time_limit": lambda job: None}
 
 
 def start(*options, watchdog=60):
@@ -106,6 +114,8 @@ def strike(blow):
         time.sleep(chance.uniform(0.05, 3))
         STRIKES[blow](job)
     said, complaint = finish(job, WATCHDOG + PATIENCE, blow)
+    if blow == "stop_one" and "no lane has moved" in complaint:  # the sentence comes first, and names the stopped rank only
+        assert stopped and re.match(rf"minitaw: .*rank {stopped[0][0]} \(node 0\) does not answer\n", complaint), (stopped, complaint)
     send(signal.SIGKILL, *ranks())  # a stopped rank outlives a launcher that was killed
     now = rows()
     announced = sum(" to go]" in line and " ok " in line for line in said.splitlines())

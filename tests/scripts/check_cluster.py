@@ -155,7 +155,8 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["timeout"]
         reason = file["summary/reason"].asstr()[0]
-        assert re.match(r"rank 0: no lane has moved for [\d.]+ s, \w+ in tick -?\d+ ", reason), reason
+        assert re.fullmatch(r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is down or cut off", reason), reason
+        assert said.stderr.index(f"minitaw: {reason}\n") < said.stderr.index("rank 0: no lane has moved"), said.stderr
     said = call(*TWO, "--rate", "1gbit", program=job, code=1)
     assert "stays as it ended, timeout" in said.stdout, said.stdout
     with h5py.File(record) as file:

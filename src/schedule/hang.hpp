@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schedule/program.hpp"
+
+namespace minitaw::schedule {
+/// How far a rank has come, as it says itself.
+struct RankState {
+  /// Grows where a step begins (it is odd then) and where it ends; below 0: the rank does not answer.
+  std::int64_t position = -1;
+  LaneCounts begun{}, completed{};  ///< actions of the step
+
+  [[nodiscard]] bool answers() const { return position >= 0; }
+  [[nodiscard]] bool in_step() const { return answers() && position % 2 == 1; }
+};
+
+/// What all others wait for.
+struct Root {
+  enum class Kind : std::uint8_t {
+    silent,      ///< the rank does not answer
+    unfinished,  ///< it has begun an action of its own and does not end it
+    lost,        ///< all sides of a transfer have begun, and it does not end
+    late,        ///< it could begin an action, or the step (action -1), and does not
+  };
+  Kind kind = Kind::silent;
+  int rank = -1;    ///< of a message: the sender
+  int action = -1;  ///< index into RankProgram::actions
+  int peer = -1;    ///< of a lost message: the receiver
+
+  friend auto operator<=>(const Root&, const Root&) = default;
+};
+
+struct Hang {
+  std::vector<Root>
+      roots;  ///< of the strongest kind that there is, by rank; none: the states explain nothing
+  /// "rank 3 waits for rank 2's send of G5, which waits for rank 0's send of A2 m1; rank 0 (node 0) has not
+  /// finished BW s2 m1"; empty without a root.
+  std::string sentence;
+};
+
+/// Follows from every rank what it waits for: by the states of the ranks, which all stand still. A program
+/// without ranks stands for what lies between cases.
+[[nodiscard]] Hang find_root(
+    const Program& program, std::span<const RankState> states, const topology::Groups& nodes);
+}  // namespace minitaw::schedule
