@@ -114,8 +114,12 @@ private:
     const double oddest = peers.size() < few ? std::ranges::max(deviations) : 0;
     // More than twice the least of its own: not one cause.
     const double needed = std::max({4 * 1.4826 * median(deviations), 2 * oddest, least, most / 2});
+    // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them / sqrt(steps).
+    const double of_steps = 4 * 1.4826 * 1.25 / std::sqrt(static_cast<double>(o_.seconds.size()));
     for (const int i : one.subjects)
-      if (all[i].middle - centre <= needed || all[i].low - centre <= least) return {};
+      if (const auto [middle, low] = all[i];
+          low - centre <= least || middle - centre <= std::max(needed, of_steps * (middle - low)))
+        return {};
     one.ratio = median(own) / centre;
     one.peers = static_cast<int>(peers.size());
     return one;

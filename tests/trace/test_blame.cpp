@@ -268,7 +268,7 @@ TEST(Blame, NobodyIsBlamedForNoise) {
       }
   RecordProperty("alarms", alarms);
   fmt::print("{} false alarms in {} trials\n", alarms, trials);
-  EXPECT_LE(alarms, trials / 30);
+  EXPECT_LE(alarms, trials / 40);
 }
 
 /// In single actions: a step that takes place again takes as long, and shorter where it is told so.
