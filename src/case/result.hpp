@@ -78,7 +78,7 @@ struct CaseResult {
   int accounted_step = -1;            ///< the timed step that `time` and `timeline` are of; -1: none
   double accounted_length = 0;        ///< its seconds, from the first rank's begin to the last one's end
   std::vector<trace::RankTime> time;  ///< per rank
-  trace::Blame blame;                        ///< what stands out in the timed steps, of one repetition
+  trace::Blame blame;                 ///< what stands out in the timed steps, of one repetition
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport

@@ -95,14 +95,19 @@ private:
     if (!energy_.empty()) parts_.emplace_back("energy and power of the node (pm_counters)");
   }
 
-  /// The processors; parts of them (intel-rapl:0:1) and what holds them all (psys) would count twice.
+  /// The processors; parts of them (intel-rapl:0:1), what holds them all (psys), and what shows them once
+  /// more (intel-rapl-mmio:0) would count twice.
   void add_rapl() {
     std::error_code missing;
-    for (const auto& zone : fs::directory_iterator(folders_.powercap, missing))
-      if (line_of(zone.path() / "name").starts_with("package"))
-        add(energy_, zone.path() / "energy_uj", 1e-6,
-            number(zone.path() / "max_energy_range_uj").value_or(0));
-    if (!why_.empty()) energy_.clear();  // a part of the node is not the node
+    std::size_t packages = 0;
+    for (const auto& zone : fs::directory_iterator(folders_.powercap, missing)) {
+      if (!zone.path().filename().string().starts_with("intel-rapl:") ||
+          !line_of(zone.path() / "name").starts_with("package"))
+        continue;
+      ++packages;
+      add(energy_, zone.path() / "energy_uj", 1e-6, number(zone.path() / "max_energy_range_uj").value_or(0));
+    }
+    if (energy_.size() < packages) energy_.clear();  // a part of the node is not the node
     if (!energy_.empty())
       parts_.push_back(fmt::format("energy of {} (rapl)", counted(std::ssize(energy_), "package")));
   }

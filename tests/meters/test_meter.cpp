@@ -140,6 +140,7 @@ TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
   package("intel-rapl:1", "package-1", "5000000");
   package("intel-rapl:0:0", "dram", "1");  // parts and wholes of packages
   package("intel-rapl:2", "psys", "1");
+  package("intel-rapl-mmio:0", "package-0", "1");
   const auto meter = open();
   EXPECT_THAT(
       meter->name(), testing::MatchesRegex("energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));

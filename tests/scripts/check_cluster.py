@@ -167,7 +167,7 @@ def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for words, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit", "--", "x"], "from 1 to 200"),
                             ([*TWO, "--rate", "1mbits", "--", "x"], "'1mbits' is no rate"), ([*TWO, "--rate", "0mbit", "--", "x"], "is no rate"),
-                            ([*TWO, "--", "x"], "--rate"), ([*good, "--latency", "2", "--", "x"], "is no time"), ([*good, "--cut", "2@1", "--", "x"], "no node 2"),
+                            ([*TWO, "--", "x"], "--rate"), ([*good, "--latency", "2", "--", "x"], "is no time"), ([*good, "--cut", "2@1", "--", "x"], "no such nodes: 2"),
                             ([*good, "--cut", "x", "--", "x"], "NODE@SECONDS"), ([*good, "--bogus", "--", "x"], "--bogus"),
                             (good, "no program"), ([*good, "--"], "no program"), ([*good, "true"], "true")):
         try:
@@ -175,7 +175,7 @@ def bad_calls_are_refused():
         except cluster.BadInput as error:
             assert sentence in str(error), (words, error)
     assert call(*good, program=["/nosuch"], code=2).stderr == "minitaw: there is no program '/nosuch' to run on the nodes\n"
-    assert call(*good, "--cut", "2@1", program=["true"], code=2).stderr == "minitaw: there is no node 2 to cut: they are counted from 0\n"
+    assert call(*good, "--cut", "2@1", program=["true"], code=2).stderr == "minitaw: --cut: there are no such nodes: 2 are counted from 0\n"
 
 
 def exit_codes_are_passed_on():
