@@ -90,6 +90,10 @@ void prefetch_into_the_buffer_in_use(Program& program) {
 const std::string published = "tawpipe:prefetch=1:grad_ticks=1";
 
 std::vector<Broken> broken_programs() {
+  const std::string crossed = with(with(with(relay, " 0 inputs_recv send W0", " -1 inputs_recv send W0"),
+                                       "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:2"),
+      " 0 inputs_recv recv W0 w0 <- r0\n 0 inputs_recv send W1 h0 -> r0\n",
+      " -1 inputs_recv send W1 h0 -> r0\n 0 inputs_recv recv W0 w0 <- r0\n");
   const std::string gather =
       " 4 inputs_recv all_gather E e0 @world after compute:9\n 4 compute join after inputs_recv:";
   const std::string ungathered = " 4 compute join after inputs_recv:6";
@@ -165,6 +169,7 @@ std::vector<Broken> broken_programs() {
       {"AfterJoin", with(pipeline, " 3 compute join\nrank 1", " 3 compute join\n 3 compute join\nrank 1"),
           Rule::all_waited, "comes after join, which must be the rank's last action"},
       // no deadlock
+      {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
       {"WaitsForLater", with(relay, "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:3"),
           Rule::no_deadlock, "waits for 3 actions of lane inputs_recv, of which 2 are issued before it"},
       // slots accounted
