@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it
-// refuses.
+// What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it refuses.
 #include <fstream>
 #include <gmock/gmock.h>
 

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "possible.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::comm::test {
 /// Calls visit(request, program) for every `stride`th of all schedules with all options on all groupings.
 void for_each_program(int ranks, std::size_t stride, const auto& visit) {
-  std::vector<std::string> specs = schedule::shapes::other_specs();
-  for (const std::string& spec : schedule::shapes::tawpipe_specs()) specs.push_back(spec);
-  const std::vector<int> layers = schedule::shapes::layer_counts(ranks);
+  const auto specs = schedule::shapes::joined({schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
   std::size_t turn = 0;
-  for (const topology::Groups& groups : schedule::shapes::groupings(ranks))
-    for (const std::string& spec : specs)
-      for (const int n : {1, 2})
-        for (const int replicas : {1, 2}) {
-          const schedule::Request request{
-              schedule::parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas};
-          if (ranks % replicas != 0 || !possible(request)) continue;
-          if (turn++ % stride == 0) visit(request, schedule::build(request));
-        }
+  schedule::shapes::for_each_request(ranks, specs, 2, 2, [&](const schedule::Request& request) {
+    if (turn++ % stride == 0) visit(request, schedule::build(request));
+  });
 }
 
 /// The actions of a rank in the order in which the engine's one thread feeds device queues: of those whose

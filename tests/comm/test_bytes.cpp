@@ -84,37 +84,7 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
           << name_of(static_cast<Traffic>(k));
 }
 
-/// A program that is one collective of every kind on an awkward communicator.
-schedule::Program every_collective(int ranks) {
-  schedule::Program all = program(ranks);
-  all.schedule = "every collective";
-  all.shards = 1;
-  for (int r = 0; r < ranks; ++r) {
-    all.ranks[r].actions.clear();
-    for (const int c : {0, 1, r % 2 == 0 ? 2 : 3})
-      for (const Call kind : collectives) {
-        Action a;
-        a.kind = kind;
-        a.lane = c == 1 ? Lane::inputs_group : Lane::inputs_recv;
-        a.payload = kind == Call::broadcast ? Payload::weights : Payload::gradient;
-        a.shard = 0;
-        a.communicator = c;
-        const auto& members = all.communicators[c].ranks;
-        if (kind == Call::broadcast || kind == Call::reduce) a.peer = members[members.size() / 2];
-        a[schedule::Operand::buffer] = {schedule::SlotClass::gradient, 0};
-        all.ranks[r].actions.push_back(a);
-      }
-  }
-  return all;
-}
-
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
-
-TEST_P(Bytes, OfEveryCollectiveAreAsPlanned) {
-  const schedule::Program all = every_collective(ranks_of_job());
-  for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    expect_planned_bytes(GetParam(), all, layout_of(all, 1, dtype));
-}
 
 /// A part of all programs, another one for each number of ranks, in one precision each: many processes share
 /// few cores, and NCCL's stand-in makes communicators for each. Of all programs, test_launches.cpp says

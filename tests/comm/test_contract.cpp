@@ -183,7 +183,7 @@ TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
 TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   World world(GetParam());
   std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
-  const std::size_t handed = GetParam() == Kind::host ? data.size() : 8 * (1 << 16);
+  const std::size_t handed = GetParam() == Kind::host ? data.size() : staged_slots / 2 * staged_piece;
   if (world.ranks > 1 && world.rank == 0) {
     const auto watchdog = cancel_later(world, GetParam() == Kind::nccl ? 0 : handed);
     EXPECT_THROW(
@@ -200,38 +200,12 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// What only the transport over MPI has: slots, their number, and pieces that go round them; how it waits.
-
-/// Slots smaller than any message, in a number that no message divides.
-constexpr std::size_t small_piece = 1028;
-
-World world_of_small(std::size_t slots) {
-  return {Kind::staged, build<Staged>(program(ranks_of_job()), slots, small_piece)};
-}
-
-/// Messages and collectives that go round the slots many times.
-TEST(Staged, GoesRoundItsSlots) {
-  World world = world_of_small(18);
-  for (const std::size_t bytes : {1, 1028, 1029, 20'000, 100'001}) {
-    auto out = pattern(world.rank, world.next, Payload::weights, bytes);
-    std::vector<std::byte> in(bytes, std::byte{0x77});
-    world.exchange({{true, world.next, Payload::weights, out.data(), bytes},
-        {false, world.previous, Payload::weights, in.data(), bytes}});
-    EXPECT_EQ(in, pattern(world.previous, world.rank, Payload::weights, bytes));
-    EXPECT_EQ(out, pattern(world.rank, world.next, Payload::weights, bytes));
-  }
-  for (const Call kind : collectives)
-    for (const std::int64_t elements : {257, 9'001, 30'011})
-      EXPECT_EQ(wrong_after(world, Lane::inputs_group, kind, 0, static_cast<int>(elements) % world.ranks, Dtype::fp32,
-                    elements),
-          0)
-          << name_of(kind) << " of " << elements;
-}
+// What only the transport over MPI has: slots, and how it waits.
 
 TEST(Staged, RefusesTooFewSlots) {
   LazyCopier copier;
-  std::vector<std::byte> pinned(16 * small_piece - 1);
-  EXPECT_THROW((void)mpi::through_slots(pinned, small_piece, copier), LogicError);
+  std::vector<std::byte> pinned(16 * staged_piece - 1);
+  EXPECT_THROW((void)mpi::through_slots(pinned, staged_piece, copier), LogicError);
 }
 
 TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {

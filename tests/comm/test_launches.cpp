@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an
-// end.
+// Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an end.
 #include <gtest/gtest.h>
 
 #include "comm/nccl/transport.hpp"
@@ -43,6 +42,22 @@ TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
       for (const auto& [rank, others] : peers) most = std::max(most, others.size());
       ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
     }
+  });
+}
+
+/// Each communicator is split off in one round, once, and no rank twice in a round.
+TEST_P(EveryProgram, SplitsItsCommunicatorsOffInRounds) {
+  for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
+    const auto plans = nccl::plan_communicators(program);
+    std::set<int> seen;
+    for (const auto& round : nccl::rounds(plans)) {
+      std::set<int> ranks;
+      for (const int p : round) {
+        ASSERT_TRUE(seen.insert(p).second) << name_of(request);
+        for (const int rank : plans[p].ranks) ASSERT_TRUE(ranks.insert(rank).second) << name_of(request);
+      }
+    }
+    ASSERT_EQ(seen.size(), plans.size()) << name_of(request);
   });
 }
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
-#include "schedule/registry.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -44,28 +43,6 @@ TEST(Communicators, AreWhatTheProgramUses) {
                          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
                          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
   EXPECT_THAT(nccl::rounds(plans), ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
-}
-
-/// Whatever program: each communicator in one round, once, and no rank twice in a round.
-TEST(Rounds, HoldForEverySchedule) {
-  for (const auto& entry : schedule::registry()) {
-    if (entry.name == "serial") continue;
-    const auto program = schedule::build({.spec = schedule::parse_spec(entry.name),
-        .groups = topology::Groups({1, 2, 3}),
-        .micro_batches = 12,
-        .layers = 12});
-    const auto plans = nccl::plan_communicators(program);
-    std::multiset<int> seen;
-    for (const auto& round : nccl::rounds(plans)) {
-      std::set<int> ranks;
-      for (const int p : round) {
-        seen.insert(p);
-        for (const int rank : plans[p].ranks) EXPECT_TRUE(ranks.insert(rank).second) << entry.name;
-      }
-    }
-    EXPECT_EQ(seen.size(), plans.size()) << entry.name;
-    EXPECT_EQ(std::set<int>(seen.begin(), seen.end()).size(), plans.size()) << entry.name;
-  }
 }
 
 TEST(Rounds, NeedFewSplitsForManyGroups) {

@@ -59,14 +59,16 @@ struct Host {
   std::unique_ptr<Transport> transport;
 };
 
-/// Slots are few and small, so that messages of a test go round them several times.
+/// Slots are few and small, so that messages of a test go round them several times, and neither their number nor their
+/// size divides anything.
+inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
 struct Staged {
-  explicit Staged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
-      : pinned(communication_lanes * slots * piece, std::byte{0x5a}) {
+  explicit Staged(const schedule::Program& program)
+      : pinned(communication_lanes * staged_slots * staged_piece, std::byte{0x5a}) {
     mpi::LaneMemories memories;
     for (std::size_t l = 0; l < communication_lanes; ++l) {
-      const mpi::Piece all = std::span(pinned).subspan(l * slots * piece, slots * piece);
-      memories[l + 1].moves = memories[l + 1].sums = mpi::through_slots(all, piece, copiers[l]);
+      const mpi::Piece all = std::span(pinned).subspan(l * staged_slots * staged_piece, staged_slots * staged_piece);
+      memories[l + 1].moves = memories[l + 1].sums = mpi::through_slots(all, staged_piece, copiers[l]);
     }
     transport = mpi::make_transport(MPI_COMM_WORLD, program, memories, "mpi staged");
   }
@@ -94,8 +96,8 @@ struct Nccl {
 };
 
 template <class Owner>
-std::shared_ptr<Transport> build(const schedule::Program& program, auto... more) {
-  const auto owner = std::make_shared<Owner>(program, more...);
+std::shared_ptr<Transport> build(const schedule::Program& program) {
+  const auto owner = std::make_shared<Owner>(program);
   return {owner, owner->transport.get()};
 }
 struct Maker {

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
-"""Computes training steps with PyTorch in float64 and writes what the tests compare miniTaw with.
+"""Computes training steps with PyTorch in float64 and writes what the tests compare miniTaw with: README.md says how.
 
-    python3 make_golden.py            writes NAME.golden beside this script, one per case below
+Nothing here is shared with miniTaw: the model is written with PyTorch operators (rotation by complex numbers, softmax of
+full score matrices, torch.optim.AdamW), the random numbers with numpy.
 
-Needs torch and numpy (Debian: python3-torch). The data is committed, so this runs only when a case or the
-model changes. Nothing here is shared with miniTaw: the model is written with PyTorch operators (rotation by
-complex numbers, softmax of full score matrices, torch.optim.AdamW), the random numbers with numpy.
-
-No case has one token per sequence: then the gradient of queries and keys is zero but for rounding, and AdamW
-turns rounding of any size into steps of the learning rate.
+No case has one token per sequence: then the gradient of queries and keys is zero but for rounding, and AdamW turns
+rounding of any size into steps of the learning rate.
 
 Each line of a file is a name, a colon and values (test_golden.cpp has the cases' sizes, too):
     losses            one per step: mean cross-entropy over all tokens of the step

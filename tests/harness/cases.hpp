@@ -6,7 +6,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/case_runner.hpp"
-#include "possible.hpp"
+#include "schedule/shapes.hpp"
 
 namespace minitaw::harness::tests {
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstdlib>
 #include <gmock/gmock.h>
 
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"
-#include "record/table.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -320,14 +318,6 @@ TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   }
 }
 
-CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps, const Limits& limits = {}) {
-  CaseRunner job = tests::job(meter);
-  Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
-  c.warmup = 2;
-  c.steps = steps;
-  return job.run(c, limits).result;
-}
-
 TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   const auto meter = std::make_shared<Counting>();
   Limits limits;
@@ -338,40 +328,14 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return StopReason::no;
   };
-  const CaseResult result = run(meter, 3, limits);
+  Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  c.warmup = 2;
+  c.steps = 3;
+  const CaseResult result = tests::job(meter).run(c, limits).result;
   EXPECT_EQ(meter->asked, "||er|r|r|e") << "two steps of warm-up";
   if (world_rank() != 0) return;
   EXPECT_THAT(result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
-}
-
-/// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.
-TEST(StepMeter, ACaseIsReadThroughNvml) {
-  ::setenv("FAKE_NVML", "", 1);
-  const CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
-  if (world_rank() != 0) return;
-  EXPECT_THAT(result.device.source, testing::HasSubstr("nvml 12.580.65"));
-  ASSERT_EQ(result.device.samples.size(), 3U) << "warm-up is not sampled";
-  ASSERT_EQ(result.device.energy.size(), 1U);
-  const record::Row row = record::make_row(result);
-  double joules = 0;
-  for (const double rank : result.device.energy[0]) joules += rank;
-  EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
-  EXPECT_NEAR(row.real("energy_per_token"), joules / (3 * tokens_of_step(result.settings)), 1e-12);
-  EXPECT_EQ(row.real("clock_min"), result.device.samples[2][0].clock_mhz);
-  EXPECT_EQ(row.real("temperature_max"), result.device.samples[2][0].temperature_c);
-}
-
-TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
-  // two readings to open the meter, two samples
-  ::setenv("FAKE_NVML", world_rank() == world_size() - 1 ? "lost-after-4" : "", 1);
-  const CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 4);
-  ::setenv("FAKE_NVML", "", 1);
-  expect_unavailable(result, "NVML's power: GPU is lost");
-  EXPECT_EQ(result.status, Status::ok);
-  if (world_rank() == 0) {
-    EXPECT_EQ(result.seconds.size(), 4U);
-  }
 }
 }  // namespace
 }  // namespace minitaw::harness

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of:
-// docs/compare.md. Products of fp32 matrices are left out, because they are the BLAS library's, which chooses
-// its code by the processor.
+// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of: docs/compare.md.
+// Products of fp32 matrices are left out, because they are the BLAS library's, which chooses its code by the processor.
 #include <cstdio>
 #include <valgrind/callgrind.h>
 

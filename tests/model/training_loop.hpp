@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "kernels/kernels.hpp"
+#include "kernels/device_matrix.hpp"
 #include "model/model.hpp"
 #include "model/reference.hpp"
 
@@ -15,39 +15,28 @@ public:
   }
   DeviceBuffer(const std::vector<float>& values, model::Dtype dtype)
       : DeviceBuffer(values.size() * model::bytes_of(dtype)) {
-    std::vector<Bf16> rounded;
-    for (const float value : values) rounded.push_back(to_bf16(value));
-    if (dtype == model::Dtype::fp32) store(values);
-    else store(rounded);
+    model::with_element(dtype, [&]<class E>(E) {
+      const auto host = Kokkos::create_mirror_view(all<E>());
+      for (std::size_t i = 0; i < values.size(); ++i) host(i) = element_of<E>(values[i]);
+      Kokkos::deep_copy(all<E>(), host);
+    });
   }
 
   [[nodiscard]] model::Buffer get() const { return {bytes_.data(), bytes_.size()}; }
   void fill(std::byte value) const { Kokkos::deep_copy(bytes_, value); }
   [[nodiscard]] std::vector<double> values(model::Dtype dtype) const {
     std::vector<double> result;
-    if (dtype == model::Dtype::fp32)
-      for (const float value : load<float>()) result.push_back(value);
-    else
-      for (const Bf16 value : load<Bf16>()) result.push_back(to_float(value));
+    model::with_element(dtype, [&]<class E>(E) {
+      const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all<E>());
+      for (std::size_t i = 0; i < host.size(); ++i) result.push_back(double_of<E>(host(i)));
+    });
     return result;
   }
 
 private:
-  template <class T>
-  using Host = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  template <class T>
-  [[nodiscard]] kernels::Vector<T> all() const {
-    return kernels::Vector<T>(get().as<T>(), bytes_.size() / sizeof(T));
-  }
-  template <class T>
-  void store(const std::vector<T>& values) {
-    Kokkos::deep_copy(all<T>(), Host<const T>(values.data(), values.size()));
-  }
-  template <class T>
-  [[nodiscard]] std::vector<T> load() const {
-    std::vector<T> values(bytes_.size() / sizeof(T));
-    Kokkos::deep_copy(Host<T>(values.data(), values.size()), all<T>());
-    return values;
+  template <class E>
+  [[nodiscard]] kernels::Vector<E> all() const {
+    return kernels::Vector<E>(get().as<E>(), bytes_.size() / sizeof(E));
   }
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };

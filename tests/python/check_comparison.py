@@ -125,9 +125,6 @@ def check_one_change():
         found = compared_once(change, Rules(**rules))
         assert found.cases[0].aspects[name].word == word, (name, word, found.cases[0].aspects[name])
         assert found.outcome == ("worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"), (name, word, found.text())
-
-
-def check_half_precision():
     for at, factor, name, word in ((0, 1 + 9.5e-4, "first loss", "SAME"), (0, 1 + 1.05e-3, "first loss", "WRONG"), (-1, 1 + 9.5e-3, "last loss", "SAME"),
                                    (-1, 1 - 1.05e-2, "last loss", "WRONG")):
         assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (name, factor)
@@ -323,7 +320,7 @@ def check_few():
 
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_one_change, check_half_precision, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
+for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
               check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
               check_shift_ranks, check_few):
     check()

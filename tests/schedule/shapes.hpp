@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "base/error.hpp"
 #include "schedule/registry.hpp"
+
+namespace minitaw::schedule {
+/// Whether the registry takes the request.
+inline bool possible(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+}  // namespace minitaw::schedule
 
 /// The requests that the property tests go through.
 namespace minitaw::schedule::shapes {
@@ -76,10 +89,35 @@ inline std::vector<std::string> other_specs() {
   return result;
 }
 
+inline std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> lists) {
+  std::vector<std::string> result;
+  for (const auto& list : lists) result.insert(result.end(), list.begin(), list.end());
+  return result;
+}
+
 /// With as many layers as there are, or as the schedule needs.
 inline Request with_enough_layers(Request request) {
   request.layers = std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_replica());
   return request;
+}
+
+/// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer counts take
+/// turns, as programs know shards only.
+void for_each_request(
+    int ranks, const std::vector<std::string>& specs, int most_n, int most_copies, const auto& visit) {
+  const std::vector<int> layers = layer_counts(ranks);
+  std::size_t turn = 0;
+  for (const topology::Groups& groups : groupings(ranks))
+    for (int n = 1; n <= most_n; ++n)
+      for (const std::string& spec : specs)
+        for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
+          if (ranks % replicas != 0) continue;
+          const Request request =
+              with_enough_layers({parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
+          if (!possible(request)) continue;
+          ++turn;
+          visit(request);
+        }
 }
 
 inline std::string name_of(const Request& request) {

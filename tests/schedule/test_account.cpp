@@ -25,19 +25,6 @@ std::uint64_t sum_over_links(const ByteMatrix& matrix, Traffic kind) {
   return sum;
 }
 
-TEST(Bytes, RelayByHand) {
-  const model::Layout layout = layout_for(2, 2, 3);
-  const ByteMatrix matrix = bytes(parse_program(hand_written::relay), layout);
-  EXPECT_EQ(matrix.at(0, 1, Traffic::weights), fp32_bytes(layout, 0));
-  EXPECT_EQ(matrix.at(1, 0, Traffic::weights), fp32_bytes(layout, 1));
-  EXPECT_EQ(matrix.at(0, 1, Traffic::gradients), fp32_bytes(layout, 1));
-  EXPECT_EQ(matrix.at(1, 0, Traffic::gradients), fp32_bytes(layout, 0));
-  // Half of the gradient and half of the weights each way.
-  EXPECT_EQ(matrix.at(0, 1, Traffic::embeddings), layout.embeddings.elements * 4U);
-  EXPECT_EQ(matrix.at(1, 0, Traffic::embeddings), layout.embeddings.elements * 4U);
-  EXPECT_EQ(matrix.at(0, 0, Traffic::weights), 0U);
-}
-
 /// Ranks 0 1 | 2 | 3 4 5; every link and kind has a number of its own.
 TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
   const topology::Groups groups({2, 1, 3});

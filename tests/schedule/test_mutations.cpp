@@ -3,11 +3,9 @@
 // simulator says, which runs the program on numbers and knows nothing of the validator.
 
 #include <gtest/gtest.h>
-#include <iterator>
 #include <random>
 #include <utility>
 
-#include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/shapes.hpp"
@@ -137,13 +135,11 @@ std::vector<Program> make_programs() {
   add("tawpipe", "2+1+1+1", 5, 5);
   for (const char* spec : {"ddp", "fsdp", "zbv", "zb1", "tawpipe", "weipipe"}) add(spec, "2+2", 8, 4, 2, true);
   add("ddp", "2+1", 3, 3, 1, true);
-  std::vector<std::string> specs = shapes::tawpipe_specs();
-  std::ranges::copy(shapes::other_specs(), std::back_inserter(specs));
   for (const std::string& spec : shapes::keeping_specs()) {
     add(spec, "2+2", 8, 4);
     add(spec, "2+3+1", 12, 6);
   }
-  for (const std::string& spec : specs) {
+  for (const std::string& spec : shapes::joined({shapes::tawpipe_specs(), shapes::other_specs()})) {
     add(spec, "2+2", 4, 4);
     add(spec, "1+2+1", 8, 5);
     add(spec, "3", 6, 3);

@@ -92,31 +92,6 @@ TEST(Published, WeiPipeBytesOfEveryLink) {
   });
 }
 
-// FSDP
-
-/// Two all-gathers and a reduce-scatter of every block and micro-batch: 3 N (P - 1) / P of all blocks, and
-/// the last rank of a group sends them to the next group.
-TEST(Published, FsdpBytesOfEveryRankAndGroup) {
-  for_each_equal_grouping(1, 13, [](int ranks, int groups, int n) {
-    const int layers = 5;
-    const Measured m("fsdp", ranks, groups, n, layers);
-    ASSERT_EQ(m.shard_bytes() % ranks, 0U) << "blocks are padded";
-    const std::uint64_t sent = 3U * n * layers * (ranks - 1) * m.shard_bytes() / ranks;
-    for (int r = 0; r < ranks; ++r) EXPECT_EQ(m.sent_by(r), sent) << "rank " << r;
-    for (int k = 0; k < groups; ++k) EXPECT_EQ(m.leaving(k), groups > 1 ? sent : 0) << "group " << k;
-  });
-}
-
-/// One copy of every block crosses to each group: 3 N (D - 1) / D of all blocks leave each.
-TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
-  for_each_equal_grouping(1, 13, [](int ranks, int groups, int n) {
-    const int layers = 3;
-    const Measured m("fsdp:hierarchical=on", ranks, groups, n, layers);
-    for (int k = 0; k < groups; ++k)
-      EXPECT_EQ(m.leaving(k) * groups, 3U * n * layers * (groups - 1) * m.shard_bytes()) << "group " << k;
-  });
-}
-
 // What ranks keep
 
 /// An option's value and how often a step it moves a shard with N micro-batches a rank.
@@ -126,6 +101,7 @@ struct Kept {
   int (*gradients)(int n);
 };
 constexpr std::array kept_forms = {
+    Kept{"", [](int n) { return 2 * n; }, [](int n) { return n; }},
     Kept{":reshard=group", [](int n) { return n; }, [](int n) { return n; }},
     Kept{":reshard=none", [](int n) { return n; }, [](int n) { return n; }},
     Kept{":reshard=group:fetch=step", [](int) { return 1; }, [](int n) { return n; }},
@@ -137,11 +113,12 @@ constexpr std::array kept_forms = {
     Kept{":reshard=group:reduce=none", [](int n) { return n; }, [](int) { return 1; }},
 };
 
-/// A copy in the group or on the rank is fetched once a micro-batch or a step, in place of once a visit; sums
-/// leave once a step: (w + g) (D - 1) / D of all blocks leave each group, where 3 N do without.
-TEST(Published, WhatFsdpKeepsDoesNotCrossAgain) {
+/// Two all-gathers and a reduce-scatter of every block and micro-batch. A copy in the group or on the rank is fetched
+/// once a micro-batch or a step, in place of once a visit; sums leave once a step: (w + g) (D - 1) / D of all blocks
+/// leave each group. Without the hierarchy, the last rank of a group sends (w + g) (P - 1) / P of them to the next one.
+TEST(Published, BytesOfFsdpAndWhatItKeepsDoesNotCrossAgain) {
   for (const Kept& kept : kept_forms)
-    for_each_equal_grouping(1, 8, [&](int ranks, int groups, int n) {
+    for_each_equal_grouping(1, 9, [&](int ranks, int groups, int n) {
       SCOPED_TRACE(kept.options);
       const int layers = 3, times = kept.weights(n) + kept.gradients(n);
       const Measured m(std::string("fsdp:hierarchical=on") + kept.options, ranks, groups, n, layers);
@@ -149,8 +126,9 @@ TEST(Published, WhatFsdpKeepsDoesNotCrossAgain) {
         EXPECT_EQ(m.leaving(k) * groups, 1U * times * layers * (groups - 1) * m.shard_bytes()) << k;
       if (std::string(kept.options).find("group") != std::string::npos) return;
       const Measured flat(std::string("fsdp") + kept.options, ranks, groups, n, layers);
-      for (int r = 0; r < ranks; ++r)
-        EXPECT_EQ(flat.sent_by(r), 1U * times * layers * (ranks - 1) * flat.shard_bytes() / ranks) << r;
+      const std::uint64_t sent = 1U * times * layers * (ranks - 1) * flat.shard_bytes() / ranks;
+      for (int r = 0; r < ranks; ++r) EXPECT_EQ(flat.sent_by(r), sent) << "rank " << r;
+      for (int k = 0; k < groups; ++k) EXPECT_EQ(flat.leaving(k), groups > 1 ? sent : 0) << "group " << k;
     });
 }
 
@@ -165,22 +143,6 @@ TEST(Published, WhatTawPipeKeepsDoesNotCrossAgain) {
       EXPECT_EQ(messages(m.program).weights_between, 1U * (groups - 1) * (weights * ranks - stay));
       EXPECT_EQ(messages(m.program).gradients_between, 1U * (groups - 1) * kept.gradients(n) * ranks);
     });
-}
-
-/// 24 ranks in three groups, two micro-batches each: 94 shards leave a group without options.
-TEST(Published, KeepingInTheGroupMovesAThirdOfTheBytes) {
-  const auto shards = [](const char* spec) {
-    const Measured m(spec, 24, 3, 2, 24);
-    return static_cast<double>(m.leaving(0) + m.leaving(1) + m.leaving(2)) / 3 / static_cast<double>(m.shard_bytes());
-  };
-  EXPECT_DOUBLE_EQ(shards("tawpipe"), 94);
-  EXPECT_DOUBLE_EQ(shards("fsdp:hierarchical=on"), 96);
-  EXPECT_DOUBLE_EQ(shards("fsdp:hierarchical=on:reshard=group"), 64);
-  for (const char* form : {"tawpipe", "fsdp:hierarchical=on"}) {
-    const std::string kept = std::string(form) + ":reshard=group:fetch=step";
-    EXPECT_DOUBLE_EQ(shards(kept.c_str()), 48);
-    EXPECT_DOUBLE_EQ(shards((kept + ":reduce=group").c_str()), 32);
-  }
 }
 
 /// A group keeps one copy of all that it does not own, and of several micro-batches one sum, a rank its part.
