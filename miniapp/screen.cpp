@@ -2,9 +2,7 @@
 #include "screen/probe.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <csignal>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -30,7 +28,7 @@ struct Options {
   std::string output, time_limit;
   int rounds = 3;
   double seconds = 0.1, least = 10;
-  bool json = false;
+  bool json = false, replay = false;
   JobFlags job;
 };
 
@@ -232,59 +230,44 @@ private:
   std::optional<record::Recorder> recorder_;
 };
 
-/// Ends the job when a stage does not end, and says who keeps it from ending.
-class Patience {
-public:
-  explicit Patience(const MpiJob& mpi)
-      : mpi_(mpi), watch_([this](const std::string& report) { give_up(report); }) {
-    comm::mpi::check(MPI_Comm_dup(MPI_COMM_WORLD, &own_.comm), "MPI_Comm_dup");
-  }
-
-  void expect(const std::string& stage) {
-    waits_ = false;
-    watch_.expect(stage, std::chrono::duration<double>(mpi_.flags.watchdog));
-  }
-  /// This rank has done its part of the stage.
-  void done() { waits_ = true; }
-  void pause() { watch_.pause(); }
-
-private:
-  void give_up(const std::string& report) {
-    constexpr double answer = 4;  // s: the others notice half a second later, more on a crowded machine
-    const screen::RollCall call = screen::call_the_roll(own_.comm, !waits_, answer);
-    if (screen::speaks(call, mpi_.environment.rank())) {
-      std::vector<std::string> names;
-      for (int n = 0; n < mpi_.place.nodes.count(); ++n) names.push_back(mpi_.hosts.text(n));
-      std::vector<std::string> sentences = screen::judge(call, mpi_.place.nodes, names);
-      if (sentences.empty()) sentences.emplace_back("every rank answers");
-      for (const std::string& sentence : sentences) print_error(fmt::format("{} ({})", sentence, report));
-    } else {
-      sleep(3);  // the one who speaks ends the job, unless nobody does
-      const auto& heard = call.heard[mpi_.environment.rank()];
-      print_error(fmt::format("rank {}: {}; {} of {} ranks answer", mpi_.environment.rank(), report,
-          std::ranges::count(heard, true), mpi_.environment.ranks()));
-    }
-    alarm(10);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-
-  const MpiJob& mpi_;
-  comm::mpi::OwnComm own_;
-  std::atomic<bool> waits_ = false;
-  engine::Watchdog watch_;
-};
+/// Looks for silent corruption in a step of the deck's first case.
+int replay(const Options& options, MpiJob& mpi) {
+  const deck::Deck deck = mpi.read(options.deck);
+  std::vector<std::string> places;
+  for (const record::RankPlace& rank : mpi.ranks)
+    places.push_back(fmt::format("{}, {}", mpi.hosts.text(rank.node), rank.unit));
+  const harness::ReplayReport report =
+      mpi.runner.replay(deck.cases.front(), {.steps = deck.cases.front().steps, .places = places});
+  int code = report.findings.empty() ? 0 : 1;
+  comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  if (!mpi.is_root()) return code;
+  std::vector<std::string> sentences;
+  for (const harness::ReplayFinding& finding : report.findings) sentences.push_back(finding.sentence);
+  const std::string verdict = code == 0 ? "SAME: every bit of every action"
+                                        : fmt::format("DIFFERENT: {}", counted(std::ssize(sentences), "first fault"));
+  if (options.json)
+    write_stdout(json_text({{"verdict", verdict}, {"findings", sentences}, {"runs", report.runs},
+        {"actions", report.actions}, {"buffers", report.tensors}, {"bytes", report.bytes}}));
+  else
+    write_stdout(fmt::format("{}{}# {}: {}, {} actions, {} buffers and {} compared\nVERDICT: {}\n", mpi.map_text(),
+        sentences.empty() ? "" : fmt::format("CULPRIT: {}\n", fmt::join(sentences, "\nCULPRIT: ")),
+        deck.cases.front().schedule, counted(report.runs, "run"), report.actions, report.tensors,
+        size_text(static_cast<std::uint64_t>(report.bytes)), verdict));
+  return code;
+}
 
 int screening(const Options& options, const Invocation& invocation, MpiJob& mpi) {
+  if (options.replay) return replay(options, mpi);
   model::Shape shape = usual_shape();
   if (!options.deck.path.empty()) shape = mpi.read(options.deck).cases.front().shape;
   const int nodes = mpi.place.nodes.count(), adapters = mpi.adapters;
   const double measurements =
       1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
-  Patience patience(mpi);
   const bool shows = mpi.is_root() && isatty(STDERR_FILENO) != 0;
   int round = 0;
   const auto next = [&](const std::string& stage) {
-    patience.expect(stage);
+    mpi.runner.advance();
+    mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
     if (shows) fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, options.rounds, stage);
   };
   screen::Probe probe(MPI_COMM_WORLD, mpi.place,
@@ -296,7 +279,7 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
           .one_machine = !record::shaped_links().empty(),
           .shared_devices = topology::shared_device(mpi.uuids).has_value(),
           .next = next,
-          .done = [&] { patience.done(); }});
+          .done = [&] { mpi.runner.advance(); }});
   std::vector<Measured> measured;
   for (screen::Quantity& quantity : probe.quantities()) measured.push_back({std::move(quantity)});
   std::optional<Report> report;
@@ -321,7 +304,7 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
       if (report) report->add(std::move(values));
     });
   }
-  patience.pause();
+  mpi.runner.guard().pause();
   if (shows) fmt::print(stderr, "\r\033[K");
   int code = 0;
   harness::agree(MPI_COMM_WORLD, [&] {
@@ -337,7 +320,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   options->job.watchdog = 60;
   CLI::App* verb = app.add_subcommand("screen",
       "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
-  verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
+  CLI::Option* deck = verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
   verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")
       ->type_name("KEY=VALUE");
   verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
@@ -355,6 +338,9 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_option("--time-limit", options->time_limit,
           "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
+  verb->add_flag("--replay", options->replay,
+          "instead: execute steps of the deck's first case on other ranks again, and compare every bit")
+      ->needs(deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag(
       "--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");

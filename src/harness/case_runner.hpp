@@ -92,6 +92,9 @@ public:
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
   void on_hang(OnHang act) { hang_ = std::move(act); }
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
+  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when guard() ends
+  /// the job.
+  void advance() { finder_.next_case(); }
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
-#include <thread>
 
 #include "case/result.hpp"
 #include "engine/make_transport.hpp"
@@ -451,56 +450,4 @@ Probe::~Probe() = default;
 const Machine& Probe::machine() const { return impl_->machine(); }
 std::vector<Quantity> Probe::quantities() const { return impl_->quantities(); }
 std::vector<std::vector<double>> Probe::round() { return impl_->round(); }
-
-namespace {
-/// Sends `mine` to everybody and returns what has come from each within so many seconds; what is late stays
-/// under way, in memory that is never freed.
-std::vector<std::vector<char>> swap_within(
-    MPI_Comm comm, int tag, const std::vector<char>& mine, double seconds) {
-  const int ranks = comm::mpi::size_of(comm), size = static_cast<int>(mine.size());
-  struct Mail {
-    std::vector<char> out;
-    std::vector<std::vector<char>> in;
-    std::vector<MPI_Request> received, sent;
-  };
-  Mail& mail = *new Mail{mine, {}, std::vector<MPI_Request>(ranks), std::vector<MPI_Request>(ranks)};
-  mail.in.assign(ranks, std::vector<char>(mine.size()));
-  for (int r = 0; r < ranks; ++r) {
-    check(MPI_Irecv(mail.in[r].data(), size, MPI_CHAR, r, tag, comm, &mail.received[r]), "MPI_Irecv");
-    check(MPI_Isend(mail.out.data(), size, MPI_CHAR, r, tag, comm, &mail.sent[r]), "MPI_Isend");
-  }
-  std::vector<int> arrived(ranks);
-  const double begin = MPI_Wtime();
-  while (MPI_Wtime() - begin < seconds && std::ranges::count(arrived, 0) > 0) {
-    for (int r = 0; r < ranks; ++r)
-      if (arrived[r] == 0) check(MPI_Test(&mail.received[r], &arrived[r], MPI_STATUS_IGNORE), "MPI_Test");
-    std::this_thread::sleep_for(nap);
-  }
-  std::vector<std::vector<char>> result(ranks);
-  for (int r = 0; r < ranks; ++r)
-    if (arrived[r] != 0) result[r] = mail.in[r];
-  return result;
-}
-}  // namespace
-
-RollCall call_the_roll(MPI_Comm comm, bool busy, double seconds) {
-  const std::vector<std::vector<char>> signs = swap_within(comm, 1, {static_cast<char>(busy)}, seconds);
-  std::vector<char> heard;
-  RollCall call;
-  for (const std::vector<char>& sign : signs) {
-    heard.push_back(static_cast<char>(!sign.empty()));
-    call.busy.push_back(!sign.empty() && sign[0] != 0);
-  }
-  for (const std::vector<char>& row : swap_within(comm, 2, heard, seconds))
-    call.heard.emplace_back(row.begin(), row.end());
-  return call;
-}
-
-bool speaks(const RollCall& call, int rank) {
-  const auto& mine = call.heard[rank];
-  const auto answered = std::ranges::count(mine, true);
-  if (mine.empty() || std::ranges::find(mine, true) - mine.begin() != rank) return false;
-  const auto ranks = std::ssize(mine);
-  return 2 * answered > ranks || (2 * answered == ranks && rank == 0);
-}
 }  // namespace minitaw::screen

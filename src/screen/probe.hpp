@@ -44,12 +44,4 @@ private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Asks all ranks for a sign of life, while they may be stuck anywhere: called on each of them at about the
-/// same time, from a thread that may call MPI. `busy`: this rank has not finished what the others wait for.
-/// Takes at most twice `seconds`. Nothing that this leaves under way is ever completed: the job must end.
-[[nodiscard]] RollCall call_the_roll(MPI_Comm comm, bool busy, double seconds);
-/// Returns whether this rank is the one that speaks: the first of those that answered, if they are the
-/// majority.
-[[nodiscard]] bool speaks(const RollCall& call, int rank);
 }  // namespace minitaw::screen

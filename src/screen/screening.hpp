@@ -98,14 +98,4 @@ struct Rule {
 /// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1 rounds, or n
 /// if n is odd.
 [[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
-
-/// Answers to a roll call, as far as the one who speaks knows: heard[i][j]: rank i has heard j; no row: i was
-/// not heard. `busy`: ranks that answered and have not finished what the others wait for.
-struct RollCall {
-  std::vector<std::vector<bool>> heard;
-  std::vector<bool> busy;
-};
-/// Who keeps the job from going on: the sentences, in order of weight.
-[[nodiscard]] std::vector<std::string> judge(
-    const RollCall& call, const topology::Groups& nodes, const std::vector<std::string>& names);
 }  // namespace minitaw::screen

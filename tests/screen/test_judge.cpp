@@ -162,33 +162,5 @@ TEST(Tournament, EachTwoMeetOnceAndNobodyTwiceInARound) {
   }
 }
 
-/// What each of six ranks on three nodes has heard if these pairs cannot hear each other; those that `stopped`
-/// say nothing, and rank 0 hears no row of whom it cannot hear.
-RollCall call_with(const std::set<std::pair<int, int>>& deaf, const std::set<int>& stopped, std::vector<bool> busy) {
-  RollCall call{std::vector<std::vector<bool>>(6, std::vector<bool>(6, true)), std::move(busy)};
-  for (int i = 0; i < 6; ++i)
-    for (int j = 0; j < 6; ++j)
-      if (deaf.contains(std::minmax(i, j)) || stopped.contains(j)) call.heard[i][j] = false;
-  for (int i = 1; i < 6; ++i)
-    if (stopped.contains(i) || deaf.contains({0, i})) call.heard[i].clear();
-  return call;
-}
-
-TEST(RollCall, NamesARankANodeALinkOrTheOneThatIsBusy) {
-  const topology::Groups nodes({2, 2, 2});
-  const auto first = [&](const RollCall& call) {
-    const std::vector<std::string> found = judge(call, nodes, node_names(nodes));
-    return found.size() == 1 ? found[0] : std::to_string(found.size()) + " sentences";
-  };
-  const std::vector<bool> idle(6), second = {false, true, false, false, false, false};
-  EXPECT_EQ(first(call_with({}, {3}, idle)),
-      "rank 3 (node 1) does not answer: it has stopped, or died; others of its node do");
-  EXPECT_EQ(
-      first(call_with({}, {4, 5}, idle)), "node 2 (ranks 4, 5) does not answer: it is down, or its adapter is cut");
-  EXPECT_EQ(first(call_with({{0, 4}, {0, 5}, {1, 4}, {1, 5}}, {}, idle)),
-      "messages between node 0 and node 2 do not arrive; both answer to others");
-  EXPECT_EQ(first(call_with({}, {}, second)), "rank 1 (node 0) answers, but does not get on");
-  EXPECT_EQ(judge(call_with({}, {}, idle), nodes, node_names(nodes)).size(), 0U);
-}
 }  // namespace
 }  // namespace minitaw::screen

@@ -59,6 +59,8 @@ def check_file():
     assert "a.h5 was measured with other settings" in said.stderr, said.stderr
     assert "hidden = 64" in screen("deck.toml", "--set", "seq=48").stdout
     assert "--rounds" in screen("--rounds", "1", codes=[2]).stderr
+    found = json.loads(screen("deck.toml", "--replay", "--json", codes=[0]).stdout)
+    assert found["verdict"].startswith("SAME") and found["runs"] == 2 and found["actions"] > 100 and found["findings"] == [], found
     call(REPOSITORY / "scripts/report", FOLDER / "a.h5", "-o", FOLDER / "a.html", codes=[0])
     page = (FOLDER / "a.html").read_text()
     assert "Screening" in page and "rate inside the node" in page
