@@ -20,9 +20,8 @@ std::string picture_of(const schedule::Entry& entry) {
   const bool passes = entry.passes_activations;
   const schedule::Program program = schedule::build(
       {{entry.name, {}}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
-  std::string text = fmt::format(
-      "A step of {}{}, {}, a column a tick (number: {}; F forward, B backward{}):\n", counted(ranks, "rank"),
-      ranks > 1 ? " in 2 groups" : "", counted(program.micro_batches, "micro-batch"),
+  std::string text = fmt::format("A step of {}{}, {}, a column a tick (number: {}; F forward, B backward{}):\n",
+      counted(ranks, "rank"), ranks > 1 ? " in 2 groups" : "", counted(program.micro_batches, "micro-batch"),
       passes ? "micro-batch" : "shard", passes ? ", W of the weights" : "");
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::vector<std::string> ticks;
@@ -59,14 +58,12 @@ std::string help(const CLI::App& app, const Options& options) {
   for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
   for (const schedule::Entry& entry : schedule::registry()) {
     if (entry.name == options.topic)
-      return fmt::format(
-          "{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
+      return fmt::format("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
           deck::help_text(entry), picture_of(entry), entry.name);
     topics.push_back(entry.name);
   }
-  throw InputError(
-      fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-          options.topic, nearest(options.topic.substr(0, 64), topics)));
+  throw InputError(fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
+      options.topic, nearest(options.topic.substr(0, 64), topics)));
 }
 }  // namespace
 

@@ -64,15 +64,12 @@ std::string text_of(const topology::Device& device, int threads) {
       static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
-std::vector<std::string> gather(const std::string& text) {
-  return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
-}
+std::vector<std::string> gather(const std::string& text) { return comm::mpi::gather_texts(text, MPI_COMM_WORLD); }
 
-std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device,
-    int threads, const std::vector<std::string>& uuids) {
+std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device, int threads,
+    const std::vector<std::string>& uuids) {
   comm::mpi::OwnComm node;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
-      "MPI_Comm_split_type");
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
   const topology::Site mine =
       topology::look(job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
@@ -83,8 +80,7 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
     ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
   for (const auto& field : topology::site_fields)
-    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
-      ranks[at++].site.*field.value = text;
+    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value)) ranks[at++].site.*field.value = text;
   return ranks;
 }
 
@@ -132,8 +128,8 @@ std::vector<std::string> library_texts() {
       {"Kokkos", kokkos_version()}, {"MPI", comm::mpi::library_version()}};
   const auto of_kernels = kernels::library_versions();
   all.insert(all.end(), of_kernels.begin(), of_kernels.end());
-  all.insert(all.end(), {{"CUDA runtime", topology::runtime_version()},
-                            {"driver", topology::driver_version()}, {"NCCL", engine::nccl_version()},
+  all.insert(all.end(), {{"CUDA runtime", topology::runtime_version()}, {"driver", topology::driver_version()},
+                            {"NCCL", engine::nccl_version()},
                             {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
                             {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
 #if defined(_GLIBCXX_RELEASE)
@@ -161,8 +157,8 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
                    : fmt::format("{} is not a time; write seconds above zero, for example 600", text);
       })
       ->capture_default_str();
-  add_memory(verb, "--memory", flags.memory,
-      "use no more than this for each rank: 20G (default: what is free at the start)");
+  add_memory(
+      verb, "--memory", flags.memory, "use no more than this for each rank: 20G (default: what is free at the start)");
   verb.add_flag("--share-devices", flags.share_devices,
       "let several ranks use one device, for tests; communication then goes through MPI");
 }
@@ -173,15 +169,14 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)), systems(gather(hosts.hidden(topology::os_text()))),
       adapters(count_adapters(ranks)),
-      runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
-                                  .waiting = waiting(place, threads)},
-                                 .shared_devices = topology::shared_device(uuids).has_value(),
-                                 .nodes = place.nodes,
-                                 .timeline = flags.timeline,
-                                 .sites = sites(place.nodes, ranks),
-                                 .meter = meter_of(device, topology::shared_device(uuids).has_value()),
-                                 .node_meter = place.local_rank == 0 ? meters::make_node_meter()
-                                                                     : std::make_unique<meters::Meter>()}) {}
+      runner(MPI_COMM_WORLD,
+          {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog), .waiting = waiting(place, threads)},
+              .shared_devices = topology::shared_device(uuids).has_value(),
+              .nodes = place.nodes,
+              .timeline = flags.timeline,
+              .sites = sites(place.nodes, ranks),
+              .meter = meter_of(device, topology::shared_device(uuids).has_value()),
+              .node_meter = place.local_rank == 0 ? meters::make_node_meter() : std::make_unique<meters::Meter>()}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
@@ -189,14 +184,10 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
     if (is_root()) text = deck::read_text(deck.path);
   });
   return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
-      {.ranks = environment.ranks(),
-          .node_sizes = place.nodes.sizes(),
-          .adapters = adapters,
-          .notes = is_root()});
+      {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters, .notes = is_root()});
 }
 
-record::Provenance MpiJob::provenance(
-    const deck::Deck& deck, const std::vector<std::string>& arguments) const {
+record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const {
   using record::entry;
   std::vector<std::string> names, cores, devices;
   std::vector<std::int64_t> nodes;
@@ -208,12 +199,11 @@ record::Provenance MpiJob::provenance(
   }
   const std::string each = "rank of the job";
   record::Provenance p = record::collect(deck, arguments, hosts);
-  p.insert(p.end(),
-      {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}}, entry("cores", each, cores),
-          entry("devices", each, devices), entry("os", each, systems), entry("kokkos", kokkos_version()),
-          entry("mpi", comm::mpi::library_version()), entry("nccl", engine::nccl_version()),
-          entry("cuda", topology::runtime_version()), entry("driver", topology::driver_version()),
-          entry("libraries", "library", library_texts())});
+  p.insert(p.end(), {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}},
+                        entry("cores", each, cores), entry("devices", each, devices), entry("os", each, systems),
+                        entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
+                        entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
+                        entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
   for (const auto& field : topology::site_fields) {
     std::vector<std::string> texts;
     for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);
@@ -228,8 +218,7 @@ namespace {
 /// a step. 0: that is over.
 void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
-    constexpr std::string_view sentence =
-        "minitaw: a rank of the job does not answer while MPI starts or ends\n";
+    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
     if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
     _exit(1);
   });
@@ -292,8 +281,8 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
 
 std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
-  const auto memory = schedule::memory(
-      program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
+  const auto memory =
+      schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
@@ -304,8 +293,7 @@ std::string MemoryBudget::reason_against(const Case& c, const harness::Reference
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
-      return fmt::format(
-          "needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes), pools_[i].name);
+      return fmt::format("needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes), pools_[i].name);
   return "";
 }
 }  // namespace minitaw::app

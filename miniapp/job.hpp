@@ -21,8 +21,7 @@ class App;
 }
 namespace minitaw::app {
 struct JobFlags {
-  double watchdog =
-      engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
+  double watchdog = engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
   bool share_devices = false;
   bool timeline = false;                ///< results keep that of a step
   bool hosts = false;                   ///< host names are shown and kept
@@ -41,8 +40,7 @@ struct MpiJob {
   [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
   /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the build.
-  [[nodiscard]] record::Provenance provenance(
-      const deck::Deck& deck, const std::vector<std::string>& arguments) const;
+  [[nodiscard]] record::Provenance provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
   const JobFlags flags;
   const comm::mpi::Environment& environment;
@@ -60,8 +58,7 @@ struct MpiJob {
 
 /// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and becomes
 /// an exit code. An exception of one rank ends the job, because the others may wait for it.
-[[nodiscard]] int in_job(
-    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
+[[nodiscard]] int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
 
 /// The memory that each rank may take: those of a node, or on one device, share what it has.
 class MemoryBudget {
@@ -71,8 +68,7 @@ public:
 
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included,
   /// with that of a reference on rank 0, if there is one.
-  [[nodiscard]] std::string reason_against(
-      const Case& c, const harness::ReferenceMemory& reference = {}) const;
+  [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
 
 private:
   struct Pool {

@@ -25,8 +25,7 @@ bool is_root() {
 
 /// A first word that is no verb, answered before the parser complains about arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2)
-    throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
+  if (argc < 2) throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
   if (argv[1][0] == '-') return;
   const std::vector<std::string> verbs = app::verb_names(app);
   const std::string word = argv[1];

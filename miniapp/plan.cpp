@@ -39,9 +39,7 @@ struct Options {
 using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
 using MemoryBytes = std::array<std::uint64_t, schedule::memory_kinds>;    ///< by schedule::Memory
 
-std::uint64_t total(const auto& by_kind) {
-  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
-}
+std::uint64_t total(const auto& by_kind) { return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0}); }
 
 /// Bytes that a group's ranks exchange with other groups in one step.
 struct GroupTraffic {
@@ -140,8 +138,8 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
-  plan.worst = static_cast<std::size_t>(
-      std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin());
+  plan.worst =
+      static_cast<std::size_t>(std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin());
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
   return plan;
@@ -181,10 +179,9 @@ Json to_json(const CasePlan& plan) {
     slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
   const schedule::MessageCounts& m = plan.messages;
   Json json = {{"settings", settings_json(plan)}, {"shards", plan.shards},
-      {"bytes_per_step", {{"inside", by_kind<schedule::Traffic>(plan.inside)},
-                             {"between", by_kind<schedule::Traffic>(plan.between)}}},
-      {"busiest_out", busiest(&GroupTraffic::out)}, {"busiest_in", busiest(&GroupTraffic::in)},
-      {"groups", groups},
+      {"bytes_per_step",
+          {{"inside", by_kind<schedule::Traffic>(plan.inside)}, {"between", by_kind<schedule::Traffic>(plan.between)}}},
+      {"busiest_out", busiest(&GroupTraffic::out)}, {"busiest_in", busiest(&GroupTraffic::in)}, {"groups", groups},
       {"messages", {{"weights_between", m.weights_between}, {"weights_inside", m.weights_inside},
                        {"gradients_between", m.gradients_between}, {"gradients_inside", m.gradients_inside},
                        {"broadcasts", m.broadcasts}, {"reduces", m.reduces}}},
@@ -193,8 +190,7 @@ Json to_json(const CasePlan& plan) {
       {"slots", slots}, {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
   if (const auto& fit = plan.device)
     json["device"] = {{"available_bytes", fit->available}, {"arena_bytes", fit->arena},
-        {"libraries_estimate_bytes", fit->libraries}, {"fits", fit->fits()},
-        {"largest_seq", fit->largest_seq}};
+        {"libraries_estimate_bytes", fit->libraries}, {"fits", fit->fits()}, {"largest_seq", fit->largest_seq}};
   return json;
 }
 
@@ -217,16 +213,15 @@ struct ByteColumn {
 };
 
 /// Columns of bytes in the unit that the largest of them asks for.
-void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::string& per,
-    const std::vector<ByteColumn>& added) {
+void append_bytes(
+    std::vector<Column>& columns, const Plans& plans, const std::string& per, const std::vector<ByteColumn>& added) {
   double most = 0;
   for (const auto& [title, bytes, spare] : added)
     for (const CasePlan& plan : plans) most = std::max(most, bytes(plan));
   const ByteUnit unit = byte_unit(most, 10000);
   for (const auto& [title, bytes, spare] : added)
     columns.push_back({title, unit.name + per, 0,
-        [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); },
-        spare});
+        [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }, spare});
 }
 
 /// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W and
@@ -260,19 +255,17 @@ std::string table_text(const Plans& plans, int width) {
   const auto busiest = [](std::uint64_t GroupTraffic::* bytes) {
     return [=](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); };
   };
-  append_bytes(
-      columns, plans, "", {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
+  append_bytes(columns, plans, "", {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
   std::vector<ByteColumn> memory;
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
     memory.push_back({std::string(schedule::name_of(static_cast<schedule::Memory>(k))),
         [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }, 5});
-  memory.push_back(
-      {"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
+  memory.push_back({"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
   append_bytes(columns, plans, "", memory);
   columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text, 6});
   columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }, 2});
-  columns.push_back({"idle", "%", 0,
-      [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
+  columns.push_back(
+      {"idle", "%", 0, [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
   const record::TextTable<CasePlan> table(columns, plans, width);
   std::string text = table.header();
   for (const CasePlan& plan : plans) text += table.row(plan);
@@ -306,14 +299,13 @@ std::string traffic_text(const CasePlan& plan) {
                      line("inside groups", plan.inside) + line("between groups", plan.between);
   const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
   if (plan.groups.size() > 1)
-    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.out),
-        out.group, size_text(in.in), in.group);
+    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.out), out.group,
+        size_text(in.in), in.group);
   const schedule::MessageCounts& m = plan.messages;
-  return text +
-         fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
-                     "{} broadcasts, {} reduces\n",
-             m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside, m.broadcasts,
-             m.reduces);
+  return text + fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
+                            "{} broadcasts, {} reduces\n",
+                    m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside, m.broadcasts,
+                    m.reduces);
 }
 
 std::string time_text(const CasePlan& plan) {
@@ -328,25 +320,22 @@ std::string time_text(const CasePlan& plan) {
 /// The rank that needs most, then one line for each run of ranks that need the same.
 std::string memory_text(const CasePlan& plan) {
   const std::vector<MemoryBytes>& ranks = plan.memory;
-  std::string text =
-      fmt::format("  slots            {} for weights / parts kept / gradients / sums / saved by F / "
-                  "left by B / hidden states on rank {}\n",
-          slots_text(plan), plan.worst) +
-      title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
-      line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
+  std::string text = fmt::format("  slots            {} for weights / parts kept / gradients / sums / saved by F / "
+                                 "left by B / hidden states on rank {}\n",
+                         slots_text(plan), plan.worst) +
+                     title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
+                     line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first]) ++end;
-    text +=
-        line(end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1),
-            ranks[first]);
+    text += line(
+        end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1), ranks[first]);
   }
   return text;
 }
 
 std::string fit_text(const Fit& fit) {
   return fmt::format("  device           {}: worst rank needs {} and about {} for libraries, of {}; {}\n",
-      fit.fits() ? "fits" : "DOES NOT FIT", size_text(fit.arena), size_text(fit.libraries),
-      size_text(fit.available),
+      fit.fits() ? "fits" : "DOES NOT FIT", size_text(fit.arena), size_text(fit.libraries), size_text(fit.available),
       fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq) : "no S fits");
 }
 
@@ -360,12 +349,11 @@ std::string to_text(const CasePlan& plan) {
                      "attention)\n",
              plan.number, c.schedule, counted(c.ranks, "rank"), groups_text(c.groups),
              c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "", c.shape.layers, c.shape.hidden,
-             c.shape.seq, micro_batch_text(c), c.micro_batches,
-             static_cast<double>(model::parameters(c.shape)), counted(plan.shards, "shard"),
-             name_of(c.shape.dtype), tokens, tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+             c.shape.seq, micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
+             counted(plan.shards, "shard"), name_of(c.shape.dtype), tokens,
+             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
              tokens * (flops.matmul + flops.attention_full) * 1e-12) +
-         traffic_text(plan) + time_text(plan) + memory_text(plan) +
-         (plan.device ? fit_text(*plan.device) : "");
+         traffic_text(plan) + time_text(plan) + memory_text(plan) + (plan.device ? fit_text(*plan.device) : "");
 }
 
 /// Memory of one device; nothing if there is none and none was named.
@@ -392,8 +380,8 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
     const std::size_t i = order[k];
     const Case& c = deck.cases[i];
     if (c.ranks >= 512)  // it takes a while
-      fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {}\n", i + 1, order.size(), c.schedule,
-          c.ranks, counted(c.micro_batches, "micro-batch"));
+      fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {}\n", i + 1, order.size(), c.schedule, c.ranks,
+          counted(c.micro_batches, "micro-batch"));
     if (k == 0 || request(order[k - 1]) != request(i)) program = schedule::build_valid(request(i));
     plans[i] = plan_case(c, i, program, options.device, memory);
   }
@@ -407,17 +395,16 @@ int plan(const Options& options) {
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
   if (options.program) {
     if (deck.cases.size() != 1)
-      throw InputError(fmt::format(
-          "--program: the deck has {} cases, the program of one can be printed; choose it with --set",
-          deck.cases.size()));
+      throw InputError(
+          fmt::format("--program: the deck has {} cases, the program of one can be printed; choose it with --set",
+              deck.cases.size()));
     write_stdout(schedule::to_text(schedule::build_valid(request_of(deck.cases.front()))));
     return 0;
   }
   const Plans plans = plan_all(deck, options);
   if (options.json) {
     Json all = {{"notes", deck.notes},
-        {"assumed_per_rank",
-            {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
+        {"assumed_per_rank", {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
         {"cases", Json::array()}};
     for (const CasePlan& plan : plans) all["cases"].push_back(to_json(plan));
     write_stdout(json_text(all));
@@ -437,8 +424,8 @@ int plan(const Options& options) {
 
 void add_plan(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "plan", "bytes, memory and idle time of every case, without running it; needs no MPI job");
+  CLI::App* verb =
+      app.add_subcommand("plan", "bytes, memory and idle time of every case, without running it; needs no MPI job");
   add_deck(*verb, options->deck);
   CLI::Option* json = verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")
@@ -447,8 +434,8 @@ void add_plan(CLI::App& app, Invocation& invocation) {
       "memory of one device, for example 80G: says whether each case fits and the largest S that does "
       "(default: the device of this machine, if there is one)");
   add_flops(*verb, "--flops", options->device.flops,
-      fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
-          options->device.flops * 1e-12));
+      fmt::format(
+          "assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)", options->device.flops * 1e-12));
   verb->add_option("--adapters", options->adapters, "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

@@ -34,8 +34,7 @@ struct Options {
 struct Total : trace::RankTime {
   double whole;
   explicit Total(const trace::StepAccount& account)
-      : RankTime(trace::total_of(account.ranks)),
-        whole(account.length * static_cast<double>(account.ranks.size())) {}
+      : RankTime(trace::total_of(account.ranks)), whole(account.length * static_cast<double>(account.ranks.size())) {}
 };
 
 double busiest(const Prediction& p, const Machine& machine) {
@@ -51,8 +50,7 @@ double transfer_seconds(const Prediction& p) {
   double sum = 0;
   for (std::size_t r = 0; r < p.spans.size(); ++r)
     for (std::size_t i = 0; i < p.spans[r].size(); ++i)
-      if (is_communication(p.program.ranks[r].actions[i].kind))
-        sum += p.spans[r][i].end - p.spans[r][i].begin;
+      if (is_communication(p.program.ranks[r].actions[i].kind)) sum += p.spans[r][i].end - p.spans[r][i].begin;
   return sum / static_cast<double>(p.spans.size());
 }
 
@@ -63,14 +61,14 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
     exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
   for (const predict::AdapterUse& use : p.adapters) {
     const double whole = machine.adapter(static_cast<int>(adapters.size())).rate * p.seconds;
-    adapters.push_back({{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole},
-        {"in_busy", use.in / whole}});
+    adapters.push_back(
+        {{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole}, {"in_busy", use.in / whole}});
   }
   return {{"settings", deck::identity(c)}, {"step_s", p.seconds}, {"tokens_per_s", p.tokens_per_s},
-      {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole},
-      {"exposed", exposed}, {"idle", total.idle / total.whole},
-      {"overlap", total.communication > 0 ? total.overlap() : 0}, {"transfer_s", transfer_seconds(p)},
-      {"memory_bytes", p.worst_memory()}, {"fits", p.fits ? Json(*p.fits) : Json()}, {"adapters", adapters}};
+      {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole}, {"exposed", exposed},
+      {"idle", total.idle / total.whole}, {"overlap", total.communication > 0 ? total.overlap() : 0},
+      {"transfer_s", transfer_seconds(p)}, {"memory_bytes", p.worst_memory()},
+      {"fits", p.fits ? Json(*p.fits) : Json()}, {"adapters", adapters}};
 }
 
 struct Row {
@@ -91,8 +89,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
   };
   return {
       {{"schedule", "", -24, [](const Row& row) { return row.settings.schedule; }},
-          {"ranks", "", 5,
-              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 4},
+          {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 4},
           {"groups", "", -10,
               [](const Row& row) {
                 const topology::Groups& groups = row.settings.groups;
@@ -105,8 +102,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"step", "s", 8, [](const Row& row) { return record::figure(row.prediction.seconds); }},
           {"rate", "token/s", 8, [](const Row& row) { return record::figure(row.prediction.tokens_per_s); }},
           {"rate/rank", "token/s", 9,
-              [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); },
-              8},
+              [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); }, 8},
           {"MFU", "%", 5,
               [](const Row& row) {
                 const double mfu = row.prediction.mfu;
@@ -117,15 +113,12 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
           {"idle", "%", 5, percent([](const Total& t) { return t.idle; })},
           {"adapter", "busy, %", 7,
-              [&machine](
-                  const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); },
-              1},
+              [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }, 1},
           {"memory", "GiB", 8,
               [](const Row& row) {
                 return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
               }},
-          {"", "", 0,
-              [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
+          {"", "", 0, [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
       {}, width};
 }
 
@@ -146,8 +139,8 @@ trace::Timeline timeline_of(const Case& c, const Machine& machine, const Predict
         c.schedule, actions, most_actions));
   const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
   return trace::make_timeline(p.program, p.spans,
-      fmt::format("{}: {} in groups {}{}\n{}, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
-          c.schedule, counted(std::ssize(p.spans), "rank"), p.program.groups.text(),
+      fmt::format("{}: {} in groups {}{}\n{}, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s", c.schedule,
+          counted(std::ssize(p.spans), "rank"), p.program.groups.text(),
           c.replicas == 1 ? ""
           : whole         ? fmt::format(", {} replicas", c.replicas)
                           : fmt::format(", the first of {} replicas", c.replicas),
@@ -271,8 +264,7 @@ void search(const Case& base, const Machine& machine, int width) {
     }
     times.push_back(c.prediction->seconds);
   }
-  std::ranges::stable_sort(
-      all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   const record::TextTable<Row> table = make_table(machine, width);
   std::map<std::string, int> lost;
   std::string text;
@@ -281,12 +273,10 @@ void search(const Case& base, const Machine& machine, int width) {
     const Case& s = c.settings;
     if (!c.prediction) ++lost[c.why];
     else if (i < shown)
-      text += table.row({s, *c.prediction}) +
-              fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n", s.schedule,
-                  s.replicas, s.groups.count(), s.shape.micro_batch, model::name_of(s.shape.recompute));
-    else
-      ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
-                                                                  : "waits"];
+      text += table.row({s, *c.prediction}) + fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n",
+                                                  s.schedule, s.replicas, s.groups.count(), s.shape.micro_batch,
+                                                  model::name_of(s.shape.recompute));
+    else ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)" : "waits"];
   }
   write_stdout(head(machine, table) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
@@ -308,8 +298,7 @@ int run(const Options& options) {
     return 0;
   }
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
-    throw InputError(
-        fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+    throw InputError(fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
   const record::TextTable<Row> table = make_table(machine, width);
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
@@ -326,16 +315,16 @@ int run(const Options& options) {
   }
   if (!options.timeline.empty()) write_timelines(options.timeline, timelines);
   if (options.json)
-    write_stdout(json_text({{"machine", machine.name}, {"between_bytes_per_s", machine.rate},
-        {"notes", deck.notes}, {"cases", all}}));
+    write_stdout(json_text(
+        {{"machine", machine.name}, {"between_bytes_per_s", machine.rate}, {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
 }  // namespace
 
 void add_predict(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("predict",
-      "what a step costs on a machine that is described in a file; needs no MPI job and no device");
+  CLI::App* verb = app.add_subcommand(
+      "predict", "what a step costs on a machine that is described in a file; needs no MPI job and no device");
   add_deck(*verb, options->deck);
   verb->add_option("--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
       ->required()
@@ -347,8 +336,8 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   CLI::Option* best = verb->add_flag("--best", options->best,
       "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
       "of the one case");
-  verb->add_option("--timeline", options->timeline,
-          "write when every action of the predicted steps runs, for scripts/timeline")
+  verb->add_option(
+          "--timeline", options->timeline, "write when every action of the predicted steps runs, for scripts/timeline")
       ->type_name("FILE.json")
       ->excludes(best);
   verb->callback([&invocation, options] { invocation.code = run(*options); });

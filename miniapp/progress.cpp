@@ -26,9 +26,9 @@ bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::
 std::string kept_text(const Row& row) {
   std::string reason = row.text("reason");
   if (reason.ends_with('.')) reason.pop_back();
-  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again",
-      row.integer("case"), row.text("schedule"), counted(row.integer("ranks"), "rank"),
-      counted(row.integer("seq"), "token"), row.text("status"), reason);
+  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again", row.integer("case"),
+      row.text("schedule"), counted(row.integer("ranks"), "rank"), counted(row.integer("seq"), "token"),
+      row.text("status"), reason);
 }
 
 /// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
@@ -38,8 +38,7 @@ void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
 }
 }  // namespace
 
-RemainingRuns remaining_runs(
-    const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
+RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
   std::map<std::string, const Row*> known;
   for (const Row& row : rows) known[row.text("identity")] = &row;
   RemainingRuns remaining;
@@ -56,8 +55,8 @@ RemainingRuns remaining_runs(
   }
   if (order.interleave) shuffle(remaining.runs, *order.interleave);
   if (!order.interrupted.empty())
-    std::ranges::stable_partition(remaining.runs,
-        [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
+    std::ranges::stable_partition(
+        remaining.runs, [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
   for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
 }
@@ -119,8 +118,7 @@ double parse_duration(const std::string& text) {
   else if (std::regex_match(text, part, with_colons))
     seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
   if (!(seconds > 0))
-    throw InputError(
-        fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
+    throw InputError(fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
   return seconds;
 }
 }  // namespace

@@ -22,7 +22,7 @@ struct Run {
 struct RunOrder {
   bool retry = false;                         ///< run those again that ended wrong, oom, timeout or error
   std::optional<std::uint64_t> interleave{};  ///< seed of a random order over all repetitions of all cases
-  std::string interrupted{};  ///< identity of the case that ran when the last job died; it comes last
+  std::string interrupted{};                  ///< identity of the case that ran when the last job died; it comes last
 };
 
 struct RemainingRuns {

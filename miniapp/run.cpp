@@ -26,8 +26,7 @@ struct Options {
 
 int run(const Invocation& invocation, Options& options) {
   if (options.sweep.output.empty())
-    options.sweep.output =
-        std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
+    options.sweep.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
   options.sweep.table = layout_of(options.table, progress_width);
   catch_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
@@ -50,8 +49,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
-  verb->add_flag("--retry", options->sweep.retry,
-      "run those cases of the file again that ended wrong, oom, timeout or error");
+  verb->add_flag(
+      "--retry", options->sweep.retry, "run those cases of the file again that ended wrong, oom, timeout or error");
   verb->add_flag("--interleave{1}", options->sweep.interleave,
       "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
   verb->add_option("--time-limit", options->sweep.time_limit,
@@ -61,8 +60,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
   add_flops(*verb, "--peak", options->sweep.peak,
       "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
       "of its datasheet, for NVIDIA's data-centre devices)");
-  verb->add_flag(
-      "--timeline", options->job.timeline, "keep when every action of one step ran, for scripts/timeline");
+  verb->add_flag("--timeline", options->job.timeline, "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,
       "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_table(*verb, options->table, true);

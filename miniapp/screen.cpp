@@ -43,8 +43,8 @@ model::Shape usual_shape() {
 std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
   return fmt::format("nodes = {}, adapters = {}, hidden = {}, heads = {}, kv_heads = {}, ffn = {}, seq = {}, "
                      "micro_batch = {}, dtype = {}",
-      machine.nodes.text(), machine.adapters, s.hidden, s.heads, s.kv_heads, s.ffn.front(), s.seq,
-      s.micro_batch, name_of(s.dtype));
+      machine.nodes.text(), machine.adapters, s.hidden, s.heads, s.kv_heads, s.ffn.front(), s.seq, s.micro_batch,
+      name_of(s.dtype));
 }
 
 std::string path_of(const std::string& name) {
@@ -58,8 +58,8 @@ std::string path_of(const std::string& name) {
 /// Rank 0's part: the file, what has been measured, and what people read.
 class Report {
 public:
-  Report(const Options& options, const MpiJob& mpi, const screen::Machine& machine,
-      std::vector<Measured> measured, std::string settings, const std::vector<std::string>& arguments)
+  Report(const Options& options, const MpiJob& mpi, const screen::Machine& machine, std::vector<Measured> measured,
+      std::string settings, const std::vector<std::string>& arguments)
       : options_(options), mpi_(mpi), machine_(machine), measured_(std::move(measured)),
         settings_(std::move(settings)) {
     for (int n = 0; n < machine.nodes.count(); ++n) names_.push_back(mpi.hosts.text(n));
@@ -88,14 +88,14 @@ public:
   [[nodiscard]] int end(bool complete) {
     const std::vector<Culprit> culprits = judged();
     const std::string verdict =
-        !complete          ? fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds(),
-                                 counted(options_.rounds, "round"))
-        : culprits.empty() ? fmt::format("CLEAN: nothing stands out in {}", counted(rounds(), "round"))
-                           : fmt::format("FOUND: {} in {}", counted(std::ssize(culprits), "culprit"),
-                                 counted(rounds(), "round"));
+        !complete ? fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds(),
+                        counted(options_.rounds, "round"))
+        : culprits.empty()
+            ? fmt::format("CLEAN: nothing stands out in {}", counted(rounds(), "round"))
+            : fmt::format("FOUND: {} in {}", counted(std::ssize(culprits), "culprit"), counted(rounds(), "round"));
     write(culprits, verdict);
-    write_stdout(options_.json ? json_text(json(culprits, verdict))
-                               : table() + text(culprits) + "VERDICT: " + verdict + "\n");
+    write_stdout(
+        options_.json ? json_text(json(culprits, verdict)) : table() + text(culprits) + "VERDICT: " + verdict + "\n");
     if (!options_.output.empty() && !options_.json) fmt::print("# results: {}\n", options_.output);
     return complete && culprits.empty() ? 0 : 1;
   }
@@ -116,8 +116,7 @@ private:
     std::vector<std::string> sentences;
     for (const Culprit& c : culprits) sentences.push_back(sentence(c));
     std::vector<h5::Dataset> all = {{"settings", "text", "", h5::one(settings_)},
-        {"verdict", "text", "", h5::one(verdict)},
-        {"culprits", "text", "culprit", sentences, {sentences.size()}},
+        {"verdict", "text", "", h5::one(verdict)}, {"culprits", "text", "culprit", sentences, {sentences.size()}},
         {"node_of_rank", "1", "rank", nodes(), {static_cast<hsize_t>(machine_.nodes.ranks())}}};
     for (const Measured& m : measured_) {
       std::vector<double> flat;
@@ -140,8 +139,8 @@ private:
     if (H5Lexists(recorder_->file(), "screen", H5P_DEFAULT) <= 0) return;
     const std::string before = h5::read<std::string>(recorder_->file(), "screen/settings", 0).values.at(0);
     if (before != settings_)
-      throw InputError(fmt::format(
-          "{} was measured with other settings ({}); choose another file", options_.output, before));
+      throw InputError(
+          fmt::format("{} was measured with other settings ({}); choose another file", options_.output, before));
     for (Measured& m : measured_) {
       const auto found = h5::read<double>(recorder_->file(), "screen/" + path_of(m.quantity.name), 3);
       const std::size_t size = found.shape[1] * found.shape[2];
@@ -159,8 +158,7 @@ private:
 
   /// Lowest, median and highest of all rounds.
   [[nodiscard]] std::string table() const {
-    std::string text =
-        fmt::format("# {:<40} {:>6} {:>9} {:>9} {:>9}\n", "", "", "lowest", "median", "highest");
+    std::string text = fmt::format("# {:<40} {:>6} {:>9} {:>9} {:>9}\n", "", "", "lowest", "median", "highest");
     for (const auto& [quantity, values] : summary()) {
       const bool latency = quantity->is_latency, bytes = quantity->units == "B/s";
       const double scale = latency ? 1e6 : bytes ? 8e-6 : 1e-9;
@@ -194,8 +192,8 @@ private:
       for (const int node : nodes_of(c, machine_)) hosts.insert(names_[node]);
     }
     if (!hosts.empty() && mpi_.hosts.shown())
-      text += fmt::format(
-          "# scontrol update nodename={} state=drain reason=\"minitaw screen\"\n", fmt::join(hosts, ","));
+      text +=
+          fmt::format("# scontrol update nodename={} state=drain reason=\"minitaw screen\"\n", fmt::join(hosts, ","));
     return text;
   }
 
@@ -205,8 +203,8 @@ private:
       constexpr const char* kinds[] = {"rank", "node", "adapter", "link"};
       Json evidence = Json::array(), hosts = Json::array();
       for (const screen::Evidence& e : c.evidence)
-        evidence.push_back({{"quantity", e.quantity}, {"units", e.units}, {"value", e.value},
-            {"usual", e.usual}, {"rounds", e.rounds}});
+        evidence.push_back({{"quantity", e.quantity}, {"units", e.units}, {"value", e.value}, {"usual", e.usual},
+            {"rounds", e.rounds}});
       for (const int node : nodes_of(c, machine_)) hosts.push_back(names_[node]);
       const bool node = c.who.kind == screen::Suspect::node;
       Json ranks = node ? Json(machine_.nodes.members(c.who.a)) : Json::array({c.who.a});
@@ -261,8 +259,7 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   model::Shape shape = usual_shape();
   if (!options.deck.path.empty()) shape = mpi.read(options.deck).cases.front().shape;
   const int nodes = mpi.place.nodes.count(), adapters = mpi.adapters;
-  const double measurements =
-      1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
+  const double measurements = 1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
   const bool shows = mpi.is_root() && isatty(STDERR_FILENO) != 0;
   int round = 0;
   const auto next = [&](const std::string& stage) {
@@ -318,15 +315,14 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
 void add_screen(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   options->job.watchdog = 60;
-  CLI::App* verb = app.add_subcommand("screen",
-      "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
-  CLI::Option* deck = verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
-  verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")
-      ->type_name("KEY=VALUE");
+  CLI::App* verb = app.add_subcommand(
+      "screen", "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
+  CLI::Option* deck =
+      verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
+  verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")->type_name("KEY=VALUE");
   verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
       ->type_name("FILE.h5");
-  verb->add_option(
-          "--rounds", options->rounds, "times that everything is measured; a culprit stands out in two")
+  verb->add_option("--rounds", options->rounds, "times that everything is measured; a culprit stands out in two")
       ->check(CLI::Range(2, 100))
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "for each measurement")
@@ -335,15 +331,13 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_option("--least", options->least, "per cent below its peers that make a culprit")
       ->check(CLI::Range(1.0, 99.0))
       ->capture_default_str();
-  verb->add_option("--time-limit", options->time_limit,
-          "begin no round that may not end within this time: 5m, 1:30:00")
+  verb->add_option("--time-limit", options->time_limit, "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
   verb->add_flag("--replay", options->replay,
           "instead: execute steps of the deck's first case on other ranks again, and compare every bit")
       ->needs(deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_flag(
-      "--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");
+  verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code =

@@ -26,11 +26,11 @@ double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
 class ResultWriter {
 public:
-  ResultWriter(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-      const MpiJob& mpi)
+  ResultWriter(
+      const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, const MpiJob& mpi)
       : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
-        remaining_(remaining_runs(
-            deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
+        remaining_(
+            remaining_runs(deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases), options.table)) {
     say("# {}\n", record::version_text());
@@ -100,8 +100,8 @@ public:
     const std::scoped_lock lock(mutex_);
     const std::vector<Row> rows = own_rows();
     // What is there and ok, but lacks repetitions, is missing too.
-    const auto whole = std::ranges::count_if(rows,
-        [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
+    const auto whole = std::ranges::count_if(
+        rows, [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
     const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
     say("{}", record::closing_text(rows, missing));
     say("# results: {}\n", options_.output);
@@ -121,9 +121,7 @@ private:
   /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak)) return options_.peak;
-    const auto peak = [&](const record::RankPlace& rank) {
-      return record::datasheet_peak(rank.unit, c.shape.dtype);
-    };
+    const auto peak = [&](const record::RankPlace& rank) { return record::datasheet_peak(rank.unit, c.shape.dtype); };
     const auto& ranks = mpi_.ranks;
     const double first = peak(ranks.front());
     return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
@@ -168,8 +166,7 @@ struct Order {
 
 class Sweep {
 public:
-  Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-      MpiJob& mpi)
+  Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     harness::agree(MPI_COMM_WORLD, [&] {
       if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
@@ -215,8 +212,7 @@ private:
         continue;
       }
       const SweepProgress& progress = writer_->progress();
-      if (time_.left() <=
-          (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
+      if (time_.left() <= (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
         why_stopped_ = by_time();
         break;
       }
@@ -228,8 +224,8 @@ private:
 
   Order order_for(const Run& run) {
     const Case& c = deck_.cases[run.index];
-    const bool check = harness::CaseRunner::has_time_to_check(c) &&
-                       budget_.reason_against(c, harness::memory_of_check(c)).empty();
+    const bool check =
+        harness::CaseRunner::has_time_to_check(c) && budget_.reason_against(c, harness::memory_of_check(c)).empty();
     const double expected = writer_->progress().expected(run.index);
     const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
@@ -241,8 +237,8 @@ private:
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(deck_.cases[order.index],
-          {Seconds(order.stall_limit), Seconds(order.whole), stop_of(seconds), order.check});
+      executed = mpi_.runner.run(
+          deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole), stop_of(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
@@ -275,8 +271,7 @@ private:
       break;
     case StopReason::case_limit:
       writer_->failed(run, Status::timeout,
-          fmt::format(
-              "it took longer than {}, {:g} times what was expected", clock_text(order.whole), tolerance),
+          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.whole), tolerance),
           seconds);
       break;
     case StopReason::time_limit:
@@ -307,8 +302,8 @@ private:
 };
 }  // namespace
 
-int run_sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-    MpiJob& mpi) {
+int run_sweep(
+    const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi) {
   return Sweep(deck, options, arguments, mpi).run();
 }
 }  // namespace minitaw::app

@@ -58,8 +58,7 @@ using Flows = std::vector<Flow>;
 /// Collective, the same on all ranks. Ranks that wait sleep.
 class Links {
 public:
-  explicit Links(double seconds)
-      : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}
+  explicit Links(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}
 
   /// Seconds: half of the median round.
   double latency(int a, int b) {
@@ -112,8 +111,8 @@ private:
         for (const Flow& flow : flows) {
           if (flow.to == rank_) {
             if (received_.size() == receives) received_.emplace_back(topo_message);
-            check(MPI_Irecv(received_[receives++].data(), topo_message, MPI_BYTE, flow.from, flow_tag,
-                      MPI_COMM_WORLD, &requests.emplace_back()),
+            check(MPI_Irecv(received_[receives++].data(), topo_message, MPI_BYTE, flow.from, flow_tag, MPI_COMM_WORLD,
+                      &requests.emplace_back()),
                 "MPI_Irecv");
           }
           if (flow.from == rank_)
@@ -197,24 +196,23 @@ std::string to_text(const std::string& link, const Figures& figures) {
 
 int topo(const Options& options, const MpiJob& mpi) {
   const Groups& nodes = mpi.place.nodes;
-  const Groups groups =
-      options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
+  const Groups groups = options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
   Links links(options.seconds);
   const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
   if (!mpi.is_root()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
-    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()}, {"adapters", mpi.adapters},
-        {"shaped_links", shaped}, {"message_bytes", topo_message}, {"inside", to_json(inside)},
-        {"between", to_json(between)}}));
+    write_stdout(json_text(
+        {{"ranks", groups.ranks()}, {"groups", groups.sizes()}, {"adapters", mpi.adapters}, {"shaped_links", shaped},
+            {"message_bytes", topo_message}, {"inside", to_json(inside)}, {"between", to_json(between)}}));
   else
-    write_stdout(mpi.map_text() +
-                 fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),
-                     mpi.adapters) +
-                 record::links_text(shaped) +
-                 fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n", "link",
-                     "messages of 1 MiB", "rate", "", "MB/s", "Mbit/s") +
-                 to_text("inside", inside) + to_text("between", between));
+    write_stdout(
+        mpi.map_text() +
+        fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(), mpi.adapters) +
+        record::links_text(shaped) +
+        fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n", "link", "messages of 1 MiB",
+            "rate", "", "MB/s", "Mbit/s") +
+        to_text("inside", inside) + to_text("between", between));
   return 0;
 }
 }  // namespace

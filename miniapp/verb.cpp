@@ -36,8 +36,8 @@ namespace {
 using Units = std::map<std::string, double>;
 
 /// A number from `least` to 1e18, with one of the units or without.
-double parse_quantity(const std::string& option, const std::string& text, const Units& units, double least,
-    const std::string& expected) {
+double parse_quantity(
+    const std::string& option, const std::string& text, const Units& units, double least, const std::string& expected) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, code] = std::from_chars(text.data(), end, value);
@@ -49,11 +49,9 @@ double parse_quantity(const std::string& option, const std::string& text, const 
 }
 }  // namespace
 
-void add_memory(
-    CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help) {
+void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help) {
   constexpr double K = 1024, M = K * K, G = K * M, T = K * G;
-  static const Units units = {
-      {"K", K}, {"M", M}, {"G", G}, {"T", T}, {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
+  static const Units units = {{"K", K}, {"M", M}, {"G", G}, {"T", T}, {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
   const auto store = [name, &bytes](const std::string& text) {
     bytes = static_cast<std::uint64_t>(
         parse_quantity(name, text, units, K, "memory that holds a model; write for example 80G"));
@@ -70,8 +68,8 @@ void add_flops(CLI::App& verb, const std::string& name, double& per_second, cons
 }
 
 void add_table(CLI::App& verb, TableOptions& options, bool with_columns) {
-  CLI::Option* wide = verb.add_flag(
-      "--wide", options.wide, "all columns, on a terminal too, where else a line is fitted to it");
+  CLI::Option* wide =
+      verb.add_flag("--wide", options.wide, "all columns, on a terminal too, where else a line is fitted to it");
   if (with_columns)
     verb.add_option("--columns", options.columns, "these columns of the table or the summary: step,memory,cv")
         ->delimiter(',')
@@ -133,9 +131,7 @@ void print_error(std::string sentence, bool one_line) {
   fmt::print(stderr, "minitaw: {}\n", sentence);
 }
 
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 void write_stdout(const std::string& text) {
   errno = 0;

@@ -44,8 +44,7 @@ struct DeckOptions {
 void add_deck(CLI::App& verb, DeckOptions& options);
 
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
-void add_memory(
-    CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
+void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
 void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
 

@@ -52,8 +52,7 @@ record::TextTable<Row> make_table(std::size_t width) {
               {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
               {"result", "", -6,
                   [](const Row& row) {
-                    return row.check.passes(row.tolerance) ? "ok"
-                                                           : "WRONG: " + row.check.failure(row.tolerance);
+                    return row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance);
                   }}},
       {}};
 }
@@ -63,11 +62,10 @@ Json to_json(const Row& row) {
     return Json{{"gradient_error", found.gradient.worst}, {"gradient_tensor", found.gradient.tensor},
         {"loss_error", found.loss}};
   };
-  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)},
-      {"first_step", step(row.check.first)}, {"groups", row.groups}, {"later_steps", step(row.check.later)},
-      {"passes", row.check.passes(row.tolerance)}, {"ranks", row.ranks}, {"replicas", row.replicas},
-      {"schedule", row.schedule}, {"weight_error", row.check.weights.worst},
-      {"weight_tensor", row.check.weights.tensor}};
+  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)}, {"first_step", step(row.check.first)},
+      {"groups", row.groups}, {"later_steps", step(row.check.later)}, {"passes", row.check.passes(row.tolerance)},
+      {"ranks", row.ranks}, {"replicas", row.replicas}, {"schedule", row.schedule},
+      {"weight_error", row.check.weights.worst}, {"weight_tensor", row.check.weights.tensor}};
 }
 
 /// Says what it has come to. The exit code.
@@ -80,8 +78,7 @@ int conclude(const std::vector<Row>& rows, bool json) {
     write_stdout(json_text({{"cases", cases}, {"valid", valid}}));
   } else {
     fmt::print("RESULT: {}\n",
-        valid ? "VALID"
-              : fmt::format("INVALID: {}: {}", wrong->schedule, wrong->check.failure(wrong->tolerance)));
+        valid ? "VALID" : fmt::format("INVALID: {}: {}", wrong->schedule, wrong->check.failure(wrong->tolerance)));
   }
   return valid ? 0 : 1;
 }
@@ -106,8 +103,8 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
 /// A gradient that is missing has an error of 1, which the first step must find.
 void require_judgement(const deck::Deck& deck) {
   for (const Case& c : deck.cases)
-    if (const double most = std::max(
-            harness::float64_tolerance(c).largest(c.steps), harness::serial_tolerance(c).largest(c.steps));
+    if (const double most =
+            std::max(harness::float64_tolerance(c).largest(c.steps), harness::serial_tolerance(c).largest(c.steps));
         !(most < 1))
       throw InputError(
           fmt::format("verify, {}, learning_rate = {}: rounding alone may change a gradient by {:.2g} times "
@@ -148,8 +145,7 @@ int verify(const Options& options, MpiJob& mpi) {
     });
     const Check check = mpi.runner.verify(c, c.steps, references[key]);
     if (mpi.is_root())
-      add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
-          harness::serial_tolerance(c)});
+      add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check, harness::serial_tolerance(c)});
   }
   int code = mpi.is_root() ? conclude(rows, options.json) : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -159,8 +155,7 @@ int verify(const Options& options, MpiJob& mpi) {
 
 void add_verify(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("verify", "compare losses and gradients of every case with the serial reference");
+  CLI::App* verb = app.add_subcommand("verify", "compare losses and gradients of every case with the serial reference");
   add_deck(*verb, options->deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);

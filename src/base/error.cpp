@@ -23,15 +23,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto best =
-      std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
+  const auto best = std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
   return best == candidates.end() ? std::string() : *best;
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {
-  return std::to_string(count) + ' ' + std::string(noun) +
-         (count == 1                ? ""
-             : noun.ends_with("ch") ? "es"
-                                    : "s");
+  return std::to_string(count) + ' ' + std::string(noun) + (count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 }  // namespace minitaw

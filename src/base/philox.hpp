@@ -48,8 +48,8 @@ MINITAW_HOST_DEVICE inline Words<4> philox(Words<4> counter, Words<2> key) {
 enum class Stream : std::uint32_t { weights = 0, tokens = 0x746F6B73 };
 
 inline Words<2> philox_key(std::uint64_t seed, Stream stream) {
-  return {{static_cast<std::uint32_t>(seed),
-      static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
+  return {
+      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
 }
 
 /// Exactly representable number in [-1, 1), a multiple of 2^-23.
@@ -65,8 +65,7 @@ struct UniformRow {
 
   /// Numbers 4 block .. 4 block + 3, as words.
   [[nodiscard]] MINITAW_HOST_DEVICE Words<4> words(std::uint64_t block) const {
-    return philox(
-        {{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), row[0], row[1]}}, key);
+    return philox({{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), row[0], row[1]}}, key);
   }
   /// Exact in double, so that it is rounded once, with or without fused multiply-add.
   [[nodiscard]] MINITAW_HOST_DEVICE float number(std::uint32_t word) const {

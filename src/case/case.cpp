@@ -18,8 +18,7 @@ std::string ranks_text(int ranks, int replicas) {
 }
 
 std::int64_t micro_batch_of(const Case& c, int rank) {
-  return c.micro_batch_per_rank.empty() ? c.shape.micro_batch
-                                        : c.micro_batch_per_rank[static_cast<std::size_t>(rank)];
+  return c.micro_batch_per_rank.empty() ? c.shape.micro_batch : c.micro_batch_per_rank[static_cast<std::size_t>(rank)];
 }
 
 model::Shape shape_of_rank(const Case& c, int rank) {
@@ -60,7 +59,6 @@ Case on_one_rank(Case c) {
 }
 
 schedule::Request request_of(const Case& c) {
-  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas,
-      c.clip_norm > 0};
+  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas, c.clip_norm > 0};
 }
 }  // namespace minitaw

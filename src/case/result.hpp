@@ -50,7 +50,7 @@ inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 struct Readings {
   std::string source = "unavailable";
   std::vector<std::vector<DeviceSample>> samples;  ///< [timed step][rank]; empty: unavailable
-  std::vector<std::vector<double>> energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
+  std::vector<std::vector<double>> energy;         ///< [repetition][rank], J of its timed steps; empty: unavailable
 };
 
 /// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
@@ -69,16 +69,16 @@ struct CaseResult {
   std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
   /// [sample][rank], all timed steps of all repetitions; a sample is the maximum over ranks.
   std::vector<std::vector<double>> seconds;
-  std::vector<int> repetition;            ///< [sample], from 0
-  std::vector<int> position;              ///< [repetition]: how many runs came before it in its session
-  std::vector<std::string> begun, ended;  ///< [repetition]: its first timed step and its last, as utc_now()
-  Readings device;                        ///< of each rank's device
-  Readings node;                      ///< of nodes, divided evenly among their ranks: power and energy only
-  std::vector<RankMemory> memory;     ///< per rank
-  int accounted_step = -1;            ///< the timed step that `time` and `timeline` are of; -1: none
-  double accounted_length = 0;        ///< its seconds, from the first rank's begin to the last one's end
-  std::vector<trace::RankTime> time;  ///< per rank
-  trace::Blame blame;                 ///< what stands out in the timed steps, of one repetition
+  std::vector<int> repetition;               ///< [sample], from 0
+  std::vector<int> position;                 ///< [repetition]: how many runs came before it in its session
+  std::vector<std::string> begun, ended;     ///< [repetition]: its first timed step and its last, as utc_now()
+  Readings device;                           ///< of each rank's device
+  Readings node;                             ///< of nodes, divided evenly among their ranks: power and energy only
+  std::vector<RankMemory> memory;            ///< per rank
+  int accounted_step = -1;                   ///< the timed step that `time` and `timeline` are of; -1: none
+  double accounted_length = 0;               ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<trace::RankTime> time;         ///< per rank
+  trace::Blame blame;                        ///< what stands out in the timed steps, of one repetition
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport

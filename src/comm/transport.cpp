@@ -17,8 +17,7 @@ Transport::Started Transport::start(schedule::Lane lane, const Message& message)
 Transport::Started Transport::start(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
   if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
   const Membership self = membership(kind, collective);
-  return self.size() == 1 || collective.elements == 0 ? nullptr
-                                                      : start_transfer(lane, kind, self, collective);
+  return self.size() == 1 || collective.elements == 0 ? nullptr : start_transfer(lane, kind, self, collective);
 }
 
 Membership Transport::membership(schedule::Kind kind, const Collective& collective) const {

@@ -67,8 +67,7 @@ class SentBytes {
 public:
   explicit SentBytes(std::size_t ranks) : cells_(ranks * schedule::traffic_kinds) {}
   void add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(
-        bytes, std::memory_order_relaxed);
+    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
   void reset() {
@@ -97,8 +96,7 @@ class Transport {
 public:
   /// Keeps the program's communicators. `name` stands in results.
   Transport(std::string name, int rank, const schedule::Program& program)
-      : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank),
-        communicators_(program.communicators) {}
+      : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank), communicators_(program.communicators) {}
   Transport& operator=(Transport&&) = delete;
   virtual ~Transport() = default;
 
@@ -160,8 +158,8 @@ public:
 
 private:
   [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
-  [[nodiscard]] Started start_transfer(schedule::Lane lane, schedule::Kind kind, const Membership& self,
-      const Collective& collective) override;
+  [[nodiscard]] Started start_transfer(
+      schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) override;
 };
 
 /// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must

@@ -45,20 +45,16 @@ void Backoff::once() {
   if (waited < left_.eager || (compute_waits && waited < std::chrono::milliseconds(1)))
     return std::this_thread::yield();
   const bool spare = left_.spare_compute && low_latency_ != nullptr && !compute_waits;
-  const auto time =
-      spare ? left_.longest_sleep : std::clamp(waited / 16, left_.shortest_sleep, left_.longest_sleep);
+  const auto time = spare ? left_.longest_sleep : std::clamp(waited / 16, left_.shortest_sleep, left_.longest_sleep);
   if (low_latency_ != nullptr) low_latency_->sleep(time);
   else std::this_thread::sleep_for(time);
 }
 
 void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy) {
-  const auto done = [](const Transport::Started* transfer) {
-    return *transfer == nullptr || (*transfer)->done();
-  };
+  const auto done = [](const Transport::Started* transfer) { return *transfer == nullptr || (*transfer)->done(); };
   for (Backoff backoff(policy); !std::ranges::all_of(transfers, done);) {
     bool moved = false;
-    for (const Transport::Started* transfer : transfers)
-      moved = (!done(transfer) && (*transfer)->advance()) || moved;
+    for (const Transport::Started* transfer : transfers) moved = (!done(transfer) && (*transfer)->advance()) || moved;
     if (moved) backoff = Backoff(policy);
     else backoff.once();
   }

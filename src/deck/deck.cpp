@@ -23,8 +23,8 @@ std::string identity(const Case& c) {
                      "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
                      "seed={} learning_rate={} data={}{}",
       c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
-      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup,
-      c.seed, c.learning_rate, c.data, others);
+      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup, c.seed,
+      c.learning_rate, c.data, others);
 }
 
 namespace {
@@ -39,9 +39,8 @@ const schedule::Entry& entry_of(const std::string& schedule) {
 int ranks_of(const Draft& draft, const Job& job) {
   const int ranks = draft.c.ranks;
   if (!job.planning && ranks > job.ranks)
-    throw InputError(
-        fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
-            job.ranks, ranks));
+    throw InputError(fmt::format(
+        "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks, job.ranks, ranks));
   if (ranks > 0) return ranks;
   if (job.ranks > 0) return job.ranks;
   const bool has_sizes = draft.groups.find('+') != std::string::npos;
@@ -91,9 +90,8 @@ void complete_micro_batch(Case& c, std::int64_t tokens) {
   std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
   std::int64_t& size = c.shape.micro_batch;
   if (tokens % c.shape.seq != 0)
-    throw InputError(
-        fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}", tokens,
-            c.shape.seq, (tokens / c.shape.seq + 1) * c.shape.seq));
+    throw InputError(fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}", tokens,
+        c.shape.seq, (tokens / c.shape.seq + 1) * c.shape.seq));
   if (sizes.empty()) {
     size = std::max<std::int64_t>(tokens > 0 ? tokens / c.shape.seq : size, 1);
     return;
@@ -116,8 +114,7 @@ void complete_micro_batches(Case& c, const Draft& draft) {
   std::int64_t count = c.micro_batches > 0 ? c.micro_batches : c.ranks;
   if (draft.micro_batches_per_rank > 0) count = draft.micro_batches_per_rank * c.ranks;
   if (draft.sequences > 0) {
-    const std::int64_t together =
-        sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
+    const std::int64_t together = sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
     if (draft.sequences % together != 0)
       throw InputError(fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
                                    "a multiple of {}",
@@ -125,17 +122,15 @@ void complete_micro_batches(Case& c, const Draft& draft) {
     count = draft.sequences / together * (sizes.empty() ? 1 : c.ranks);
   }
   if (count > most_micro_batches)
-    throw InputError(
-        fmt::format("micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
+    throw InputError(fmt::format("micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
   c.micro_batches = static_cast<int>(count);
   if (sizes.empty()) return;
   if (c.micro_batches % c.ranks != 0)
-    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
-        c.schedule, counted(c.micro_batches, "micro-batch"), counted(c.ranks, "rank"), c.ranks));
+    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}", c.schedule,
+        counted(c.micro_batches, "micro-batch"), counted(c.ranks, "rank"), c.ranks));
   const std::int64_t sequences = sequences_of_step(c);
   if (sequences > INT32_MAX)
-    throw InputError(
-        fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
+    throw InputError(fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
 }
 
 int heads_of(const Draft& draft) {
@@ -152,18 +147,16 @@ int heads_of(const Draft& draft) {
 void check_data(const Case& c, const Job& job) {
   if (c.data == "synthetic") return;
   if (c.shape.vocab < 256)
-    throw InputError(
-        fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
+    throw InputError(fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
   if (job.planning) return;
   std::error_code error;
   if (!std::filesystem::is_regular_file(c.data, error))
-    throw InputError(fmt::format(
-        "data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
+    throw InputError(
+        fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
   const auto bytes = std::filesystem::file_size(c.data, error);
   if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
     throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}", printable(c.data),
-        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"), counted(c.shape.seq, "token"),
-        c.shape.seq + 1));
+        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"), counted(c.shape.seq, "token"), c.shape.seq + 1));
 }
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
@@ -200,8 +193,7 @@ std::string locate(const std::string& message, const Settings& settings, const s
   if (const auto at = settings.find(name); at != settings.end())
     return fmt::format("{}: {}", at->second.where, message);
   for (const auto& [other, setting] : settings)
-    if (find_key(other)->in_place_of == name)
-      return fmt::format("{}: {} gives {}", setting.where, other, message);
+    if (find_key(other)->in_place_of == name) return fmt::format("{}: {} gives {}", setting.where, other, message);
   return fmt::format("{}: {}", printable(path), message);
 }
 
@@ -211,8 +203,7 @@ void require_one_of_each(const Settings& settings) {
   for (const Key& key : keys()) {
     if (!settings.contains(key.name)) continue;
     const auto& [at, is_new] = given.try_emplace(key.meaning(), key.name);
-    if (!is_new)
-      throw InputError(fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
+    if (!is_new) throw InputError(fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
   }
 }
 
@@ -224,8 +215,7 @@ void require_form(const Key& key, const Setting& setting) {
   const auto is_shown = [](const std::string& value) { return printable(value, value.size()) == value; };
   if (!std::ranges::all_of(setting.values, is_shown)) fault = "a value has a control character";
   if (setting.values.empty() || std::ranges::count(setting.values, "") > 0) fault = "a value is empty";
-  if (fault != nullptr)
-    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
+  if (fault != nullptr) throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
 }
 
 /// Single values and defaults go into the draft, lists become axes.
@@ -235,8 +225,7 @@ std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
   for (const Key& key : keys()) {
     const auto at = settings.find(key.name);
     if (at == settings.end()) {
-      if (key.required())
-        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
+      if (key.required()) throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
       if (!key.initial.empty()) key.store(draft, key.initial);
       continue;
     }
@@ -254,8 +243,8 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   std::size_t count = 1;
   for (const Axis& axis : axes) {
     if (axis.values.size() > most_cases / count)
-      throw InputError(fmt::format(
-          "{}: the lists of this deck make more than {} cases; shorten one", axis.key->name, most_cases));
+      throw InputError(
+          fmt::format("{}: the lists of this deck make more than {} cases; shorten one", axis.key->name, most_cases));
     count *= axis.values.size();
   }
   return count;
@@ -273,16 +262,15 @@ void note_without_effect(Deck& deck) {
           c.replicas == 1 ? c.groups.text() : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
   }
   for (const auto& [option, groups] : where)
-    deck.notes.push_back(fmt::format("{} has no effect in groups {}: the program is the same without it",
-        option, fmt::join(groups, ", ")));
+    deck.notes.push_back(fmt::format(
+        "{} has no effect in groups {}: the program is the same without it", option, fmt::join(groups, ", ")));
 }
 
 /// Many ranks in one group hide what nodes cost.
 void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
   constexpr int usual_node = 8;
   const int most = std::ranges::max_element(deck.cases, {}, &Case::ranks)->ranks;
-  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") &&
-      most > usual_node)
+  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") && most > usual_node)
     deck.notes.push_back(fmt::format("groups: not given, so all {} ranks are one group, and nothing lies "
                                      "between nodes; add for example --set group_size={}",
         most, usual_node));
@@ -323,8 +311,8 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
   for (const auto& [reason, times] : left_out)
     deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
   if (equal > 0)
-    deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
-        counted(equal, "combination"), equal == 1 ? "is" : "are"));
+    deck.notes.push_back(fmt::format(
+        "{} {} equal to another one: each runs once", counted(equal, "combination"), equal == 1 ? "is" : "are"));
   if (job.notes) note_without_effect(deck);
   note_one_group(settings, job, deck);
 }
@@ -334,8 +322,8 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
   return make_deck(read_text(path), path, overrides, job);
 }
 
-Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
-    const Job& job) {
+Deck make_deck(
+    const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
   Deck deck{path, text, overrides, {}, {}};
   Settings settings = parse_toml(text, path);
   for (const std::string& override : overrides) override_setting(settings, override);

@@ -23,16 +23,15 @@ struct Job {
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
   int adapters = 1;             ///< network adapters of each node
-  bool notes = true;  ///< look for options without effect, which takes its time: rank 0 alone prints it
+  bool notes = true;            ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
 /// Reads a TOML deck, applies "key=value" overrides ("4K,8K" and "[4K, 8K]" are lists; texts need no quotes),
 /// expands axes and checks every case. Throws InputError.
-[[nodiscard]] Deck read_deck(
-    const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 /// Reads a deck from text in memory; messages name `path`.
-[[nodiscard]] Deck make_deck(const std::string& text, const std::string& path,
-    const std::vector<std::string>& overrides, const Job& job);
+[[nodiscard]] Deck make_deck(
+    const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);

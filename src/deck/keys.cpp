@@ -57,9 +57,7 @@ std::vector<Key> make_keys() {
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
       "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
       "uses one rank.",
-      [](D& draft, const std::string& text) {
-        draft.c.schedule = schedule::to_text(schedule::parse_spec(text));
-      }});
+      [](D& draft, const std::string& text) { draft.c.schedule = schedule::to_text(schedule::parse_spec(text)); }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
       "P, ranks that take part; the first P of the job.", size("ranks", &C::ranks, 1, most_ranks)});
   add({"groups", "number or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
@@ -83,15 +81,13 @@ std::vector<Key> make_keys() {
       "Width of a head, in place of heads: what stays the same where hidden is swept.",
       size("head_dim", &D::head_dim, 1, M), {}, "heads"});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
-      "Key and value heads (grouped query attention); must divide heads.",
-      size("kv_heads", &S::kv_heads, 1, M)});
+      "Key and value heads (grouped query attention); must divide heads.", size("kv_heads", &S::kv_heads, 1, M)});
   add({"vocab", "size", true, false, "", "256 if data is a file, else 32000", "vocab = 32000",
       "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &S::vocab, 1, 16 * M)});
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
       "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-      "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M), {},
-      "ffn"});
+      "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M), {}, "ffn"});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
       "fp32.",
@@ -122,18 +118,16 @@ std::vector<Key> make_keys() {
       "micro_batch_per_rank = [1, 3, 2]",
       "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
       size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many), {}, "micro_batch"});
-  add({"tokens_per_micro_batch", "size", true, false, "", "micro_batch * seq",
-      "tokens_per_micro_batch = \"64K\"",
+  add({"tokens_per_micro_batch", "size", true, false, "", "micro_batch * seq", "tokens_per_micro_batch = \"64K\"",
       "B times S, in place of micro_batch: what stays the same where seq is swept; a multiple of seq.",
       size("tokens_per_micro_batch", &D::tokens, 1, many * K), {}, "micro_batch"});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
       "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
       size("micro_batches", &C::micro_batches, 1, many)});
-  add({"micro_batches_per_rank", "size", true, false, "", "micro_batches / ranks",
-      "micro_batches_per_rank = 8", "M / P, in place of micro_batches: the step grows with the ranks.",
+  add({"micro_batches_per_rank", "size", true, false, "", "micro_batches / ranks", "micro_batches_per_rank = 8",
+      "M / P, in place of micro_batches: the step grows with the ranks.",
       size("micro_batches_per_rank", &D::micro_batches_per_rank, 1, many), {}, "micro_batches"});
-  add({"sequences_per_step", "size", true, false, "", "micro_batches * micro_batch",
-      "sequences_per_step = 1536",
+  add({"sequences_per_step", "size", true, false, "", "micro_batches * micro_batch", "sequences_per_step = 1536",
       "Sequences of all micro-batches, in place of micro_batches: the step stays the same where B is swept; "
       "a multiple of B.",
       size("sequences_per_step", &D::sequences, 1, many), {}, "micro_batches"});
@@ -151,19 +145,17 @@ std::vector<Key> make_keys() {
       size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
       size("seed", &C::seed, 0, INT64_MAX)});
-  add({"learning_rate", "number", false, false, fmt::format("{}", Case{}.learning_rate), "",
-      "learning_rate = 3e-4", "Of AdamW.", [](D& draft, const std::string& text) {
+  add({"learning_rate", "number", false, false, fmt::format("{}", Case{}.learning_rate), "", "learning_rate = 3e-4",
+      "Of AdamW.", [](D& draft, const std::string& text) {
         draft.c.learning_rate = to_positive("learning_rate", text);
         if (draft.c.learning_rate > 100)
-          throw InputError(fmt::format(
-              "learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2", in_quotes(text)));
+          throw InputError(
+              fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2", in_quotes(text)));
       }});
   add({"clip_norm", "number", false, false, "off", "", "clip_norm = 1.0",
       "Largest norm of the gradient of a step, all weights together: a longer one is shortened before the "
       "update, for which every rank waits. off: none is.",
-      [](D& draft, const std::string& text) {
-        draft.c.clip_norm = text == "off" ? 0 : to_positive("clip_norm", text);
-      },
+      [](D& draft, const std::string& text) { draft.c.clip_norm = text == "off" ? 0 : to_positive("clip_norm", text); },
       [](const Case& c) { return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off"; }});
   return table;
 }
@@ -177,8 +169,8 @@ std::string default_of(const Key& key) {
 std::string options_of(const schedule::Entry& entry) {
   std::string text;
   for (const schedule::OptionDoc& option : entry.options)
-    text += fmt::format(
-        "{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
+    text +=
+        fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
   return text.empty() ? "no options" : text;
 }
 
@@ -204,21 +196,20 @@ const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
   std::vector<std::string> names;
   for (const Key& key : keys()) names.push_back(key.name);
-  throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
-      where, printable(name), nearest(name.substr(0, 64), names)));
+  throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)", where,
+      printable(name), nearest(name.substr(0, 64), names)));
 }
 
 std::string help_text(const Key& key) {
-  return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type,
-      key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
+  return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type, key.axis ? ", axis" : "",
+      default_of(key), key.doc, key.example);
 }
 
 std::string help_text(const schedule::Entry& entry) {
   std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
   for (const schedule::OptionDoc& option : entry.options)
-    text +=
-        fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, fmt::join(option.values, "|"),
-            option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+    text += fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, fmt::join(option.values, "|"),
+        option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
   return text + (entry.options.empty() ? "    no options\n" : "");
 }
 

@@ -60,13 +60,11 @@ double to_positive(const std::string& key, const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0)
-    throw InputError(
-        fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
+    throw InputError(fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
   return number;
 }
 
-std::size_t to_choice(
-    const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
+std::size_t to_choice(const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
   const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
     throw InputError(fmt::format("{}: {} is not one of {}; did you mean \"{}\"?", key, in_quotes(text),
@@ -103,8 +101,7 @@ std::string unquoted(std::string_view text) {
 Setting parse_words(std::string_view text, bool may_split) {
   text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
-  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
-    return {{unquoted(text)}, false, "--set"};
+  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos)) return {{unquoted(text)}, false, "--set"};
   if (bracketed) text = text.substr(1, text.size() - 2);
   Setting setting{{}, true, "--set"};
   for (const auto part : std::views::split(text, ','))
@@ -154,8 +151,7 @@ Settings parse_toml(const std::string& text, const std::string& path) {
       settings[require_key(std::string(key.str()), setting.where)->name] = std::move(setting);
     }
   } catch (const toml::parse_error& error) {
-    throw InputError(
-        fmt::format("{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
+    throw InputError(fmt::format("{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
   }
   return settings;
 }

@@ -128,8 +128,8 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
   const schedule::Action* const action = pending();
   if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
   const bool begun = started();
-  std::string text = fmt::format("{} {} tick {} {}", schedule::name_of(lane_), begun ? "in" : "before",
-      action->tick, to_text(*action, program));
+  std::string text = fmt::format(
+      "{} {} tick {} {}", schedule::name_of(lane_), begun ? "in" : "before", action->tick, to_text(*action, program));
   for (int l = 0; l < schedule::lanes && !begun; ++l)
     if (const auto other = static_cast<schedule::Lane>(l); action->waits[l] > progress_.count(other))
       text += fmt::format(", waits for {}:{}", schedule::name_of(other), action->waits[l]);
@@ -137,14 +137,13 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
 }
 
 void LaneExecutor::read(std::vector<Span>& spans) const {
-  for (std::size_t i = 0; i < actions_.size(); ++i)
-    spans[actions_[i].index] = queue().span(static_cast<int>(i));
+  for (std::size_t i = 0; i < actions_.size(); ++i) spans[actions_[i].index] = queue().span(static_cast<int>(i));
 }
 
 Executor::Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
     const StepOptions& options)
-    : whole_program_(program), rank_(rank), program_(program.ranks[rank]), transport_(transport),
-      options_(options), queues_(make_queues(options.make_queues)),
+    : whole_program_(program), rank_(rank), program_(program.ranks[rank]), transport_(transport), options_(options),
+      queues_(make_queues(options.make_queues)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
       spans_(program_.actions.size()), lanes_(make_lanes(start)),
       communication_([this](const std::stop_token& end) { communicate(end); }),
@@ -162,12 +161,12 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  lanes.push_back(std::make_unique<LaneExecutor>(
-      program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
+  lanes.push_back(
+      std::make_unique<LaneExecutor>(program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(std::make_unique<LaneExecutor>(
-        program_, lane, progress_, queues_, start, transport_.messages_at_once()));
+    lanes.push_back(
+        std::make_unique<LaneExecutor>(program_, lane, progress_, queues_, start, transport_.messages_at_once()));
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
@@ -226,8 +225,7 @@ void Executor::execute_on_threads() {
 
 void Executor::wait_for_communication() const {
   const int ordered = ordered_.load();
-  for (int executed = executed_.load(); executed != ordered; executed = executed_.load())
-    executed_.wait(executed);
+  for (int executed = executed_.load(); executed != ordered; executed = executed_.load()) executed_.wait(executed);
 }
 
 /// The communication thread.
@@ -286,8 +284,8 @@ long Executor::moves() {
 
 /// Fails the step before it cancels transfers, because the first failure is the one that is reported.
 void Executor::stall() {
-  std::string report = fmt::format("rank {}: no lane has moved for {:g} s", rank_,
-                  std::round(10 * options_.stall_limit.count()) / 10),
+  std::string report = fmt::format(
+                  "rank {}: no lane has moved for {:g} s", rank_, std::round(10 * options_.stall_limit.count()) / 10),
               reason = report;  // for people, and in one sentence for the record
   for (const auto& lane : lanes_) {
     report += "\n  " + lane->describe(whole_program_);

@@ -49,15 +49,12 @@ public:
   /// Returns once `count` actions of the lane are submitted; throws Stopped if a lane fails meanwhile.
   void wait(schedule::Lane lane, int count) const {
     const auto& done = done_[index_of(lane)];
-    for (int seen = done.load(std::memory_order_acquire); seen < count;
-        seen = done.load(std::memory_order_acquire))
+    for (int seen = done.load(std::memory_order_acquire); seen < count; seen = done.load(std::memory_order_acquire))
       done.wait(seen, std::memory_order_acquire);
     check();
   }
 
-  [[nodiscard]] int count(schedule::Lane lane) const {
-    return done_[index_of(lane)].load(std::memory_order_acquire);
-  }
+  [[nodiscard]] int count(schedule::Lane lane) const { return done_[index_of(lane)].load(std::memory_order_acquire); }
 
   /// Wakes every waiter with Stopped; the first reason is kept.
   void fail(std::exception_ptr reason) {
@@ -100,8 +97,8 @@ class LaneExecutor {
 public:
   /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way.
   /// `low_latency` is on while execute_next() waits for another lane.
-  LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
-      const Queues& queues, Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
+  LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress, const Queues& queues,
+      Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
@@ -232,9 +229,8 @@ private:
   Queues queues_;
   bool asynchronous_;  ///< all of them
   std::vector<Span> spans_;
-  std::vector<LaneExecutor*> driven_;  ///< by the communication thread: none where a device has them all
-  std::vector<std::unique_ptr<LaneExecutor>>
-      lanes_;  ///< those with actions, and that of compute, the first one
+  std::vector<LaneExecutor*> driven_;                 ///< by the communication thread: none where a device has them all
+  std::vector<std::unique_ptr<LaneExecutor>> lanes_;  ///< those with actions, and that of compute, the first one
   /// On while the rank can only wait for transfers: its cores are then free for waits with low latency.
   comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it

@@ -39,8 +39,7 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
   if constexpr (kernels::on_host)
     return comm::mpi::make_transport(
         request.comm, request.program, std::span(request.staging.data, request.staging.bytes));
-  else
-    return comm::mpi::device_transport(request.comm, request.program, comm::mpi::agreed_reach(request.comm));
+  else return comm::mpi::device_transport(request.comm, request.program, comm::mpi::agreed_reach(request.comm));
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -55,8 +54,7 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
   options.policy = request.waiting;
   auto transport = comm::nccl::make_transport(request.comm, request.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)
-    lane_space(static_cast<schedule::Lane>(l))
-        .fence("minitaw::engine: first calls of NCCL");  // they use scratch
+    lane_space(static_cast<schedule::Lane>(l)).fence("minitaw::engine: first calls of NCCL");  // they use scratch
   return transport;
 }
 
@@ -64,38 +62,33 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
 }  // namespace
 
 std::unique_ptr<comm::Transport> make_transport(const std::string& wanted, const TransportRequest& request) {
-  [[maybe_unused]] const bool by_nccl =
-      use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
+  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
   if (by_nccl) return make_nccl(request);
 #endif
   return make_mpi(request);
 }
 
-void require_transport(const std::string& wanted, bool shared_devices) {
-  (void)use_nccl(wanted, 1, shared_devices);
-}
+void require_transport(const std::string& wanted, bool shared_devices) { (void)use_nccl(wanted, 1, shared_devices); }
 
 std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
   std::uint64_t bytes = 0;
 #if defined(MINITAW_HAVE_NCCL)
   const int ranks = comm::mpi::size_of(world);
   if (!use_nccl("auto", static_cast<std::size_t>(ranks), shared_devices)) return 0;
-  const schedule::Program program =
-      schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
+  const schedule::Program program = schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
   const std::uint64_t before = topology::device_memory()->free;
   const auto transport = make_nccl({world, program, {}, {}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
   const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
-  comm::mpi::check(
-      MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world), "comparing NCCL's memory");
+  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world), "comparing NCCL's memory");
 #endif
   return bytes;
 }
 
-std::vector<int> communicators_of(const schedule::Program& program,
-    [[maybe_unused]] const std::string& wanted, [[maybe_unused]] bool shared_devices) {
+std::vector<int> communicators_of(const schedule::Program& program, [[maybe_unused]] const std::string& wanted,
+    [[maybe_unused]] bool shared_devices) {
   std::vector<int> counts(program.ranks.size());
 #if defined(MINITAW_HAVE_NCCL)
   if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return counts;

@@ -43,8 +43,7 @@ std::uint64_t left_in_groups() {
   std::uint64_t left = unlimited;
   const std::filesystem::path root = "/sys/fs/cgroup";
   // "/system.slice/job_7", the group of this process below the root, then those around it
-  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
-      group = group.parent_path()) {
+  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");; group = group.parent_path()) {
     const auto folder = root / group.relative_path();
     const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
     if (most && used) left = std::min(left, *most - std::min(*most, *used));
@@ -97,8 +96,8 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
   return buffer;
 }
 
-void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
-    std::uint64_t seed) {
+void initialise(
+    const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena, std::uint64_t seed) {
   using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
   const auto draw = [&](model::Buffer weights, model::Buffer state, const std::vector<model::Tensor>& tensors,
                         Range part) {

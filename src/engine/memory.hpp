@@ -39,9 +39,7 @@ public:
   void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
 
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
-  [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const {
-    return measured_;
-  }
+  [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }
 
 private:
   model::Buffer cut(std::size_t bytes, schedule::Memory kind);
@@ -55,6 +53,6 @@ private:
 };
 
 /// Initial weights of a rank in its arena (same on every rank and sharding), moments zero.
-void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
-    std::uint64_t seed);
+void initialise(
+    const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena, std::uint64_t seed);
 }  // namespace minitaw::engine

@@ -9,8 +9,7 @@ namespace {
 const std::vector<model::ExecutionSpace>& instances() {
   static std::vector<model::ExecutionSpace> made;
   if (made.empty()) {
-    made =
-        Kokkos::Experimental::partition_space(model::ExecutionSpace(), std::vector<int>(schedule::lanes, 1));
+    made = Kokkos::Experimental::partition_space(model::ExecutionSpace(), std::vector<int>(schedule::lanes, 1));
     Kokkos::push_finalize_hook([] { made.clear(); });
   }
   return made;

@@ -37,8 +37,7 @@ private:
 template <class Done, class Check>
 void wait_until(const Done& done, const Check& check) {
   using namespace std::chrono_literals;
-  comm::Backoff pause(
-      {.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
+  comm::Backoff pause({.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
   for (; !done(); pause.once()) check();
 }
 

@@ -55,8 +55,7 @@ void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t eleme
   if constexpr (kernels::on_host) {
     for (std::int64_t i = 0; i < elements; ++i) to[i] = rounded<E>(from[i]);
   } else {
-    kernels::round<E>(
-        lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
+    kernels::round<E>(lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
   }
 }
 
@@ -92,8 +91,8 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
       embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
           kernels::parse_attention(c.attention), embeddings_part_),
-      case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)),
-      exec_(lane_space(schedule::Lane::compute)), options_(options) {
+      case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)), exec_(lane_space(schedule::Lane::compute)),
+      options_(options) {
   for (const int m : micro_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
   if (!kernels::on_host) rehearse();
   if (options.repeatable) arena_.clear();
@@ -103,8 +102,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
 void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
   transport_ = transport ? std::move(transport) : std::make_unique<comm::SoloTransport>(program_);
   executor_ = std::make_unique<Executor>(
-      program_, rank_, [this](const schedule::Action& action) { return start(action); }, *transport_,
-      options_);
+      program_, rank_, [this](const schedule::Action& action) { return start(action); }, *transport_, options_);
 }
 
 void Runtime::prepare() {
@@ -125,8 +123,7 @@ comm::Transport::Started Runtime::start(const Action& a) {
   if (!observer_) return execute(a);
   observer_(a, false);
   comm::Transport::Started started = execute(a);
-  if (started != nullptr)
-    return std::make_unique<Observed>(std::move(started), [this, &a] { observer_(a, true); });
+  if (started != nullptr) return std::make_unique<Observed>(std::move(started), [this, &a] { observer_(a, true); });
   observer_(a, true);
   return nullptr;
 }
@@ -182,9 +179,8 @@ Buffer Runtime::gradient_of(const Action& a) const {
   const Buffer all = arena_.slot(a[Operand::gradient]);
   const bool embeddings = of_embeddings(a.payload);
   const std::int64_t slice = layout_.embeddings.slice;
-  const Range part = embeddings
-                         ? Range{a.shard * slice - embeddings_part_.begin, slice}
-                         : Range{0, held(program_, rank_, SlotClass::accumulator, a.shard, layout_).count};
+  const Range part = embeddings ? Range{a.shard * slice - embeddings_part_.begin, slice}
+                                : Range{0, held(program_, rank_, SlotClass::accumulator, a.shard, layout_).count};
   return {all.data + part.begin * sizeof(float), part.count * sizeof(float)};
 }
 
@@ -233,8 +229,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
-  const Range there =
-      slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there = slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
@@ -245,16 +240,15 @@ std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
   std::vector<Touched> all;
   for (const schedule::Access& access : accesses(a, rank_)) {
     Buffer buffer = arena_.slot(access.slot);
-    const bool of_part =
-        (a.kind == Kind::update || a.kind == Kind::square) && access.operand == Operand::gradient;
+    const bool of_part = (a.kind == Kind::update || a.kind == Kind::square) && access.operand == Operand::gradient;
     if (is_communication(a.kind) || a.kind == Kind::accumulate || a.kind == Kind::load)
       buffer = part(a, access.operand);
     else if (of_part) buffer = gradient_of(a);
     else if (access.slot.cls == SlotClass::squares) buffer.bytes = sizeof(float);  // scratch follows
     else if (a.kind == Kind::update && of_embeddings(access.slot.cls)) {
       const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(access.slot));
-      buffer = {buffer.data + (a.shard * slice - embeddings_part_.begin) * width,
-          static_cast<std::size_t>(slice * width)};
+      buffer = {
+          buffer.data + (a.shard * slice - embeddings_part_.begin) * width, static_cast<std::size_t>(slice * width)};
     }
     Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
     if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
@@ -262,8 +256,7 @@ std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
       const auto width = bytes_of(dtype_of(access.slot));
       const Range own = slice(schedule::moved(a, layout_).count, static_cast<int>(members.size()),
           static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
-      (a.kind == Kind::all_gather ? touched.in : touched.out) = {
-          buffer.data + own.begin * width, own.count * width};
+      (a.kind == Kind::all_gather ? touched.in : touched.out) = {buffer.data + own.begin * width, own.count * width};
     }
     all.push_back(touched);
   }
@@ -294,9 +287,8 @@ void Runtime::add(const Action& a) const {
 void Runtime::load(const Action& a) const {
   const Buffer from = part(a, Operand::source), to = part(a, Operand::destination);
   if (dtype_of(a[Operand::source]) != dtype_of(a[Operand::destination]))
-    return model::with_element(dtype_of(a[Operand::destination]), [&]<class E>(E) {
-      round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count);
-    });
+    return model::with_element(dtype_of(a[Operand::destination]),
+        [&]<class E>(E) { round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count); });
   if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
   else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }

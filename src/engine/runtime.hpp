@@ -71,9 +71,7 @@ private:
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
-    return schedule::dtype_of(slot.cls, layout_.shape);
-  }
+  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const { return schedule::dtype_of(slot.cls, layout_.shape); }
   void rehearse();
 
   int rank_;

@@ -59,10 +59,9 @@ void print_error(const std::string& report) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const engine::Runtime& runtime, const Case& c, MPI_Comm comm,
-    const Reference& reference, CaseResult& result) {
-  const Reference executed{
-      .losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
+void check_first_step(
+    const engine::Runtime& runtime, const Case& c, MPI_Comm comm, const Reference& reference, CaseResult& result) {
+  const Reference executed{.losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
   if (runtime.rank() != 0) return;
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
@@ -122,8 +121,7 @@ bool CaseRunner::has_time_to_check(const Case& c) {
   return (per_token.matmul + per_token.attention_causal) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(
-    const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
+Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   Check result;
   comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
@@ -171,11 +169,10 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     failed(Status::error, e);
   }
   // A rank that has no part in the case waits here for all of it.
-  guard_.expect("waiting for the end of a case",
-      rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
+  guard_.expect(
+      "waiting for the end of a case", rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
   wait_for_all(world_);
-  check(
-      MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
+  check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
   finder_.next_case();
   guard_.pause();
   return outcome;
@@ -219,8 +216,7 @@ StopReason CaseRunner::execute(
   node.collect(comm, result.node);
   collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result, options_.sites);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
-    if (!std::isfinite(result.losses[s]))
-      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
+    if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());
   result.matmul_algorithms =
       fmt::format("{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
@@ -229,8 +225,8 @@ StopReason CaseRunner::execute(
 }
 
 /// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program,
-    MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
+    const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable) {
   engine::StepOptions options = options_.step;
   options.repeatable = repeatable;
   options.stall_limit = stall_limit;
@@ -242,8 +238,8 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const s
                                  : std::make_unique<engine::Runtime>(c, rank, *program, options);
   });
   // Its construction is collective: everybody has come this far.
-  runtime->connect(engine::make_transport(c.transport, {comm, runtime->program(), runtime->arena().staging(),
-                                                           options_.step.waiting, options_.shared_devices}));
+  runtime->connect(engine::make_transport(c.transport,
+      {comm, runtime->program(), runtime->arena().staging(), options_.step.waiting, options_.shared_devices}));
   return runtime;
 }
 

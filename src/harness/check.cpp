@@ -42,8 +42,8 @@ int first_rank(const schedule::Program& program, const std::string& what, const 
 }
 
 int owner_of(const schedule::Program& program, int shard, int slice) {
-  return first_rank(program, fmt::format("owns slice {} of shard {}", slice, shard),
-      [&](const schedule::RankProgram& rank) {
+  return first_rank(
+      program, fmt::format("owns slice {} of shard {}", slice, shard), [&](const schedule::RankProgram& rank) {
         return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
       });
 }
@@ -58,8 +58,7 @@ int updater_of(const schedule::Program& program, int slice) {
 }
 
 template <class T>
-void append(
-    std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors, const std::vector<T>& flat) {
+void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors, const std::vector<T>& flat) {
   for (const model::Tensor& t : tensors)
     result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
 }
@@ -100,8 +99,7 @@ double smaller(double places, double numbers) { return std::pow(1e3 * places, 1 
 /// Growth of rounding by hidden states that are small at a norm, of which there are the more the fewer
 /// elements they have.
 double growth_at_norms(const Case& c) {
-  const double tokens = tokens_of_step(c),
-               directions = static_cast<double>(c.shape.hidden > 2 ? c.shape.hidden : 1),
+  const double tokens = tokens_of_step(c), directions = static_cast<double>(c.shape.hidden > 2 ? c.shape.hidden : 1),
                rare = smaller((2.0 * c.shape.layers + 1) * tokens, directions);
   return 1 + rare * std::min(1.0, rare / std::sqrt(tokens));
 }
@@ -115,9 +113,7 @@ double unit(const Case& c) {
 }
 
 /// Noise of two builds that round independently of each other, once in each half of a block and back.
-double independent_noise(const Case& c) {
-  return unit(c) * std::sqrt(c.shape.layers + 1.0) * growth_at_norms(c);
-}
+double independent_noise(const Case& c) { return unit(c) * std::sqrt(c.shape.layers + 1.0) * growth_at_norms(c); }
 
 /// `first` and `later`: relative difference of the gradients of correct builds, as a rule.
 Tolerance tolerance(const Case& c, const std::string& reference, double first, double later) {
@@ -149,8 +145,7 @@ model::Reference make_model(const Case& c) {
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
   std::vector<NamedTensor> result;
-  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts())
-    append(result, part->tensors, *flat++);
+  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts()) append(result, part->tensors, *flat++);
   return result;
 }
 
@@ -166,15 +161,13 @@ ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedT
   return result;
 }
 
-Difference compare_weights(
-    const std::vector<NamedTensor>& weights, const model::Reference& model, double slack) {
+Difference compare_weights(const std::vector<NamedTensor>& weights, const model::Reference& model, double slack) {
   Difference result;
   auto next = weights.begin();
-  for_each_tensor(
-      model.layout(), model.weights(), [&](const std::string& name, std::span<const double> wanted) {
-        const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
-        if (is_worse(error, result.worst)) result = {error, name};
-      });
+  for_each_tensor(model.layout(), model.weights(), [&](const std::string& name, std::span<const double> wanted) {
+    const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
+    if (is_worse(error, result.worst)) result = {error, name};
+  });
   return result;
 }
 
@@ -208,8 +201,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
   std::vector<NamedTensor> result;
   std::vector<float> flat;
   // Appends `elements` values from `begin` on of a slot of `owner` on rank 0.
-  const auto take = [&](int owner, SlotClass cls, std::ptrdiff_t index, std::int64_t begin,
-                        std::int64_t elements) {
+  const auto take = [&](int owner, SlotClass cls, std::ptrdiff_t index, std::int64_t begin, std::int64_t elements) {
     if (rank != 0 && rank != owner) return;
     std::vector<float> values(elements);
     if (rank == owner) {
@@ -229,8 +221,8 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
     for (int k = 0; k < program.owned_slices; ++k) {
       const int owner = owner_of(program, s, k);
       const std::vector<int>& owned = program.ranks[owner].owned_shards;
-      take(owner, weights ? SlotClass::owned : SlotClass::accumulator,
-          std::ranges::find(owned, s) - owned.begin(), 0, layout.shards[s].elements / program.owned_slices);
+      take(owner, weights ? SlotClass::owned : SlotClass::accumulator, std::ranges::find(owned, s) - owned.begin(), 0,
+          layout.shards[s].elements / program.owned_slices);
     }
     if (rank == 0) append(result, layout.shards[s].tensors, flat);
     flat.clear();
@@ -259,23 +251,19 @@ Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vecto
   Difference result;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::vector<float>&found = a[i].values, &wanted = b[i].values;
-    if (found.size() != wanted.size())
-      throw LogicError("engine: a tensor of another size cannot be compared");
+    if (found.size() != wanted.size()) throw LogicError("engine: a tensor of another size cannot be compared");
     double apart = 0;
     for (std::size_t k = 0; k < found.size(); ++k)
       apart += (double{found[k]} - wanted[k]) * (double{found[k]} - wanted[k]);
-    const double size =
-        std::max({(Squares() += wanted).mean_root(), alike[role_of(b[i].name)].mean_root(), least});
+    const double size = std::max({(Squares() += wanted).mean_root(), alike[role_of(b[i].name)].mean_root(), least});
     const double relative = root_mean_square(apart, found.size()) / size;
     if (is_worse(relative, result.worst)) result = {relative, a[i].name};
   }
   return result;
 }
 
-double weight_error(
-    const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack) {
-  if (tensor.values.size() != wanted.size())
-    throw LogicError("engine: a tensor of another size cannot be compared");
+double weight_error(const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack) {
+  if (tensor.values.size() != wanted.size()) throw LogicError("engine: a tensor of another size cannot be compared");
   double norm = 0, apart = 0;
   for (const double w : wanted) norm += w * w;
   const double size = root_mean_square(norm, wanted.size());
@@ -306,9 +294,7 @@ Tolerance float64_tolerance(const Case& c) {
   return tolerance(c, "float64 reference", noise, noise);
 }
 
-double Tolerance::largest(int steps) const {
-  return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0);
-}
+double Tolerance::largest(int steps) const { return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0); }
 
 bool Check::passes(const Tolerance& t) const { return failure(t).empty(); }
 

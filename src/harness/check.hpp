@@ -38,8 +38,7 @@ struct Difference {
 /// Root mean square of a - b over that of b, tensor by tensor. Rounding does not shrink with a tensor whose
 /// gradient cancels, so b counts as at least the root mean square of its like in all layers, a tenth of that
 /// of all tensors, and 1e-9: where both are zero, the error is.
-[[nodiscard]] Difference compare_gradients(
-    const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
+[[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
 /// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border

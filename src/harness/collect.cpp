@@ -79,8 +79,7 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
 double clock_offset(MPI_Comm comm) {
   comm::mpi::OwnComm node, first_ranks;
   check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
-  check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
-      "MPI_Comm_split");
+  check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm), "MPI_Comm_split");
   double offset = 0;
   if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
   check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
@@ -104,9 +103,7 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   static_assert(sizeof(engine::Span) == 3 * sizeof(double), "spans travel as doubles");
   // One rank after the other: together they may be more doubles than an int can count.
-  const auto doubles = [](const std::vector<engine::Span>& spans) {
-    return static_cast<int>(3 * spans.size());
-  };
+  const auto doubles = [](const std::vector<engine::Span>& spans) { return static_cast<int>(3 * spans.size()); };
   if (rank_in(comm) != 0) {
     check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm), "sending spans");
     return {};
@@ -114,8 +111,7 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
   trace::StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
     std::vector<engine::Span>& spans = all.emplace_back(program.ranks[from].actions.size());
-    check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
-        "gathering spans");
+    check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE), "gathering spans");
   }
   const double first = *std::ranges::min_element(started);
   for (std::size_t r = 0; r < all.size(); ++r)
@@ -129,8 +125,7 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
   std::string fault = meter_.fault();
   if (shared_) {
     comm::mpi::OwnComm node;
-    check(
-        MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
     part = 1.0 / size_of(node.comm);
     fault = comm::mpi::gather_texts(fault, node.comm).front();
     const auto bytes = static_cast<int>(samples_.size() * sizeof(DeviceSample));
@@ -193,11 +188,10 @@ void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, cons
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
   std::vector<trace::StepSpans> some = {spans};
-  for (int step = std::max(first, end - static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions)));
-      step < end; ++step)
+  for (int step = std::max(first, end - static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions))); step < end;
+      ++step)
     if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
-  if (runtime.rank() == 0)
-    result.blame = trace::find_blame(program, runtime.layout(), sites, computing, some);
+  if (runtime.rank() == 0) result.blame = trace::find_blame(program, runtime.layout(), sites, computing, some);
 }
 
 void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline,
@@ -234,8 +228,8 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
 }
 
 /// sent: by this rank, as Transport::sent().
-void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
-    CaseResult& result) {
+void collect_bytes(
+    engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
   result.bytes_source = runtime.transport().bytes_source();
   result.planned_bytes = flat(schedule::bytes(runtime.program(), runtime.layout()));
   result.counted_bytes.resize(result.planned_bytes.size());
@@ -252,11 +246,10 @@ void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& s
 }
 }  // namespace
 
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
-    bool timeline, MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites) {
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
+    MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
-  for (const double mine : steps.seconds())
-    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
+  for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
   collect_time(runtime, steps, timeline, sites, comm, result);

@@ -81,6 +81,6 @@ private:
 /// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
 /// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store the step's.
 /// sites: of the ranks; empty: one node.
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
-    bool timeline, MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites = {});
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
+    MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites = {});
 }  // namespace minitaw::harness

@@ -82,8 +82,8 @@ void HangFinder::serve(const std::stop_token& end) {
 void HangFinder::send(int to, Tag tag) {
   MPI_Request request = MPI_REQUEST_NULL;
   sent_.push_back(own_state());
-  if (MPI_Isend(&sent_.back(), sizeof sent_.back(), MPI_BYTE, to, static_cast<int>(tag), own_.comm,
-          &request) == MPI_SUCCESS)
+  if (MPI_Isend(&sent_.back(), sizeof sent_.back(), MPI_BYTE, to, static_cast<int>(tag), own_.comm, &request) ==
+      MPI_SUCCESS)
     MPI_Request_free(&request);
 }
 
@@ -94,8 +94,7 @@ void HangFinder::answer() {
     check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, own_.comm, &there, &from), "MPI_Iprobe");
     if (there == 0) return;
     schedule::RankState theirs;
-    check(MPI_Recv(
-              &theirs, sizeof theirs, MPI_BYTE, from.MPI_SOURCE, from.MPI_TAG, own_.comm, MPI_STATUS_IGNORE),
+    check(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from.MPI_SOURCE, from.MPI_TAG, own_.comm, MPI_STATUS_IGNORE),
         "MPI_Recv");
     const auto tag = static_cast<Tag>(from.MPI_TAG);
     if (tag == Tag::ask) send(from.MPI_SOURCE, Tag::state);

@@ -56,8 +56,7 @@ std::vector<Sums> gather(MPI_Comm world, const Sums& mine) {
   check(MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, world), "gathering check sums");
   for (int r = 0; r < ranks; ++r) starts[r + 1] = starts[r] + counts[r];
   Sums all(starts.back());
-  check(MPI_Gatherv(mine.data(), count, MPI_UINT64_T, all.data(), counts.data(), starts.data(), MPI_UINT64_T,
-            0, world),
+  check(MPI_Gatherv(mine.data(), count, MPI_UINT64_T, all.data(), counts.data(), starts.data(), MPI_UINT64_T, 0, world),
       "gathering check sums");
   std::vector<Sums> by_rank;
   for (int r = 0; r < ranks; ++r) by_rank.emplace_back(all.begin() + starts[r], all.begin() + starts[r + 1]);
@@ -111,8 +110,7 @@ private:
         for (std::size_t b = 0; b < buffers; ++b) {
           if (is_right(run, side, b, false)) continue;
           right = false;
-          if (!std::exchange(wrong(run, side, b), true))
-            found(ReplayFinding::Kind::stored, run, sides, side, b);
+          if (!std::exchange(wrong(run, side, b), true)) found(ReplayFinding::Kind::stored, run, sides, side, b);
         }
       for (const Place side : sides)
         for (std::size_t b = 0; b < buffers; ++b) {
@@ -139,23 +137,17 @@ private:
   }
 
   /// Whether what a slot holds may be wrong; it stays so, for parts of it that are not written again.
-  bool& wrong(std::size_t run, Place p, std::size_t buffer) {
-    return wrong_[{run, p.rank, tensor(p, buffer)}];
-  }
+  bool& wrong(std::size_t run, Place p, std::size_t buffer) { return wrong_[{run, p.rank, tensor(p, buffer)}]; }
 
-  void found(
-      ReplayFinding::Kind kind, std::size_t run, std::span<const Place> sides, Place p, std::size_t b) {
-    ReplayFinding f{
-        kind, static_cast<int>(run), step_, p.rank, p.action, tensor(p, b), job_rank(run, p.rank), -1, {}};
+  void found(ReplayFinding::Kind kind, std::size_t run, std::span<const Place> sides, Place p, std::size_t b) {
+    ReplayFinding f{kind, static_cast<int>(run), step_, p.rank, p.action, tensor(p, b), job_rank(run, p.rank), -1, {}};
     const bool after = kind != ReplayFinding::Kind::stored;
     bool is_known = false;
-    for (std::size_t other = 0; other < runs_.size(); ++other)
-      is_known = is_known || is_right(other, p, b, after);
+    for (std::size_t other = 0; other < runs_.size(); ++other) is_known = is_known || is_right(other, p, b, after);
     if (!is_known && run > 0) return;  // it has been said for the first one
     if (!is_known) f.job_rank = -1;
     const Kind action = at(p).kind;
-    if (is_known && after && (action == Kind::recv || action == Kind::broadcast))
-      f.sender = job_rank(run, at(p).peer);
+    if (is_known && after && (action == Kind::recv || action == Kind::broadcast)) f.sender = job_rank(run, at(p).peer);
     f.sentence = sentence(f, sides);
     findings_.push_back(std::move(f));
   }
@@ -163,13 +155,12 @@ private:
   [[nodiscard]] std::string place(int job_rank) const {
     if (job_rank < 0) return "a rank that the runs do not tell";
     const auto r = static_cast<std::size_t>(job_rank);
-    return fmt::format(
-        "rank {}{}", r, r < options_.places.size() ? fmt::format(" ({})", options_.places[r]) : "");
+    return fmt::format("rank {}{}", r, r < options_.places.size() ? fmt::format(" ({})", options_.places[r]) : "");
   }
   [[nodiscard]] std::string sentence(const ReplayFinding& f, std::span<const Place> sides) const {
     const std::string action = schedule::to_text(program_.ranks[f.rank].actions[f.action], program_);
-    const std::string where = fmt::format(
-        "run {}, step {}, {}, in the place of rank {}: ", f.run + 1, f.step + 1, place(f.job_rank), f.rank);
+    const std::string where =
+        fmt::format("run {}, step {}, {}, in the place of rank {}: ", f.run + 1, f.step + 1, place(f.job_rank), f.rank);
     if (f.kind == ReplayFinding::Kind::stored)
       return where + fmt::format("{} has changed before '{}'", f.tensor, action);
     if (f.kind == ReplayFinding::Kind::computed)
@@ -190,9 +181,9 @@ private:
 /// for.
 void make_repeatable(Case& c) {
   if (c.attention == "cudnn" || c.transport == "nccl")
-    throw InputError(fmt::format(
-        "{}: its sums have no fixed order; a replay takes attention = portable or host and transport = mpi",
-        c.attention == "cudnn" ? "attention = cudnn" : "transport = nccl"));
+    throw InputError(
+        fmt::format("{}: its sums have no fixed order; a replay takes attention = portable or host and transport = mpi",
+            c.attention == "cudnn" ? "attention = cudnn" : "transport = nccl"));
   c.transport = "mpi";
   if (c.attention == "auto" && !kernels::on_host) c.attention = "portable";
 }

@@ -46,6 +46,5 @@ using MakeRuntime = std::function<std::unique_ptr<engine::Runtime>(const Case& c
 /// runs on yet other ranks decide by majority which one is wrong: in a job of two ranks, a fault that both
 /// placements of a rank show alike names no rank. Takes attention and transport with a fixed order of sums;
 /// throws InputError for a case that asks for others. Collective.
-[[nodiscard]] ReplayReport replay(
-    MPI_Comm world, Case c, const ReplayOptions& options, const MakeRuntime& make);
+[[nodiscard]] ReplayReport replay(MPI_Comm world, Case c, const ReplayOptions& options, const MakeRuntime& make);
 }  // namespace minitaw::harness

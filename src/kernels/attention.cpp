@@ -49,8 +49,7 @@ std::string name_of(Attention kernel) { return std::string(names.at(static_cast<
 
 Attention parse_attention(std::string_view text) {
   const auto name = std::ranges::find(names, text);
-  if (name == names.end())
-    throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+  if (name == names.end()) throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
   return static_cast<Attention>(name - names.begin());
 }
 
@@ -98,13 +97,11 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
     MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes, Attention kernel) {
   [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
-    if (chosen == Attention::host)
-      return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+    if (chosen == Attention::host) return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
-      detail::cuda::Queue& queue =
-          queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
+      detail::cuda::Queue& queue = queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
       return queue.attention.backward(
           sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), queue.workspace.data());
     }

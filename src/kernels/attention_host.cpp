@@ -55,8 +55,7 @@ void multiply_block(int depth, Left a, Packed b, Packed c) {
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < block_vectors; ++v)
-      sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
+    for (int v = 0; v < block_vectors; ++v) sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
   for (int k = 0; k < depth; ++k) {
     Simd right[block_vectors];
 #pragma GCC unroll 8
@@ -121,9 +120,7 @@ struct Tile {
   /// to.
   [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
   /// The first query, of a whole block of columns, that sees key i.
-  [[nodiscard]] int queries_from(int i) const {
-    return on_diagonal() ? i / block_columns * block_columns : 0;
-  }
+  [[nodiscard]] int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
 };
 
 /// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows
@@ -316,10 +313,9 @@ struct Backward : Inputs {
     /// [query][d], queries scaled; slope: dy
     Packed query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
     /// [key][d]
-    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
-           dvalue = memory.rows(width);
+    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width), dvalue = memory.rows(width);
     float *probability = memory.take(tile * tile), *dscore = memory.take(tile * tile);  ///< [key][query]
-    float *lse = memory.take(tile), *delta = memory.take(tile);  ///< of each query; delta: y dy
+    float *lse = memory.take(tile), *delta = memory.take(tile);                         ///< of each query; delta: y dy
   };
 
   void operator()(ByHead, const TileTeam& team) const {
@@ -371,8 +367,8 @@ struct Backward : Inputs {
       also(at, t);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
-    unpack(work.dquery, scaling(), dqkv.data() + at.query + q * at.stride, at.stride,
-        std::min(tile, z.seq - q), z.head_dim);
+    unpack(work.dquery, scaling(), dqkv.data() + at.query + q * at.stride, at.stride, std::min(tile, z.seq - q),
+        z.head_dim);
   }
 
   void load_queries(const Head& at, int q, const Work& work) const {
@@ -450,18 +446,17 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 }
 }  // namespace
 
-void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
-    Matrix<const float> qkv, const AttentionSizes& sizes) {
+void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse, Matrix<const float> qkv,
+    const AttentionSizes& sizes) {
   const Forward forward{{qkv, sizes}, y, lse};
   Kokkos::parallel_for("minitaw::attention_forward",
-      tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
-          forward.scratch_floats<Forward::Work>()),
+      tile_policy(
+          exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads, forward.scratch_floats<Forward::Work>()),
       forward);
 }
 
-void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
-    Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse, const AttentionSizes& sizes,
-    Tasks tasks) {
+void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy, Matrix<const float> qkv,
+    Matrix<const float> y, Vector<const float> lse, const AttentionSizes& sizes, Tasks tasks) {
   const Backward backward{{qkv, sizes}, dqkv, dy, y, lse};
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
   if (tasks == Tasks::automatic) tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;

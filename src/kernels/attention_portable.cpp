@@ -12,12 +12,8 @@ using Team = Policy::member_type;
 
 /// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
 using ScratchFloats = int (*)(int tile, int pitch);
-KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) {
-  return tile * (4 * pitch + tile + 3);
-}
-KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
-  return tile * (6 * pitch + 2 * tile);
-}
+KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) { return tile * (4 * pitch + tile + 3); }
+KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) { return tile * (6 * pitch + 2 * tile); }
 
 /// Launch of teams on sequences of `seq` tokens: one team for each tile of each of `heads`.
 struct Launch {
@@ -35,8 +31,7 @@ struct Launch {
     for (const int side : {8, 16})
       if (!on_host && std::cmp_less(bytes(side), Policy::scratch_size_max(0))) tile = side, level = 0;
     tiles = (z.seq + tile - 1) / tile;
-    policy =
-        Policy(exec, static_cast<int>(tiles * heads), on_host ? threads_on_host : (tile == 16 ? 256 : 128));
+    policy = Policy(exec, static_cast<int>(tiles * heads), on_host ? threads_on_host : (tile == 16 ? 256 : 128));
     policy.set_scratch_size(level, Kokkos::PerTeam(bytes(tile)));
   }
 
@@ -141,8 +136,7 @@ struct Forward {
     const int nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
-    scores_of<tile>(
-        team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
+    scores_of<tile>(team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
     together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
     together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
     add_product<tile>(team, work.sum, work.score, false, work.value, width);
@@ -275,8 +269,7 @@ struct KeyValueGradient {
     const Work<tile> work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
     in.load_keys(team, work, keys, k);
-    together(
-        team, 2 * tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });  // one and two are neighbours
+    together(team, 2 * tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });  // one and two are neighbours
     for (int head = first; head < first + z.group(); ++head) {
       const Head at(z, kv_head / z.kv_heads, head);
       for (int q = k; q < z.seq; q += tile) {
@@ -293,12 +286,11 @@ struct KeyValueGradient {
 }  // namespace
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
-    const AttentionSizes& sizes) {
+void attention_forward(
+    const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv, const AttentionSizes& sizes) {
   const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
-  launch.run("minitaw::attention_forward", [&](auto tile) {
-    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level};
-  });
+  launch.run("minitaw::attention_forward",
+      [&](auto tile) { return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level}; });
 }
 
 template <class E>
@@ -311,8 +303,7 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
   const Launch queries(exec, heads, sizes, backward_floats);
   const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{
-        dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
+    return Inputs<E, tile>{dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
       [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });

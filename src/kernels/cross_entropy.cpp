@@ -39,8 +39,8 @@ struct Row {
   }
   [[nodiscard]] float largest(float least) const {
     blocks([&](const float* values, int size, E*) {
-      least = lane_reduce(
-          size, least, [=](int i) { return values[i]; }, [](float a, float b) { return b > a ? b : a; });
+      least =
+          lane_reduce(size, least, [=](int i) { return values[i]; }, [](float a, float b) { return b > a ? b : a; });
     });
     return least;
   }
@@ -136,9 +136,8 @@ struct LossAndGradient {
         value[j] = exponential(value[j] - largest) * factor - (n * i + j == target ? less : 0.0F);
       store_pack<n>(x, i, value);
     });
-    Kokkos::single(Kokkos::PerTeam(team), [&] {
-      losses[row] = static_cast<double>(largest) - static_cast<double>(at_target) + Kokkos::log(sum);
-    });
+    Kokkos::single(Kokkos::PerTeam(team),
+        [&] { losses[row] = static_cast<double>(largest) - static_cast<double>(at_target) + Kokkos::log(sum); });
   }
 };
 
@@ -157,8 +156,7 @@ struct Sum {
 }  // namespace
 
 template <class E>
-void cross_entropy(
-    const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale) {
+void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale) {
   const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
 #ifdef MINITAW_HOST_KERNELS
   if (!packs_on_host && threads_on_host == 1)
@@ -166,8 +164,7 @@ void cross_entropy(
         HostLossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
 #endif
   with_packs<E>(vocab, {logits.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::cross_entropy",
-        LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
+    Kokkos::parallel_for("minitaw::cross_entropy", LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
         LossAndGradient<E, n>{losses.data(), logits.data(), targets.data(), scale, vocab});
   });
 }

@@ -97,8 +97,7 @@ struct Update {
       const float factor = clip_factor(settings.clip_norm, Kokkos::sqrt(*squares));
       for (int j = 0; j < n; ++j) g[j] *= factor;
     }
-    Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0),
-              m2 = load_pack<n>(moment2 + i, 0);
+    Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0), m2 = load_pack<n>(moment2 + i, 0);
     for (int j = 0; j < n; ++j) {
       m1[j] = settings.beta1 * m1[j] + (1.0F - settings.beta1) * g[j];
       m2[j] = settings.beta2 * m2[j] + (1.0F - settings.beta2) * g[j] * g[j];
@@ -166,8 +165,8 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 
 template <class E>
 void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
-  flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)),
-      {rounded.data(), sum.data()}, Round<E>{rounded.data(), sum.data()});
+  flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)), {rounded.data(), sum.data()},
+      Round<E>{rounded.data(), sum.data()});
 }
 
 void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum) {
@@ -187,46 +186,38 @@ void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t by
 void add_squares(
     const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate) {
   const auto count = static_cast<std::int64_t>(values.extent(0));
-  const std::int64_t each =
-      std::max<std::int64_t>(1, (count + most_square_partials - 1) / most_square_partials);
+  const std::int64_t each = std::max<std::int64_t>(1, (count + most_square_partials - 1) / most_square_partials);
   const int rows = static_cast<int>((count + each - 1) / each);
   if (rows > 0)
-    Kokkos::parallel_for(
-        "minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
-  Kokkos::parallel_for(
-      "minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
+    Kokkos::parallel_for("minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
+  Kokkos::parallel_for("minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
 }
 
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step,
-    const float* squares) {
-  const auto correction = [step](float beta) {
-    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
-  };
+    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step, const float* squares) {
+  const auto correction = [step](float beta) { return static_cast<float>(1 / (1 - std::pow(double{beta}, step))); };
   const auto run_as = [&](auto rounded, auto clips) {
     flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
         {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-        Update<E, rounded, clips>{weights.data(), master.data(), moment1.data(), moment2.data(),
-            gradient.data(), settings, correction(settings.beta1), correction(settings.beta2), squares});
+        Update<E, rounded, clips>{weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data(),
+            settings, correction(settings.beta1), correction(settings.beta2), squares});
   };
   const auto run = [&](auto rounded) {
     settings.clip_norm > 0 ? run_as(rounded, std::true_type()) : run_as(rounded, std::false_type());
   };
   if constexpr (std::is_same_v<E, float>)
-    if (weights.data() == master.data())
-      return run(std::false_type());  // one array: the loop stays vector code
+    if (weights.data() == master.data()) return run(std::false_type());  // one array: the loop stays vector code
   run(std::true_type());
 }
 
 template <class E>
-void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
-    const UniformRow& row) {
+void uniform(
+    const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first, const UniformRow& row) {
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
   if (count == 0) return;
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
-  Kokkos::parallel_for("minitaw::uniform",
-      FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+  Kokkos::parallel_for("minitaw::uniform", FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
       Run<E>{weights.data(), master.data(), count, row, first});
 }
 

@@ -50,8 +50,8 @@ enum class Op { plain, transposed };
 /// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
 /// are summed in float, whatever E and C, the type of the result, are.
 template <class C, class E>
-void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-    float beta);
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta);
 
 // Linear layers without bias; weights w [out, in] as in y = x w^T.
 
@@ -89,8 +89,8 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 
 /// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x. Same x, same bits.
 template <class E>
-void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
-    MatrixIn<E> x, VectorIn<E> gain);
+void rmsnorm_forward(
+    const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x, VectorIn<E> gain);
 
 /// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
 /// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
@@ -127,7 +127,7 @@ enum class Attention {
   automatic,  ///< the fastest of this build
   host,       ///< packed tiles in vector registers, one thread per tile of queries; host builds only
   portable,   ///< Kokkos teams, any back end
-  cudnn,  ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with cuDNN only
+  cudnn,      ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with cuDNN only
 };
 
 /// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything else.
@@ -170,8 +170,7 @@ void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, Matr
 /// Softmax cross-entropy, forward and backward in one go over a slice of tokens: losses [C] = -log softmax at
 /// the target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
 template <class E>
-void cross_entropy(
-    const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale);
+void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale);
 
 /// *loss adds to scale times the sum of losses, in an order that depends on their number alone.
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale);
@@ -191,8 +190,7 @@ void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t by
 /// *sum = the sum of the squares of values [n], or += it with `accumulate`, in an order that depends on n
 /// alone. partials: room for as many doubles.
 inline constexpr int most_square_partials = 512;
-void add_squares(
-    const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
+void add_squares(const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
 
 /// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
 /// gradient [n], shortened if settings clip it: *squares is the sum of the squares of the whole one. With
@@ -204,8 +202,8 @@ void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, 
 
 /// weights [n], master [n] = numbers first .. first + n of `row`; either may be empty. Same bits everywhere.
 template <class E>
-void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
-    const UniformRow& row);
+void uniform(
+    const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first, const UniformRow& row);
 
 // The vendors' libraries behind matrix products and attention.
 

@@ -24,8 +24,8 @@ struct Layout {
 
   KOKKOS_FUNCTION void operator()(int) const {
     const void* const place = good;
-    *good = matrix.data() == place && matrix.extent(0) == 3 && matrix.extent(1) == 5 &&
-            vector.data() == place && vector.extent(0) == 7 && last == 11;
+    *good = matrix.data() == place && matrix.extent(0) == 3 && matrix.extent(1) == 5 && vector.data() == place &&
+            vector.extent(0) == 7 && last == 11;
   }
 };
 

@@ -62,8 +62,7 @@ struct Product {
   float beta;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const int row = team.league_rank() / tiles_across * tile,
-              column = team.league_rank() % tiles_across * tile;
+    const int row = team.league_rank() / tiles_across * tile, column = team.league_rank() % tiles_across * tile;
     const Scratch scratch(team.team_scratch(0), 2 * depth * pitch);
     float* const left = scratch.data();
     float* const right = left + depth * pitch;
@@ -86,15 +85,13 @@ struct Product {
   template <class Body>
   KOKKOS_FUNCTION static void each_patch(const Team& team, const Body& body) {
     if constexpr (on_host) {
-      for (int i = 0, patch = team.team_rank(); patch < patches<S>; ++i, patch += team.team_size())
-        body(i, patch);
+      for (int i = 0, patch = team.team_rank(); patch < patches<S>; ++i, patch += team.team_size()) body(i, patch);
     } else {
       body(0, team.team_rank());
     }
   }
 
-  KOKKOS_FUNCTION static void add_products(
-      float (&sums)[patch_rows][columns], const float* left, const float* right) {
+  KOKKOS_FUNCTION static void add_products(float (&sums)[patch_rows][columns], const float* left, const float* right) {
     float part[patch_rows][columns];
     for (int r = 0; r < patch_rows; ++r)
       for (int j = 0; j < columns; ++j) part[r][j] = sums[r][j];
@@ -125,8 +122,8 @@ int tiles_of(int lines) { return (lines + tile - 1) / tile; }
 }  // namespace
 
 template <class C, class E>
-void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-    float beta) {
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta) {
   const Operand<E> left = operand<E>(a, op_a == Op::plain), right = operand<E>(b, op_b == Op::transposed);
   const int across = tiles_of(right.lines), tiles = tiles_of(left.lines) * across;
   if (tiles == 0) return;
@@ -150,8 +147,8 @@ namespace minitaw::kernels {
 #ifdef MINITAW_HOST_KERNELS
 /// BLAS by its Fortran name, which every BLAS has.
 extern "C" void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
-    const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
-    float* c, const int* ldc);
+    const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c,
+    const int* ldc);
 
 namespace {
 /// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
@@ -168,8 +165,8 @@ void blas(Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b
 #endif
 
 template <class C, class E>
-void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-    float beta) {
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta) {
 #ifdef MINITAW_HOST_KERNELS
   if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>) return blas(c, a, op_a, b, op_b, beta);
 #endif

@@ -84,8 +84,7 @@ inline Doubles rmsnorm_backward(Out dgain, In dy, In x, In gain) {
     for (std::size_t i = 0; i < gain.size(); ++i) {
       const double change = dy[row + i], value = x[row + i];
       dgain[i] += change * value * scale;
-      dx[row + i] =
-          scale * (change * gain[i] - value * scale * scale * sum / static_cast<double>(gain.size()));
+      dx[row + i] = scale * (change * gain[i] - value * scale * scale * sum / static_cast<double>(gain.size()));
     }
   }
   return dx;
@@ -102,9 +101,7 @@ struct Places {
   [[nodiscard]] std::int64_t key(int b, int s, int head) const {
     return query(b, s, z.heads + head * z.kv_heads / z.heads);
   }
-  [[nodiscard]] std::int64_t value(int b, int s, int head) const {
-    return key(b, s, head) + z.kv_heads * z.head_dim;
-  }
+  [[nodiscard]] std::int64_t value(int b, int s, int head) const { return key(b, s, head) + z.kv_heads * z.head_dim; }
   [[nodiscard]] std::int64_t output(int b, int s, int head) const {
     return ((std::int64_t{b} * z.seq + s) * z.heads + head) * z.head_dim;
   }
@@ -156,8 +153,7 @@ inline Doubles attention_forward(In qkv, const AttentionSizes& z) {
   for_queries(z, [&](int b, int head, int s) {
     const Doubles row = attention_row(qkv, z, b, s, head);
     for (int k = 0; k <= s; ++k)
-      for (int i = 0; i < z.head_dim; ++i)
-        y[at.output(b, s, head) + i] += row[k] * qkv[at.value(b, k, head) + i];
+      for (int i = 0; i < z.head_dim; ++i) y[at.output(b, s, head) + i] += row[k] * qkv[at.value(b, k, head) + i];
   });
   return y;
 }
@@ -228,16 +224,14 @@ inline double cross_entropy(Out logits, Tokens targets, double scale) {
 }
 
 /// One step (counted from 1) with factor x gradient: weights and moments in place.
-inline void adamw(
-    Out weights, Out moment1, Out moment2, In gradient, double factor, const AdamW& settings, int step) {
+inline void adamw(Out weights, Out moment1, Out moment2, In gradient, double factor, const AdamW& settings, int step) {
   const double beta1 = settings.beta1, beta2 = settings.beta2;
   const double correction1 = 1 - std::pow(beta1, step), correction2 = 1 - std::pow(beta2, step);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double g = factor * gradient[i];
     moment1[i] = beta1 * moment1[i] + (1 - beta1) * g;
     moment2[i] = beta2 * moment2[i] + (1 - beta2) * g * g;
-    const double direction =
-        moment1[i] / correction1 / (std::sqrt(moment2[i] / correction2) + settings.epsilon);
+    const double direction = moment1[i] / correction1 / (std::sqrt(moment2[i] / correction2) + settings.epsilon);
     weights[i] -= settings.learning_rate * (direction + settings.decay * weights[i]);
   }
 }

@@ -96,8 +96,7 @@ struct ColumnSums {
     if constexpr (held == 0) store_pack<n>(row, i, sums[0]);
   }
   KOKKOS_INLINE_FUNCTION void finish(const RowTeam& team, int count) const {
-    if constexpr (held > 0)
-      held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
+    if constexpr (held > 0) held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
   }
 };
 
@@ -214,8 +213,7 @@ struct GainSum {
     const Scratch scratch(team.team_scratch(0), columns * parts);
     float* const sums = scratch.data();
     const int first = team.league_rank() * columns;
-    row_for(
-        team, columns * parts, [=, *this](int i) { sums[i] = part_of(first + i % columns, i / columns); });
+    row_for(team, columns * parts, [=, *this](int i) { sums[i] = part_of(first + i % columns, i / columns); });
     team.team_barrier();
     row_for(team, columns, [=, *this](int i) {
       if (first + i >= width) return;
@@ -228,16 +226,15 @@ struct GainSum {
   KOKKOS_FUNCTION float part_of(int column, int part) const {
     float sum = 0;
     if (column < width)
-      for (int chunk = part; chunk < chunks; chunk += parts)
-        sum += partial[std::int64_t{chunk} * width + column];
+      for (int chunk = part; chunk < chunks; chunk += parts) sum += partial[std::int64_t{chunk} * width + column];
     return sum;
   }
 };
 }  // namespace
 
 template <class E>
-void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
-    MatrixIn<E> x, VectorIn<E> gain) {
+void rmsnorm_forward(
+    const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x, VectorIn<E> gain) {
   const int width = static_cast<int>(x.extent(1));
   with_held_packs<E>(width, {y.data(), copy.data(), x.data(), gain.data()}, [&](auto n, auto held) {
     Kokkos::parallel_for("minitaw::rmsnorm_forward", row_policy(exec, x.extent(0), width / n),
@@ -259,13 +256,11 @@ void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> ga
     MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
   const int width = static_cast<int>(x.extent(1)), rows = static_cast<int>(x.extent(0)),
             chunks = static_cast<int>(gain_partial.extent(0));
-  with_held_packs<E>(width,
-      {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
+  with_held_packs<E>(width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
       [&](auto n, auto held) {
-        Kokkos::parallel_for("minitaw::rmsnorm_backward",
-            BackwardPolicy(exec, chunks, team_threads(width / n)),
-            Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(),
-                rstd.data(), gain.data(), rows / chunks, rows % chunks, width});
+        Kokkos::parallel_for("minitaw::rmsnorm_backward", BackwardPolicy(exec, chunks, team_threads(width / n)),
+            Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), rstd.data(),
+                gain.data(), rows / chunks, rows % chunks, width});
       });
 }
 
@@ -276,8 +271,8 @@ void rmsnorm_backward_gain(
   const int width = static_cast<int>(dgain.extent(0)), chunks = static_cast<int>(gain_partial.extent(0));
   auto policy = row_policy(exec, (width + Kernel::columns - 1) / Kernel::columns);
   policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(Kernel::columns * Kernel::parts)));
-  Kokkos::parallel_for("minitaw::rmsnorm_backward_gain", policy,
-      Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
+  Kokkos::parallel_for(
+      "minitaw::rmsnorm_backward_gain", policy, Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
 }
 
 MINITAW_INSTANTIATE(rmsnorm_forward)

@@ -68,8 +68,7 @@ struct Turn {
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
   const int pairs = static_cast<int>(table.extent(1)) / 2;
-  Kokkos::parallel_for(
-      "minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs), Table{table.data(), pairs});
+  Kokkos::parallel_for("minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs), Table{table.data(), pairs});
 }
 
 template <class E>

@@ -65,8 +65,8 @@ template <class E>
 void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {y.data(), x.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::swiglu_forward", row_policy(exec, x.extent(0), width / n),
-        Forward<E, n>{y.data(), x.data(), width});
+    Kokkos::parallel_for(
+        "minitaw::swiglu_forward", row_policy(exec, x.extent(0), width / n), Forward<E, n>{y.data(), x.data(), width});
   });
 }
 

@@ -37,8 +37,7 @@ protected:
 
 /// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
 /// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none of its own.
-[[nodiscard]] std::unique_ptr<Meter> make_meter(
-    const std::string& uuid, const char* nvml_file = nvml::library_file);
+[[nodiscard]] std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file = nvml::library_file);
 
 /// Where Linux shows the energy and the power of a node; tests have other folders.
 struct NodeFolders {

@@ -37,8 +37,7 @@ std::string line_of(const fs::path& file) {
 /// meter unavailable.
 class NodeMeter final : public Meter {
 public:
-  explicit NodeMeter(const NodeFolders& folders)
-      : folders_(folders), freshness_(fs::path(folders.cray) / "freshness") {
+  explicit NodeMeter(const NodeFolders& folders) : folders_(folders), freshness_(fs::path(folders.cray) / "freshness") {
     add_cray();
     if (energy_.empty()) add_rapl();
     add_hwmon();
@@ -47,8 +46,8 @@ public:
     const auto begin = Clock::now();
     (void)read();
     const std::chrono::duration<double, std::milli> passed = Clock::now() - begin;
-    name_ = fmt::format("{}, divided evenly among the ranks of a node, {:.2f} ms a reading",
-        fmt::join(parts_, ", "), passed.count());
+    name_ = fmt::format(
+        "{}, divided evenly among the ranks of a node, {:.2f} ms a reading", fmt::join(parts_, ", "), passed.count());
   }
 
   /// Follows the energy, too, so that no counter begins anew twice between two readings.
@@ -108,8 +107,7 @@ private:
       add(energy_, zone.path() / "energy_uj", 1e-6, number(zone.path() / "max_energy_range_uj").value_or(0));
     }
     if (energy_.size() < packages) energy_.clear();  // a part of the node is not the node
-    if (!energy_.empty())
-      parts_.push_back(fmt::format("energy of {} (rapl)", counted(std::ssize(energy_), "package")));
+    if (!energy_.empty()) parts_.push_back(fmt::format("energy of {} (rapl)", counted(std::ssize(energy_), "package")));
   }
 
   /// Sensors at the board's supply: ACPI's, which the BMC feeds, and IBM's by IPMI. Others are of devices.
@@ -118,10 +116,8 @@ private:
     const bool energy = energy_.empty(), power = power_.empty();
     std::error_code missing;
     for (const auto& sensor : fs::directory_iterator(folders_.hwmon, missing)) {
-      const std::string name = line_of(sensor.path() / "name"),
-                        of = line_of(sensor.path() / "power1_oem_info");
-      if ((name != "power_meter" && !name.starts_with("aem")) || !(of.empty() || of.starts_with("Module")))
-        continue;
+      const std::string name = line_of(sensor.path() / "name"), of = line_of(sensor.path() / "power1_oem_info");
+      if ((name != "power_meter" && !name.starts_with("aem")) || !(of.empty() || of.starts_with("Module"))) continue;
       if (power) add(power_, sensor.path() / "power1_average", 1e-6);
       if (energy) add(energy_, sensor.path() / "energy1_input", 1e-6);
     }

@@ -90,8 +90,7 @@ public:
   /// backward() in two halves, first gradient_at_output() [T, H] -> dx. Saved and deferred pass on the rest.
   void backward_input(Matrix<E> dx) const {
     const auto keep = [this](auto copy, auto gain) {
-      if (E* const deferred = place<E>(copy))
-        Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
+      if (E* const deferred = place<E>(copy)) Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
     };
     keep(norm1, weights_.norm1);
     keep(norm2, weights_.norm2);
@@ -113,14 +112,12 @@ private:
 
   /// The forward pass up to the gate and up projections: the block's input x and its copy, to which `stream`,
   /// one of both, attention is added, and the copy of that.
-  void up_to_gate(
-      Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
+  void up_to_gate(Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
     if (attends)
-      kernels::attention_forward(
-          exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_), attention_);
+      kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_), attention_);
     kernels::linear_forward(exec_, stream, at(attention), weights_.wo, 1);
     kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), copy_of_stream, stream, weights_.norm2);
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
@@ -137,8 +134,8 @@ private:
     kernels::linear_backward_input(exec_, at(product), dy, weights_.w2);
     kernels::swiglu_backward(exec_, at(ffn), at(product), at(product), at(ffn));
     kernels::linear_backward_input(exec_, at(middle_gradient), at(ffn), weights_.w13);
-    kernels::rmsnorm_backward(exec_, at(middle_gradient), partial(gain_partial2), at(middle_gradient), dy,
-        at(middle), floats(rstd2), weights_.norm2);
+    kernels::rmsnorm_backward(exec_, at(middle_gradient), partial(gain_partial2), at(middle_gradient), dy, at(middle),
+        floats(rstd2), weights_.norm2);
   }
 
   template <class G>
@@ -153,8 +150,8 @@ private:
 
   void attention_input(Matrix<E> dx) const {
     kernels::linear_backward_input(exec_, at(attention_gradient), at(middle_gradient), weights_.wo);
-    kernels::attention_backward(exec_, at(qkv_gradient), floats(delta), at(attention_gradient), at(qkv),
-        at(attention), floats(lse), attention_sizes(shape_), attention_);
+    kernels::attention_backward(exec_, at(qkv_gradient), floats(delta), at(attention_gradient), at(qkv), at(attention),
+        floats(lse), attention_sizes(shape_), attention_);
     kernels::rope(exec_, at(qkv_gradient), rope_, turned_heads(), -1);
     kernels::linear_backward_input(exec_, dx, at(qkv_gradient), weights_.wqkv);
     kernels::rmsnorm_backward(
@@ -173,8 +170,7 @@ private:
   template <class T>
   [[nodiscard]] T* place(Intermediate part) const {
     for (const auto& [regions, buffer] : sources_)
-      if (regions[part].bytes > 0)
-        return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
+      if (regions[part].bytes > 0) return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
     return nullptr;
   }
   [[nodiscard]] Matrix<E> at(Intermediate part) const {

@@ -51,8 +51,7 @@ BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Speed&
                        : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
                                                              : matrices - last + forward_rest;
   return {.forward = matrices + attention + forward_rest,
-      .backward_input =
-          matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
+      .backward_input = matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
       .backward_weight = matrices};
 }
 

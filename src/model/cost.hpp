@@ -32,8 +32,7 @@ struct BlockCost {
 /// twice the attention of F, and the recomputation of `recompute` (without the last matrix product, whose
 /// result is not needed). Scores that an attention kernel recomputes by itself do not count. `ffn`: the
 /// block's feed-forward width. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] BlockCost cost_of_block(
-    const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
+[[nodiscard]] BlockCost cost_of_block(const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
 /// Seconds of the loss of one micro-batch: the head's forward and backward.
 [[nodiscard]] double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate);
 }  // namespace minitaw::model

@@ -18,20 +18,17 @@ UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t s
                fan_in = tensor.role == Role::embedding ? 1.0 : static_cast<double>(tensor.cols);
   return {philox_key(seed, Stream::weights),
       {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
-      tensor.is_gain() ? 1.0F : 0.0F,
-      tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
+      tensor.is_gain() ? 1.0F : 0.0F, tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
 }
 
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
   if (std::ssize(weights) != flat.elements)
-    throw LogicError(
-        fmt::format("{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
+    throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
   std::ranges::fill(weights, 0.0F);
   for (const Tensor& tensor : flat.tensors) {
     const UniformRow row = initial_row(tensor, shape, seed);
     for (std::int64_t i = 0; i < tensor.size(); ++i)
-      weights[tensor.offset + i] =
-          row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
+      weights[tensor.offset + i] = row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
   }
 }
 
@@ -47,16 +44,16 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
     throw InputError(fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
   file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
-    throw InputError(fmt::format(
-        "data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_, seq_ + 1));
+    throw InputError(
+        fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_, seq_ + 1));
 }
 
 void TokenSource::fill(
     std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first) {
   const auto seq = static_cast<std::size_t>(seq_);
   if (tokens.size() % seq != 0 || targets.size() != tokens.size())
-    throw LogicError(fmt::format(
-        "{} tokens and {} targets asked for; a sequence has {}", tokens.size(), targets.size(), seq_));
+    throw LogicError(
+        fmt::format("{} tokens and {} targets asked for; a sequence has {}", tokens.size(), targets.size(), seq_));
   std::vector<std::int32_t> values(seq + 1);
   for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
     sequence(values, step, first + index);
@@ -79,8 +76,8 @@ void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, st
   values[0] = static_cast<std::int32_t>(four[0] % vocab_);
   for (std::size_t i = 1; i < values.size(); ++i) {
     if (i % 4 == 0) four = words(i);
-    values[i] = static_cast<std::int32_t>(
-        (values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
+    values[i] =
+        static_cast<std::int32_t>((values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
   }
 }
 

@@ -33,8 +33,7 @@ public:
 
   /// tokens, targets [B S]: B sequences from number `first` of the step on; targets are the tokens one
   /// further. `step` counts from 0, `first` over all ranks. Not for two threads at a time.
-  void fill(
-      std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first);
+  void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first);
 
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);

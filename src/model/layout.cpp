@@ -16,8 +16,7 @@ namespace {
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
 void check_size(const char* key, std::int64_t value) {
-  if (value < 1 || value > largest)
-    throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
+  if (value < 1 || value > largest) throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
 }
 
 void check_sizes(const Shape& shape) {
@@ -59,16 +58,16 @@ void check_products(const Shape& shape) {
   };
   require(tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
   require(qkv, largest,
-      fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
-          shape.head_dim()));
+      fmt::format(
+          "(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads, shape.head_dim()));
   require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
   // 16 bytes an element and 16 buffers of each width cover the arena of a rank; `layers` of them, any depth.
   require(tokens * (hidden + qkv + ffn) * 256 * layers, INT64_MAX,
-      fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(),
-          shape.hidden, widest, shape.layers));
+      fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(), shape.hidden,
+          widest, shape.layers));
   require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64, INT64_MAX,
-      fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers, shape.hidden,
-          widest, shape.vocab));
+      fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers, shape.hidden, widest,
+          shape.vocab));
 }
 
 std::int64_t aligned(std::int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
@@ -169,8 +168,7 @@ Flops flops_per_token(const Shape& shape) {
 
 std::int64_t parameters(const Shape& shape) {
   std::int64_t sum = (2 * shape.vocab + 1) * shape.hidden;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
+  for (int layer = 0; layer < shape.layers; ++layer) sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
   return sum;
 }
 
@@ -209,8 +207,8 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
   if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.embeddings_split && cut.slices != 2))
-    throw LogicError(fmt::format(
-        "{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
+    throw LogicError(
+        fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
   if (cut.shards > shape.layers)
     throw InputError(
         fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));

@@ -87,9 +87,7 @@ struct Tensor {
   Role role = Role::norm1;
 
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
-  [[nodiscard]] bool is_gain() const {
-    return role == Role::norm1 || role == Role::norm2 || role == Role::norm;
-  }
+  [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };
 
 /// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned.

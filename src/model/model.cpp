@@ -64,8 +64,8 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
       static_cast<int>(shape.head_dim())};
 }
 
-Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-    kernels::Attention attention, std::optional<Range> embeddings_part)
+Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace, kernels::Attention attention,
+    std::optional<Range> embeddings_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
@@ -73,8 +73,8 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
-    throw LogicError(fmt::format(
-        "{} elements from {} of embeddings that have {}", count, first, layout_.embeddings.elements));
+    throw LogicError(
+        fmt::format("{} elements from {} of embeddings that have {}", count, first, layout_.embeddings.elements));
   for (Tensor& tensor : embeddings_tensors_) tensor.offset -= first;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
     saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
@@ -96,9 +96,7 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[shard];
   const BlockRegions& apart = o.deferred.data ? deferred_[shard].blocks[index] : unsplit;
-  const auto gain = [&](Intermediate part) {
-    return vector_at<const E>(o.deferred, apart[part], shape.hidden);
-  };
+  const auto gain = [&](Intermediate part) { return vector_at<const E>(o.deferred, apart[part], shape.hidden); };
   return Block<E>(exec_, shape, shape.ffn[run.first_layer + index],
       o.weights.data ? BlockTensors<const E>(o.weights, run, index)
                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
@@ -150,16 +148,14 @@ void Model::backward_input(int shard, const Operands& o) {
 }
 
 void Model::backward_weight(int shard, const Operands& o) {
-  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, o).backward_weight(into, o.accumulate);
-  });
+  for_gradients(shard, o,
+      [&]<class E>(E, int i, const auto& into) { block<E>(shard, i, o).backward_weight(into, o.accumulate); });
 }
 
 const Tensor& Model::embeddings_tensor(Role role) const {
   const Tensor& tensor = embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.count)
-    throw LogicError(
-        fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
+    throw LogicError(fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
   return tensor;
 }
 
@@ -179,8 +175,8 @@ void Model::embed(const Operands& o, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_forward(exec_, hidden<E>(o.hidden),
-        matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
+    kernels::embedding_forward(
+        exec_, hidden<E>(o.hidden), matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
   });
 }
 
@@ -197,8 +193,8 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_backward<E>(exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()),
-        part(batch.order()), part(batch.segments()));
+    kernels::embedding_backward<E>(
+        exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()), part(batch.order()), part(batch.segments()));
   });
 }
 
@@ -229,8 +225,7 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
       kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
       kernels::sum_losses(exec_, loss, losses, loss_scale_);
       kernels::linear_backward_input(exec_, slope, logits, weight);
-      kernels::linear_backward_weight(
-          exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
+      kernels::linear_backward_weight(exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
       kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
       kernels::rmsnorm_backward_gain(exec_, vector_of<float>(o.gradient, norm), partial, adds);
     }
@@ -239,8 +234,8 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
 
 // The optimiser.
 
-void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
-    std::uint64_t seed) {
+void draw(
+    Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed) {
   const ExecutionSpace exec;
   for (Tensor& tensor : tensors) tensor.offset -= part.begin;
   const std::vector<Range> padding = padding_of(tensors, part.count);
@@ -268,8 +263,8 @@ OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t e
 }
 
 /// The tensors in `range` of a flat buffer, whose state begins there, weights and gradient at `origin`.
-void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
-    const UpdateOperands& o, const AdamW& adamw, int step) {
+void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
+    const AdamW& adamw, int step) {
   const std::int64_t end = range.begin + range.count;
   const OptimiserState parts(o.state, layout_.shape.dtype, range.count);
   AdamW of_gains = adamw;
@@ -277,8 +272,8 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (const Tensor& tensor : tensors) {
       const std::int64_t first = std::max(range.begin, tensor.offset),
-                         count = std::min(end, tensor.offset + tensor.size()) - first,
-                         at = first - range.begin, place = first - origin;
+                         count = std::min(end, tensor.offset + tensor.size()) - first, at = first - range.begin,
+                         place = first - origin;
       if (count <= 0) continue;
       const auto own = elements_of<E>(o.weights, place, count);
       Vector<float> master;
@@ -308,8 +303,7 @@ void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& 
 void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
-    throw LogicError(
-        fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
+    throw LogicError(fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
   update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

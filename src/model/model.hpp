@@ -85,11 +85,11 @@ struct OptimiserState {
 
 /// The buffers of a compute action; each names those that it needs.
 struct Operands {
-  Buffer weights{};   ///< of the shard, or of embedding, final norm and head; compute type
-  Buffer saved{};     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
-  Buffer hidden{};    ///< hidden state [B S, H] or its gradient; compute type; changed in place
-  Buffer deferred{};  ///< what lives from backward_input() to backward_weight()
-  Buffer gradient{};  ///< of the weights
+  Buffer weights{};                   ///< of the shard, or of embedding, final norm and head; compute type
+  Buffer saved{};                     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
+  Buffer hidden{};                    ///< hidden state [B S, H] or its gradient; compute type; changed in place
+  Buffer deferred{};                  ///< what lives from backward_input() to backward_weight()
+  Buffer gradient{};                  ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
@@ -104,8 +104,8 @@ struct UpdateOperands {
 
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
 /// fp32 to `master`; an empty buffer takes none. Padding is zero. Complete on return.
-void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
-    std::uint64_t seed);
+void draw(
+    Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed);
 
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but the operands and scratch, which plan_workspace()
@@ -122,8 +122,7 @@ public:
   /// long. Every buffer of the embeddings below holds only `embeddings_part` of them; without it, all. Throws
   /// InputError if this build or device does not have the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-      kernels::Attention attention = kernels::Attention::automatic,
-      std::optional<Range> embeddings_part = {});
+      kernels::Attention attention = kernels::Attention::automatic, std::optional<Range> embeddings_part = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   /// The attention kernel in use; never `automatic`.
@@ -168,14 +167,13 @@ private:
   /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is written.
   template <class Use>
   void for_gradients(int shard, const Operands& o, const Use& use);
-  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
-      const UpdateOperands& o, const AdamW& adamw, int step);
+  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
+      const AdamW& adamw, int step);
 
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
-  kernels::Vector<std::int32_t> upload(
-      const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
+  kernels::Vector<std::int32_t> upload(const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;

@@ -22,8 +22,7 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
-  void take(
-      BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape, std::int64_t ffn) {
+  void take(BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape, std::int64_t ffn) {
     for (const Intermediate part : parts) {
       const auto [rows, cols] = extents_of(part, shape, ffn);
       block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
@@ -77,12 +76,11 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
 
 Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
   const std::int64_t rows = shape.tokens();
-  const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
-      heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
-      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
-  const Extents of_part[] = {hidden, qkv, heads, hidden, {rows, 2 * ffn}, hidden, {rows, ffn}, hidden, hidden,
-      heads, qkv, gain, gain, of_rows, of_rows, of_scores, of_scores, partial,
-      partial};  // in the order of Intermediate
+  const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()}, heads{rows, shape.heads * shape.head_dim()},
+      gain{1, shape.hidden}, of_rows{rows, 1}, of_scores{rows, shape.heads},
+      partial{std::min(rows, most_gain_chunks), shape.hidden};
+  const Extents of_part[] = {hidden, qkv, heads, hidden, {rows, 2 * ffn}, hidden, {rows, ffn}, hidden, hidden, heads,
+      qkv, gain, gain, of_rows, of_rows, of_scores, of_scores, partial, partial};  // in the order of Intermediate
   static_assert(std::size(of_part) == std::tuple_size_v<decltype(BlockRegions::all)>);
   return of_part[static_cast<std::size_t>(part)];
 }

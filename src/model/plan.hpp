@@ -43,9 +43,7 @@ struct BlockRegions {
   std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
 
   [[nodiscard]] Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
-  [[nodiscard]] const Region& operator[](Intermediate part) const {
-    return all[static_cast<std::size_t>(part)];
-  }
+  [[nodiscard]] const Region& operator[](Intermediate part) const { return all[static_cast<std::size_t>(part)]; }
 };
 
 struct Extents {

@@ -137,11 +137,9 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
       blocks.emplace_back(shape, layout_.shards[s], i, weights_[s]);
       x = blocks.back().forward(x);
     }
-  const double loss =
-      loss_and_gradient(x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
+  const double loss = loss_and_gradient(x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
   for (std::size_t s = layout_.shards.size(); s-- > 0;)
-    for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back())
-      x = blocks.back().backward(x, gradient[s]);
+    for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back()) x = blocks.back().backward(x, gradient[s]);
 
   plain::embedding_backward(view(gradient.back(), embedding), x, tokens, shape.hidden);
   return loss;
@@ -152,8 +150,7 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
   double squares = 0;
   for (const Doubles& part : gradient)
     for (const double g : part) squares += g * g;
-  const double factor =
-      adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
+  const double factor = adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
   AdamW of_gains = adamw;
   of_gains.decay = 0;
   for (std::size_t p = 0; p < parts.size(); ++p)

@@ -27,9 +27,8 @@ const Dimension time_span{{{"s", 1}}, "5 us"};
 const Dimension amount{{{"B", 1}}, "80 GB"};
 
 std::optional<double> prefix(std::string_view text) {
-  static const std::map<std::string_view, double> known = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9},
-      {"T", 1e12}, {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20},
-      {"Gi", 1 << 30}};
+  static const std::map<std::string_view, double> known = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
+      {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
   const auto found = known.find(text);
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
@@ -46,8 +45,7 @@ double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
   for (const auto& [name, factor] : dimension.units)
     if (unit.ends_with(name))
-      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size())))
-        return value * *scale * factor;
+      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size()))) return value * *scale * factor;
   throw wrong(unit.empty() ? "has no unit" : "has a unit that does not fit");
 }
 
@@ -65,8 +63,7 @@ public:
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     const toml::node* node = table_.get(key);
     const auto line = (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
-    throw InputError(
-        fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
+    throw InputError(fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
@@ -98,8 +95,7 @@ public:
   }
 
   /// `otherwise` where the key is not there; without it, the key must be.
-  double number(
-      const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
+  double number(const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
     if (!has(key)) {
       if (otherwise) return *otherwise;
       refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
@@ -144,10 +140,8 @@ public:
     for (const toml::node& point : *points) {
       const toml::array* pair = point.as_array();
       if (pair == nullptr || pair->size() != 2)
-        refuse(
-            key, R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-      curve.points.emplace_back(
-          read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
+        refuse(key, R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
+      curve.points.emplace_back(read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
       if (curve.points.size() > 1 && curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
         refuse(key, "must have sizes in ascending order");
     }
@@ -203,15 +197,12 @@ private:
 void read_speed(Table table, Speed& speed) {
   Table actions = table.table("actions");
   using schedule::Kind;
-  for (const Kind kind :
-      {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
-    if (const std::string key(name_of(kind)); actions.has(key))
-      speed.actions[kind] = actions.number(key, compute_rate);
+  for (const Kind kind : {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
+    if (const std::string key(name_of(kind)); actions.has(key)) speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
   if (table.has("peak")) speed.peak = table.number("peak", compute_rate, 0);
   speed.products = table.curve("products", speed.products);
-  if (speed.products.points.empty())
-    table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
+  if (speed.products.points.empty()) table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
   speed.attention = table.curve("attention", speed.attention);
   speed.attention_backward = table.curve("attention_backward", speed.attention_backward);
   table.finish();
@@ -221,12 +212,10 @@ void read_speed(Table table, Speed& speed) {
 void read_device(Table& table, Device& device) {
   device.speed = table.factor("speed", device.speed);
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    if (table.has(model::name_of(dtype)))
-      read_speed(table.table(model::name_of(dtype)), device.speeds[dtype]);
-  if (device.speeds.empty())
-    table.refuse("bf16", "is missing: a table with the device's rates in a precision");
-  device.memory_rate = table.number(
-      "memory_rate", data_rate, device.memory_rate > 0 ? std::optional(device.memory_rate) : std::nullopt);
+    if (table.has(model::name_of(dtype))) read_speed(table.table(model::name_of(dtype)), device.speeds[dtype]);
+  if (device.speeds.empty()) table.refuse("bf16", "is missing: a table with the device's rates in a precision");
+  device.memory_rate =
+      table.number("memory_rate", data_rate, device.memory_rate > 0 ? std::optional(device.memory_rate) : std::nullopt);
   if (table.has("overhead")) device.overhead = table.number("overhead", time_span, 0);
   if (table.has("memory")) device.memory = static_cast<std::uint64_t>(table.number("memory", amount));
 }
@@ -263,8 +252,7 @@ void read_exceptions(Table& root, Machine& machine) {
       for (int i = 0; i < machine.ranks_per_node; ++i) ranks.insert(node * machine.ranks_per_node + i);
     for (const int rank : ranks) {
       Table own = exception.table("device");
-      if (exception.has("device"))
-        read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
+      if (exception.has("device")) read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
       own.finish();
       adapters.insert(machine.adapter_of(rank));
     }
@@ -274,10 +262,8 @@ void read_exceptions(Table& root, Machine& machine) {
       Table own = exception.table("between");
       Adapter& adapter =
           machine.unlike_adapters.try_emplace(number, Adapter{machine.rate, machine.latency}).first->second;
-      adapter = {
-          own.number("rate", data_rate, adapter.rate), own.number("latency", time_span, adapter.latency)};
-      if (adapter.latency < machine.latency / 2)
-        own.refuse("latency", "is below half of the others', which is theirs");
+      adapter = {own.number("rate", data_rate, adapter.rate), own.number("latency", time_span, adapter.latency)};
+      if (adapter.latency < machine.latency / 2) own.refuse("latency", "is below half of the others', which is theirs");
       own.finish();
     }
     exception.finish();
@@ -287,8 +273,8 @@ void read_exceptions(Table& root, Machine& machine) {
 }
 
 void read_inside(Table table, Machine& machine) {
-  machine.inside = table.choice<Inside>(
-      "kind", {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
+  machine.inside =
+      table.choice<Inside>("kind", {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
   machine.inside_rate = table.number("rate", data_rate);
   machine.inside_latency = table.number("latency", time_span, 0);
   table.finish();
@@ -298,9 +284,8 @@ void read_between(Table table, Machine& machine) {
   machine.adapters = table.count("adapters", 1);
   machine.rate = table.number("rate", data_rate);
   machine.latency = table.number("latency", time_span, 0);
-  machine.topology =
-      table.choice<Topology>("topology", {{"switch", Topology::one_switch}, {"fat tree", Topology::fat_tree},
-                                             {"dragonfly", Topology::dragonfly}});
+  machine.topology = table.choice<Topology>("topology",
+      {{"switch", Topology::one_switch}, {"fat tree", Topology::fat_tree}, {"dragonfly", Topology::dragonfly}});
   machine.messages = table.count("messages", 1);
   machine.eager = table.choice<bool>("protocol", {{"rendezvous", false}, {"eager", true}});
   if (machine.topology == Topology::fat_tree) {
@@ -334,8 +319,7 @@ void assign(toml::table& table, const std::string& key, const std::string& value
 void apply(toml::table& root, const std::string& override) {
   const std::size_t equals = override.find('=');
   if (equals == std::string::npos)
-    throw InputError(
-        fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
+    throw InputError(fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
   const std::string path = override.substr(0, equals), value = override.substr(equals + 1);
   toml::table* table = &root;
   std::size_t begin = 0;
@@ -349,14 +333,12 @@ void apply(toml::table& root, const std::string& override) {
 }
 }  // namespace
 
-Machine parse_machine(
-    const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
+Machine parse_machine(const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
   toml::table root;
   try {
     root = toml::parse(text);
   } catch (const toml::parse_error& error) {
-    throw InputError(
-        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+    throw InputError(fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
   }
   for (const std::string& change : changes) apply(root, change);
   Table table(root, "", path);
@@ -367,16 +349,14 @@ Machine parse_machine(
   machine.ranks_per_node = table.count("ranks_per_node");
   read_devices(table, machine);
   const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
-  if (Table inside = table.table("inside"); !alone || table.has("inside"))
-    read_inside(std::move(inside), machine);
+  if (Table inside = table.table("inside"); !alone || table.has("inside")) read_inside(std::move(inside), machine);
   if (Table between = table.table("between"); !one_node || table.has("between"))
     read_between(std::move(between), machine);
   read_exceptions(table, machine);
   table.finish();
   const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
   if (machine.topology == Topology::dragonfly && routers < 2)
-    throw InputError(
-        fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
+    throw InputError(fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
   return machine;
 }
 

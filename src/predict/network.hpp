@@ -58,22 +58,16 @@ public:
   /// Moves bytes between ranks of a node; `done` is called when they have arrived, not before this returns.
   void flow(int from, int to, double bytes, Done done) { send(ranks_, from, to, bytes, std::move(done)); }
   /// Sends bytes from adapter to adapter.
-  void between(int from, int to, double bytes, Done done) {
-    send(adapters_, from, to, bytes, std::move(done));
-  }
+  void between(int from, int to, double bytes, Done done) { send(adapters_, from, to, bytes, std::move(done)); }
   /// So many seconds of one of the processors that the rank shares with others; work that is `first` takes a
   /// processor from all other work, as interrupts and threads that wake up do.
   void work(int rank, double seconds, Done done, bool first = false) {
     const int node = machine_.one_machine ? 0 : machine_.node_of(rank);
     const sg::ExecPtr exec = sg::Exec::init();
-    exec->set_flops_amount(seconds * processor_speed)
-        ->set_priority(first ? 1000 : 1)
-        ->set_host(processors_[node]);
+    exec->set_flops_amount(seconds * processor_speed)->set_priority(first ? 1000 : 1)->set_host(processors_[node]);
     start(exec, std::move(done));
   }
-  static void later(double seconds, Done done) {
-    simgrid::kernel::timer::Timer::set(now() + seconds, std::move(done));
-  }
+  static void later(double seconds, Done done) { simgrid::kernel::timer::Timer::set(now() + seconds, std::move(done)); }
 
   /// Runs until nothing is under way. Callbacks may start more.
   static void run() { engine().run(); }
@@ -81,8 +75,7 @@ public:
 
 private:
   /// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its link twice.
-  static void add_leaf(
-      sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
+  static void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
     auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
     link->set_latency(latency / 2);
     using Direction = sg::LinkInRoute::Direction;
@@ -102,12 +95,11 @@ private:
     }
     for (int local = 0; local < machine_.ranks_per_node; ++local) {
       sg::Host* const host = zone.add_host(fmt::format("{}.{}", name, local), host_speed);
-      if (machine_.inside == Inside::network)
-        add_leaf(zone, host, machine_.inside_rate, machine_.inside_latency);
+      if (machine_.inside == Inside::network) add_leaf(zone, host, machine_.inside_rate, machine_.inside_latency);
       if (memory != nullptr) zone.add_route(host, nullptr, {sg::LinkInRoute(memory)}, true);
       for (std::size_t other = first; pairs && other < ranks_.size(); ++other) {
-        auto* const link = zone.add_split_duplex_link(
-            host->get_name() + "-" + ranks_[other]->get_name(), machine_.inside_rate);
+        auto* const link =
+            zone.add_split_duplex_link(host->get_name() + "-" + ranks_[other]->get_name(), machine_.inside_rate);
         link->set_latency(machine_.inside_latency);
         zone.add_route(host, ranks_[other], {{link, sg::LinkInRoute::Direction::UP}}, true);
       }
@@ -129,8 +121,8 @@ private:
       zone.seal();
       return;
     }
-    sg::NetZone& zone = *(
-        machine_.topology == Topology::fat_tree ? fat_tree(root, name, count) : dragonfly(root, name, count));
+    sg::NetZone& zone =
+        *(machine_.topology == Topology::fat_tree ? fat_tree(root, name, count) : dragonfly(root, name, count));
     zone.set_host_cb([this, name](sg::NetZone* inner, const std::vector<unsigned long>&, unsigned long id) {
       adapters_.push_back(inner->add_host(fmt::format("{}.{}", name, id), host_speed));
       return adapters_.back();
@@ -141,17 +133,16 @@ private:
   [[nodiscard]] sg::NetZone* fat_tree(sg::NetZone& root, const std::string& name, unsigned count) const {
     const auto leaf = static_cast<unsigned>(machine_.leaf);
     const unsigned switches = (count + leaf - 1) / leaf;
-    return root.add_netzone_fatTree(name, 2, {leaf, switches}, {1, static_cast<unsigned>(machine_.spines)},
-        {1, 1}, machine_.rate, machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
+    return root.add_netzone_fatTree(name, 2, {leaf, switches}, {1, static_cast<unsigned>(machine_.spines)}, {1, 1},
+        machine_.rate, machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 
   [[nodiscard]] sg::NetZone* dragonfly(sg::NetZone& root, const std::string& name, unsigned count) const {
     const int routers = machine_.dragonfly_groups * machine_.chassis * machine_.routers;
     const unsigned each = (count + routers - 1) / routers;
     return root.add_netzone_dragonfly(name, std::pair(machine_.dragonfly_groups, machine_.group_links),
-        std::pair(machine_.chassis, machine_.chassis_links),
-        std::pair(machine_.routers, machine_.router_links), each, machine_.rate, machine_.latency,
-        sg::Link::SharingPolicy::SPLITDUPLEX);
+        std::pair(machine_.chassis, machine_.chassis_links), std::pair(machine_.routers, machine_.router_links), each,
+        machine_.rate, machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 
   /// An activity must not hold itself, as a callback of it that knows it would.

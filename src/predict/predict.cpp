@@ -18,8 +18,8 @@ schedule::Costs device_costs(
     const Case& c, const schedule::Program& program, const model::Layout& layout, const Machine& machine) {
   const model::Dtype dtype = c.shape.dtype;
   if (!machine.device.speeds.contains(dtype))
-    throw InputError(fmt::format(
-        "{}: there is no table device.{}, the precision of the case", machine.path, model::name_of(dtype)));
+    throw InputError(
+        fmt::format("{}: there is no table device.{}, the precision of the case", machine.path, model::name_of(dtype)));
   const double share = static_cast<double>(c.shape.micro_batch);
   return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
     const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
@@ -39,8 +39,8 @@ schedule::Costs device_costs(
 /// do the same at the same time, and each sends to the next one what it gets from the one before.
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
-         machine.rate > 0 && machine.unlike.empty() && machine.unlike_adapters.empty();
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
+         machine.unlike.empty() && machine.unlike_adapters.empty();
 }
 
 /// The first two replicas of a case.
@@ -81,8 +81,8 @@ struct Prepared {
 
 Prepared prepare(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
-    throw InputError(fmt::format("{}: the machine has {} of {}, fewer than the {} ranks of the case",
-        machine.path, counted(machine.nodes, "node"), counted(machine.ranks_per_node, "rank"), c.ranks));
+    throw InputError(fmt::format("{}: the machine has {} of {}, fewer than the {} ranks of the case", machine.path,
+        counted(machine.nodes, "node"), counted(machine.ranks_per_node, "rank"), c.ranks));
   const bool alike = replicas_are_alike(c, machine);
   Prepared p{alike ? two_replicas(c) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build_valid(request_of(p.simulated));
@@ -139,8 +139,7 @@ Floor floor_of(const Case& c, const Machine& machine) {
   }
   for (int node = 0; node < p.machine.nodes; ++node) {
     double rate = 0;
-    for (int i = 0; i < p.machine.adapters; ++i)
-      rate += p.machine.adapter(node * p.machine.adapters + i).rate;
+    for (int i = 0; i < p.machine.adapters; ++i) rate += p.machine.adapter(node * p.machine.adapters + i).rate;
     if (const double most = std::max(out[node], in[node]); most > 0)
       floor.adapter = std::max(floor.adapter, most / rate);
   }
@@ -149,8 +148,8 @@ Floor floor_of(const Case& c, const Machine& machine) {
 
 Prediction predict(const Case& c, const Machine& machine) {
   Prepared p = prepare(c, machine);
-  Prediction result = simulate(
-      p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
+  Prediction result =
+      simulate(p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
   result.memory = memory_of(p);
   result.fits = fits(result.memory, p.machine);
   result.program = std::move(p.program);

@@ -164,8 +164,7 @@ private:
       const std::vector<int>& members = program_.communicators[a.communicator].ranks;
       std::vector<Place>& calls = calls_[matching_.other[number]];
       calls.push_back(p);
-      if (calls.size() == members.size())
-        begin(std::move(calls), [&](const Shared& t) { collective(t, a, members); });
+      if (calls.size() == members.size()) begin(std::move(calls), [&](const Shared& t) { collective(t, a, members); });
       return;
     }
     const Place other{a.peer, matching_.other[number]};
@@ -227,8 +226,7 @@ private:
   std::vector<std::pair<int, int>> across(const Shared& t, int from, int to, double bytes) {
     std::vector<std::pair<int, int>> used;
     for (int i = 0; i < machine_.adapters; ++i)
-      used.emplace_back(
-          machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i);
+      used.emplace_back(machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i);
     if (machine_.adapters == 1 && from != to) move(t, from, to, bytes);
     else
       for (const auto& [out, in] : used) between(t, out, in, bytes / machine_.adapters);

@@ -31,6 +31,6 @@ struct Prediction {
 
 /// Simulates a step of a program whose actions have the durations `costs`. Collectives of one member stand
 /// for a ring through so many replicas on other nodes.
-[[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout,
-    const Machine& machine, const schedule::Costs& costs, int replicas = 1);
+[[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+    const schedule::Costs& costs, int replicas = 1);
 }  // namespace minitaw::predict

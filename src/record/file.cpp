@@ -50,8 +50,8 @@ void write_all(int file, Bytes bytes, const std::string& path) {
 }
 
 FileState to_state(const struct stat& s) {
-  return {static_cast<std::int64_t>(s.st_dev), static_cast<std::int64_t>(s.st_ino), s.st_size,
-      s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+  return {static_cast<std::int64_t>(s.st_dev), static_cast<std::int64_t>(s.st_ino), s.st_size, s.st_mtim.tv_sec,
+      s.st_mtim.tv_nsec};
 }
 
 /// Between opening a copy and locking it another program may have put it in place of the file, or removed it:
@@ -87,8 +87,7 @@ FileState replace_file(const std::string& path, Bytes bytes, const std::optional
   struct stat old{}, written{};
   try {
     if (state_of(path) != expected)
-      throw std::runtime_error(
-          fmt::format("{} was changed by another program while this one was running", path));
+      throw std::runtime_error(fmt::format("{} was changed by another program while this one was running", path));
     if (::ftruncate(file, 0) != 0) fail(path, "its copy cannot be emptied");
     // The new file is as private as the old one was.
     if (::stat(path.c_str(), &old) == 0) (void)::fchmod(file, old.st_mode & 07777);
@@ -138,17 +137,15 @@ Bytes unseal(Bytes file, const std::string& path) {
   if (std::sscanf(seal.c_str(), "miniTaw result, schema %9lld, %18lld bytes", &schema, &length) < 1)
     throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
   if (schema != schema_version)  // whatever follows
-    throw InputError(
-        fmt::format("{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
-                    "or name another file with -o",
-            path, schema, schema_version));
+    throw InputError(fmt::format("{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
+                                 "or name another file with -o",
+        path, schema, schema_version));
   if (seal.size() < seal_size || length < 0)
     refuse(path, fmt::format("its seal, the first {} bytes, cannot be understood", seal_size));
   const Bytes image = file.subspan(seal_size);
   if (std::ssize(image) != length)
-    refuse(path,
-        fmt::format("{}, {} of {} bytes", std::ssize(image) < length ? "truncated" : "longer than it was",
-            file.size(), static_cast<std::size_t>(length) + seal_size));
+    refuse(path, fmt::format("{}, {} of {} bytes", std::ssize(image) < length ? "truncated" : "longer than it was",
+                     file.size(), static_cast<std::size_t>(length) + seal_size));
   if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
@@ -198,8 +195,7 @@ h5::Id load_file(const std::string& path) {
   const Bytes image = unseal(content, path);
   const h5::Id access = memory_access();
   // HDF5 takes a copy; it asks for a pointer to what may be changed, but does not.
-  h5::check(H5Pset_file_image(access, const_cast<std::byte*>(image.data()), image.size()),
-      "take a file from memory");
+  h5::check(H5Pset_file_image(access, const_cast<std::byte*>(image.data()), image.size()), "take a file from memory");
   const hid_t id = image.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0) throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
   return {id, H5Fclose, "open a file in memory"};

@@ -30,9 +30,9 @@ Id type_of() {
 /// Row-major; {}: a scalar.
 Id space_of(const std::vector<hsize_t>& shape, bool grows = false) {
   const std::vector<hsize_t> unlimited(shape.size(), H5S_UNLIMITED);
-  return {shape.empty() ? H5Screate(H5S_SCALAR)
-                        : H5Screate_simple(static_cast<int>(shape.size()), shape.data(),
-                              grows ? unlimited.data() : nullptr),
+  return {shape.empty()
+              ? H5Screate(H5S_SCALAR)
+              : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), grows ? unlimited.data() : nullptr),
       H5Sclose, "create a data space"};
 }
 
@@ -92,10 +92,9 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
   const Id space = space_of(d.shape, grows);
   const bool is_there = grows && H5Lexists(parent, d.path.c_str(), H5P_DEFAULT) > 0;
   with_data(d.values, [&](hid_t type, const void* data) {
-    const Id dataset = is_there
-                           ? open_dataset(parent, d.path)
-                           : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
-                                 H5Dclose, "create dataset " + d.path);
+    const Id dataset = is_there ? open_dataset(parent, d.path)
+                                : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
+                                      H5Dclose, "create dataset " + d.path);
     if (is_there) check(H5Dset_extent(dataset, d.shape.data()), "grow " + d.path);
     if (first > 0 && first < size) {
       const hsize_t count = size - first;
@@ -113,18 +112,16 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list) {
   const hsize_t size = std::visit([](const auto& all) { return all.size(); }, values);
   const Id space = space_of(list ? std::vector{size} : std::vector<hsize_t>());
-  if (H5Aexists(object, name.c_str()) > 0)
-    check(H5Adelete(object, name.c_str()), "replace attribute " + name);
+  if (H5Aexists(object, name.c_str()) > 0) check(H5Adelete(object, name.c_str()), "replace attribute " + name);
   with_data(values, [&](hid_t type, const void* data) {
-    const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
-        "create attribute " + name);
+    const Id attribute(
+        H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "create attribute " + name);
     check(H5Awrite(attribute, type, data), "write attribute " + name);
   });
 }
 
 Id make_group(hid_t parent, const std::string& path) {
-  return {H5Gcreate2(parent, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
-      "create group " + path};
+  return {H5Gcreate2(parent, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create group " + path};
 }
 
 Id open_group(hid_t parent, const std::string& path) {

@@ -31,8 +31,8 @@ private:
 /// Throws if an HDF5 call failed.
 void check(herr_t status, const std::string& what);
 
-using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
-    std::vector<std::string>>;
+using Values =
+    std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>, std::vector<std::string>>;
 /// Type of one element.
 [[nodiscard]] Values one(const Cell& cell);
 

@@ -32,8 +32,7 @@ bool is_at(std::string_view text, std::size_t at, std::string_view name) {
 }
 }  // namespace
 
-HostNames::HostNames(std::vector<std::string> of_node, bool shown)
-    : names_(std::move(of_node)), shown_(shown) {
+HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
   for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
     std::string full = names_[static_cast<std::size_t>(node)];
     std::ranges::transform(full, full.begin(), lower);
@@ -53,8 +52,7 @@ std::string HostNames::hidden(const std::string& text) const {
   // One pass from the left: replaced text is not searched again, even if it looks like a host name.
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    const auto form =
-        std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
+    const auto form = std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
     const bool found = form != forms_.end();
     result += found ? this->text(form->second) : text.substr(at, 1);
     at += found ? form->first.size() : 1;
@@ -93,8 +91,7 @@ const std::regex address_form(R"(::|(^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0
 std::regex make_user_form() {
   const passwd* const entry = getpwuid(geteuid());
   std::string names = "[^\\s\\S]";  // nobody
-  for (const char* user :
-      {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
+  for (const char* user : {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
     if (user != nullptr && *user != '\0')
       names += "|" + std::regex_replace(std::string(user), std::regex("[^A-Za-z0-9_]"), "\\$&");
   return std::regex(fmt::format("(^|[^A-Za-z0-9_])({})($|[^A-Za-z0-9_])", names));
@@ -112,8 +109,7 @@ const char* held_back(const std::string& name, const std::string& value, const H
 }
 }  // namespace
 
-std::optional<std::string> recorded(
-    const std::string& name, const std::string& value, const HostNames& hosts) {
+std::optional<std::string> recorded(const std::string& name, const std::string& value, const HostNames& hosts) {
   if (!std::regex_match(name, kept_names) || std::regex_search(name, secrets)) return std::nullopt;
   const char* const reason = held_back(name, value, hosts);
   return reason == nullptr ? name + "=" + value : fmt::format("{}=({}, not kept)", name, reason);
@@ -155,12 +151,11 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
     const auto& [node, cores, unit, uuid, site] = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
-        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ",
-        uuid);
+        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ", uuid);
   }
   if (std::ssize(ranks) > most)
-    text += fmt::format("# and {} more, the last one on node {}\n", counted(std::ssize(ranks) - most, "rank"),
-        ranks.back().node);
+    text += fmt::format(
+        "# and {} more, the last one on node {}\n", counted(std::ssize(ranks) - most, "rank"), ranks.back().node);
   if (!apart.empty())
     text += fmt::format("# warning: cores and device are in different NUMA domains: rank {}, {} and {}{}\n",
         apart.front(), ranks[apart.front()].site.core_domains, ranks[apart.front()].site.device_domains,
@@ -186,21 +181,17 @@ h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> l
   return {std::move(name), "text", std::move(axis), std::move(list), {size}};
 }
 
-Provenance collect(
-    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
+Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
   std::vector<std::string> words;
   std::ranges::transform(arguments, std::back_inserter(words), shell_quoted);
-  return {entry("version", build::version), entry("git_hash", build::git_hash),
-      entry("build_type", build::build_type), entry("compiler", build::compiler),
-      entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
+  return {entry("version", build::version), entry("git_hash", build::git_hash), entry("build_type", build::build_type),
+      entry("compiler", build::compiler), entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
       entry("command", fmt::format("{}", fmt::join(words, " "))), entry("deck_path", deck.path),
       entry("deck", deck.text), entry("overrides", "override", deck.overrides),
-      entry("environment", "variable", recorded_environment(hosts)),
-      entry("links", "property", shaped_links())};
+      entry("environment", "variable", recorded_environment(hosts)), entry("links", "property", shaped_links())};
 }
 
 std::string version_text() {
-  return fmt::format(
-      "minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler, build::build_type);
+  return fmt::format("minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler, build::build_type);
 }
 }  // namespace minitaw::record

@@ -36,8 +36,7 @@ public:
 
 private:
   std::vector<std::string> names_;
-  std::vector<std::pair<std::string, int>>
-      forms_;  ///< of names in small letters, and their nodes; longest first
+  std::vector<std::pair<std::string, int>> forms_;  ///< of names in small letters, and their nodes; longest first
   bool shown_ = false;
 };
 

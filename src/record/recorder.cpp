@@ -44,14 +44,14 @@ std::string session_path(int number) {
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
   using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
-  return {std::move(path), std::move(units), std::move(axis),
-      std::vector<Stored>(values.begin(), values.end()), {values.size()}};
+  return {std::move(path), std::move(units), std::move(axis), std::vector<Stored>(values.begin(), values.end()),
+      {values.size()}};
 }
 
 /// [row][column] of which a part is written, or the whole.
 template <class Rows, class Part = std::identity>
-h5::Dataset table(std::string path, std::string units, std::string axes, const Rows& rows,
-    const Part& part = {}, std::vector<std::string> labels = {}) {
+h5::Dataset table(std::string path, std::string units, std::string axes, const Rows& rows, const Part& part = {},
+    std::vector<std::string> labels = {}) {
   std::vector<std::decay_t<decltype(std::invoke(part, rows[0][0]))>> flat;
   for (const auto& row : rows) std::ranges::transform(row, std::back_inserter(flat), part);
   const std::vector<hsize_t> shape = {rows.size(), rows.empty() ? 0 : rows[0].size()};
@@ -72,8 +72,7 @@ struct Field {
 };
 constexpr Field device_fields[] = {{"device/clock", "MHz", &DeviceSample::clock_mhz},
     {"device/memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
-    {"device/temperature", "degC", &DeviceSample::temperature_c},
-    {"device/power", "W", &DeviceSample::power_w}};
+    {"device/temperature", "degC", &DeviceSample::temperature_c}, {"device/power", "W", &DeviceSample::power_w}};
 
 std::vector<h5::Dataset> datasets(const CaseResult& r) {
   using Time = trace::RankTime;
@@ -86,8 +85,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   };
   const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
     const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
-    return {"bytes/" + name, "B/step", "from rank, to rank, kind", values, {ranks, ranks, traffic.size()},
-        traffic};
+    return {"bytes/" + name, "B/step", "from rank, to rank, kind", values, {ranks, ranks, traffic.size()}, traffic};
   };
   std::vector<h5::Dataset> all = {list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
       table("seconds", "s", step_rank, r.seconds), list("losses", "nat/token", "step", r.losses),
@@ -102,27 +100,24 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       table("memory/measured", "B", rank_kind, parts_of(r.memory, &RankMemory::measured), {}, memory),
       list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
       list("memory/device_used", "B", "rank", parts_of(r.memory, &RankMemory::device_used)),
-      {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})},
-      {"time/length", "s", "", h5::one(length)}, time("compute", &Time::compute),
-      time("exposed", &Time::exposed_total), time("idle", &Time::idle),
+      {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})}, {"time/length", "s", "", h5::one(length)},
+      time("compute", &Time::compute), time("exposed", &Time::exposed_total), time("idle", &Time::idle),
       time("communication", &Time::communication), time("hidden", &Time::hidden),
       list("time/bubble", "1", "rank", parts_of(r.time, [&](const Time& t) { return t.idle / length; })),
       list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
       table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
       bytes("planned", r.planned_bytes), bytes("counted", r.counted_bytes),
-      {"blame/text", "text", "", h5::one(r.blame.text)},
-      {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
+      {"blame/text", "text", "", h5::one(r.blame.text)}, {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
       {"blame/slower", "1", "", h5::one(r.blame.slower)}, {"blame/share", "1", "", h5::one(r.blame.share)},
-      list("blame/ratios", "1", "rank", r.blame.ratios),
-      {"bytes/source", "text", "", h5::one(r.bytes_source)}, list("idle_ticks", "tick", "rank", r.idle_ticks),
+      list("blame/ratios", "1", "rank", r.blame.ratios), {"bytes/source", "text", "", h5::one(r.bytes_source)},
+      list("idle_ticks", "tick", "rank", r.idle_ticks),
       {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
   for (const Field& field : device_fields)
     all.push_back(table(field.path, field.units, step_rank, r.device.samples, field.value));
   if (!r.timeline) return all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
-      return list(
-          std::string("timeline/") + field.name, field.units, "event", parts_of(r.timeline->events, value));
+      return list(std::string("timeline/") + field.name, field.units, "event", parts_of(r.timeline->events, value));
     };
     all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
@@ -145,8 +140,7 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
 
 /// The rows of a table of all ranks: as many as `count` says, or none at all.
 template <class T = double>
-std::vector<std::vector<T>> read_table(
-    hid_t file, const std::string& path, std::size_t ranks, std::size_t count) {
+std::vector<std::vector<T>> read_table(hid_t file, const std::string& path, std::size_t ranks, std::size_t count) {
   const h5::Array<T> found = h5::read<T>(file, path, 2);
   std::vector<std::vector<T>> table;
   for (auto at = found.values.begin(); at != found.values.end(); at += static_cast<std::ptrdiff_t>(ranks)) {
@@ -175,13 +169,11 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
     found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
     for (Readings* read : {&found.device, &found.node}) {
       const std::string part = read == &found.node ? "node" : "device";
-      read->source =
-          h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
+      read->source = h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
       read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
     }
     for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back();
-          const std::uint64_t bits : row)
+      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back(); const std::uint64_t bits : row)
         samples.push_back({0, 0, 0, 0, bits});
     for (const Field& field : device_fields) {
       const auto values = read_table(file, group + field.path, columns, found.device.samples.size());
@@ -204,8 +196,7 @@ Contents read_contents(hid_t file, const std::string& path) {
       const Column& column = sample.columns[i];
       const std::string path_of_column = fmt::format("summary/{}", column.name);
       // a figure that was added later: NaN in the sample
-      if (column.place == Place::nowhere && i > 0 &&
-          H5Lexists(file, path_of_column.c_str(), H5P_DEFAULT) <= 0)
+      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, path_of_column.c_str(), H5P_DEFAULT) <= 0)
         continue;
       std::visit(
           [&]<class T>(const T&) {
@@ -219,8 +210,7 @@ Contents read_contents(hid_t file, const std::string& path) {
     H5G_info_t info{};
     h5::check(H5Gget_info(h5::open_group(file, "provenance/resumed"), &info), "count the sessions");
     for (int number = 0; number <= static_cast<int>(info.nlinks); ++number) {
-      found.git_hashes.push_back(
-          h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
+      found.git_hashes.push_back(h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
       found.links.push_back(h5::read<std::string>(file, session_path(number) + "links", 1).values);
     }
     return found;
@@ -233,8 +223,7 @@ namespace {
 /// The file that is to be replaced: not the link that it lies behind.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
-    throw InputError(
-        fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
+    throw InputError(fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
   std::error_code error;
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, error))
@@ -310,8 +299,7 @@ void Recorder::resume() {
   std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
   others.erase(std::string(build::git_hash));
   if (!others.empty())
-    note_ = fmt::format(
-        "{} was measured by git hash {}, this program is {}; name another file with -o to measure anew",
+    note_ = fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to measure anew",
         path_, fmt::join(others, ", "), build::git_hash);
 }
 
@@ -331,10 +319,8 @@ void Recorder::write_progress(std::size_t first) {
     names.emplace_back(column.name);
     std::visit(
         [&]<class T>(const T&) {
-          const auto cells =
-              parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
-          h5::write(file_,
-              list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells), true,
+          const auto cells = parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
+          h5::write(file_, list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells), true,
               first);
         },
         column.value);
@@ -360,16 +346,13 @@ void Recorder::finish() {
   save();
 }
 
-void Recorder::begin_case(const Case& c) const {
-  std::ofstream(running_name(path_)) << deck::identity(c) << '\n';
-}
+void Recorder::begin_case(const Case& c) const { std::ofstream(running_name(path_)) << deck::identity(c) << '\n'; }
 
 Row Recorder::append(CaseResult result, int repetition) {
   const bool begins = !written_;
   if (begins) write_session();
   const std::string identity = deck::identity(result.settings);
-  const auto known =
-      std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
+  const auto known = std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
   const auto number = static_cast<int>(known - rows_.begin());
   std::ranges::fill(result.repetition, repetition);
   if (repetition > 0 && known != rows_.end())

@@ -21,15 +21,14 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
     double bf16, fp32;  // TFLOP/s
   };
   static constexpr Datasheet known[] = {{"A100", 312, 19.5}, {"A10", 125, 31.2}, {"A30", 165, 10.3},
-      {"A40", 149.7, 37.4}, {"L4", 121, 30.3}, {"L40", 181, 90.5}, {"L40S", 362, 91.6},
-      {"H100 80GB HBM3", 989, 67}, {"H200", 989, 67}, {"H100 PCIe", 756, 51}, {"H100 NVL", 835, 60},
-      {"H200 NVL", 835, 60}, {"B200", 2250, 75}, {"GH200 480GB", 989, 67}};
+      {"A40", 149.7, 37.4}, {"L4", 121, 30.3}, {"L40", 181, 90.5}, {"L40S", 362, 91.6}, {"H100 80GB HBM3", 989, 67},
+      {"H200", 989, 67}, {"H100 PCIe", 756, 51}, {"H100 NVL", 835, 60}, {"H200 NVL", 835, 60}, {"B200", 2250, 75},
+      {"GH200 480GB", 989, 67}};
   const Datasheet* best = nullptr;
   for (const Datasheet& device : known) {
     const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
     const std::size_t end = at + 7 + device.name.size();
-    if (at == std::string::npos || (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end]))))
-      continue;
+    if (at == std::string::npos || (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end])))) continue;
     if (best == nullptr || device.name.size() > best->name.size()) best = &device;
   }
   if (best == nullptr || unit.find("MIG") != std::string::npos) return none;  // MIG: a part of a device
@@ -100,11 +99,9 @@ struct Counters {
 
   Counters(const CaseResult& result, const Readings& read) {
     double joules = 0, watts = 0, slowed = 0;
-    for (const std::vector<double>& ranks : read.energy)
-      joules = std::accumulate(ranks.begin(), ranks.end(), joules);
+    for (const std::vector<double>& ranks : read.energy) joules = std::accumulate(ranks.begin(), ranks.end(), joules);
     if (!read.energy.empty())
-      energy_per_token =
-          joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+      energy_per_token = joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
     if (read.samples.empty()) return;
     bool unknown = false;  // a device without reasons might have been slowed
     for (const std::vector<DeviceSample>& ranks : read.samples) {
@@ -153,9 +150,7 @@ Row make_row(const CaseResult& result, int number, int session) {
   const auto ranks = static_cast<double>(result.time.size());
   const trace::RankTime total = trace::total_of(result.time);
   const double length = result.accounted_length;
-  const auto exposed = [&](schedule::Traffic kind) {
-    return total.exposed[static_cast<std::size_t>(kind)] / ranks;
-  };
+  const auto exposed = [&](schedule::Traffic kind) { return total.exposed[static_cast<std::size_t>(kind)] / ranks; };
   double most_idle = 0;
   for (const trace::RankTime& rank : result.time) most_idle = std::max(most_idle, rank.idle);
   const Counters counters(result, result.device), nodes(result, result.node);

@@ -34,12 +34,11 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
 namespace {
 /// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes last.
 std::string describe(const Row& row, const std::vector<Row>& rows) {
-  std::string text = fmt::format("{}, {} in groups {}, {}", row.text("schedule"),
-      counted(row.integer("ranks"), "rank"), row.text("groups"), counted(row.integer("seq"), "token"));
+  std::string text = fmt::format("{}, {} in groups {}, {}", row.text("schedule"), counted(row.integer("ranks"), "rank"),
+      row.text("groups"), counted(row.integer("seq"), "token"));
   constexpr std::array said = {"schedule", "ranks", "groups", "seq"};
   for (const std::string_view name : varying_settings(rows))
-    if (std::ranges::find(said, name) == said.end())
-      text += fmt::format(", {} {}", name, row.column(name).text());
+    if (std::ranges::find(said, name) == said.end()) text += fmt::format(", {} {}", name, row.column(name).text());
   return text;
 }
 
@@ -67,8 +66,7 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
         (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
   if (best == nullptr) return "none";
-  const std::string text =
-      fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
+  const std::string text = fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
   if (detail_of(*best).empty()) return text;
   return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
@@ -78,8 +76,7 @@ bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID");
 
 std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
   if (missing.cases > 0)
-    return fmt::format(
-        "INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
+    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
   if (rows.empty()) return "INVALID: no case was run";
   for (const bool valid : {false, true}) {
     const auto is_told = [&](const Row& row) {
@@ -88,9 +85,8 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
     const auto first = std::ranges::find_if(rows, is_told);
     if (first == rows.end()) continue;
     return fmt::format("{}{} of {}, first case {} ({}): {}{}",
-        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told),
-        counted(std::ssize(rows), "case"), first->integer("case"), describe(*first, rows), detail_of(*first),
-        valid ? ")" : "");
+        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), counted(std::ssize(rows), "case"),
+        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
   }
   return "VALID";
 }
@@ -114,18 +110,17 @@ std::string blame_text(const std::vector<Row>& rows) {
   if (cases.empty()) return judged > 0 ? "# no rank or link stands out\n" : "";
   std::string text;
   for (const auto& [culprit, some] : cases) {
-    const Row& worst = **std::ranges::max_element(
-        some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
-    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"),
-        worst.integer("case"), some.size(), counted(judged, "case"));
+    const Row& worst =
+        **std::ranges::max_element(some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
+    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"), worst.integer("case"),
+        some.size(), counted(judged, "case"));
   }
   return text;
 }
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text = blame_text(rows);
-  for (const std::string& figure : figures_of_merit(rows))
-    text += fmt::format("figure of merit: {}\n", figure);
+  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
 
@@ -152,9 +147,7 @@ std::string mebibytes(const Row& row, std::string_view column) {
 
 std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
 
-std::string integer(const Row& row, std::string_view column) {
-  return fmt::format("{}", row.integer(column));
-}
+std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
 
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
@@ -245,10 +238,9 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
   for (const Column& column : sample.columns) known.emplace_back(column.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
-      throw InputError(
-          fmt::format("--columns: there is no column \"{}\"; did you mean \"{}\"? (docs/results.md "
-                      "lists those of the summary)",
-              name, nearest(name.substr(0, 64), known)));
+      throw InputError(fmt::format("--columns: there is no column \"{}\"; did you mean \"{}\"? (docs/results.md "
+                                   "lists those of the summary)",
+          name, nearest(name.substr(0, 64), known)));
     if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
       chosen.push_back(summary_column(sample, name));
       continue;
@@ -265,8 +257,7 @@ TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layou
   std::vector<TextColumn<Row>> columns = all_columns();
   const std::vector<std::string_view> varying = varying_settings(rows);
   const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"}, {"ranks", "ranks"},
-      {"groups", "groups"}, {"replicas", "ranks"}, {"seq", "seq"}, {"micro_batch", "B"},
-      {"micro_batches", "M"}};
+      {"groups", "groups"}, {"replicas", "ranks"}, {"seq", "seq"}, {"micro_batch", "B"}, {"micro_batches", "M"}};
   auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
   std::set<std::string_view> told;  // apart from others by these columns
   for (const std::string_view name : varying) {
@@ -274,9 +265,7 @@ TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layou
       told.insert(shown->second);
       continue;
     }
-    at = columns.insert(
-             at, {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
-         1;
+    at = columns.insert(at, {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) + 1;
   }
   if (layout.width > 0)
     std::erase_if(columns, [&](const TextColumn<Row>& column) {
@@ -290,16 +279,15 @@ std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (column.place != Place::settings || column.name == "identity" || column.name == "group_count")
-      continue;
+    if (column.place != Place::settings || column.name == "identity" || column.name == "group_count") continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
       std::string value = row.columns[i].text();
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     if (values == std::vector<std::string>{""}) continue;
-    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "),
-        column.has_unit() ? " " : "", column.has_unit() ? column.units : "");
+    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "), column.has_unit() ? " " : "",
+        column.has_unit() ? column.units : "");
   }
   return text;
 }

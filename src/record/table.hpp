@@ -43,7 +43,7 @@ struct Missing {
 
 /// What a table shows.
 struct TableLayout {
-  int width = 0;  ///< characters of a line, as far as possible; 0: no limit, for files and pipes
+  int width = 0;                       ///< characters of a line, as far as possible; 0: no limit, for files and pipes
   std::vector<std::string> columns{};  ///< these and no others; empty: all
 };
 
@@ -80,8 +80,7 @@ public:
 
   /// Two lines: names and units.
   [[nodiscard]] std::string header() const {
-    return line("#", std::mem_fn(&TextColumn<Entry>::name)) +
-           line("#", std::mem_fn(&TextColumn<Entry>::units));
+    return line("#", std::mem_fn(&TextColumn<Entry>::name)) + line("#", std::mem_fn(&TextColumn<Entry>::units));
   }
   /// One line, with a newline.
   [[nodiscard]] std::string row(const Entry& entry) const {

@@ -16,8 +16,8 @@ Range moved(const Action& a, const model::Layout& layout) {
   if (a.payload == Payload::squares) return {0, 1};
   if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
     return {0, layout.shape.tokens() * layout.shape.hidden};
-  return range_of(of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements,
-      {a.part, a.parts});
+  return range_of(
+      of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements, {a.part, a.parts});
 }
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
@@ -36,8 +36,7 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
 }
 
 std::string name_of(Traffic kind) {
-  static constexpr std::array<const char*, traffic_kinds> names = {
-      "weights", "gradients", "activations", "embeddings"};
+  static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations", "embeddings"};
   return names[index_of(kind)];
 }
 
@@ -119,17 +118,14 @@ Ticks ticks(const Program& program) {
 namespace {
 constexpr std::size_t arena_alignment = 256;
 
-std::size_t rounded(std::size_t bytes) {
-  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
-}
+std::size_t rounded(std::size_t bytes) { return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment; }
 
 std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
 /// Returns the bytes that an action on `shard` has in a slot of this class.
-std::size_t content_bytes(
-    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
   if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
@@ -147,8 +143,7 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
       result.slots.push_back({{static_cast<SlotClass>(c), static_cast<std::int16_t>(i)}, 0});
   }
   for (const int shard : rank.owned_shards)
-    result.optimiser.push_back(
-        optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
+    result.optimiser.push_back(optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
   std::array<bool, lanes> reduces{};
   for (const Action& a : rank.actions) {
     for (const Access& access : accesses(a, number)) {
@@ -200,8 +195,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
       if (r != (is_rooted(a.kind) ? a.peer : ring.front())) continue;
       const auto root = static_cast<int>(std::ranges::find(ring, r) - ring.begin());
       for (int i = 0; i < std::ssize(ring); ++i)
-        if (const auto [to, sent] = ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root);
-            sent > 0)
+        if (const auto [to, sent] = ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root); sent > 0)
           matrix.add(ring[i], ring[to], traffic_of(a.payload), sent * each);
     }
   return matrix;
@@ -209,8 +203,8 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
 
 Memory memory_of(SlotClass cls) {
   using enum Memory;
-  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, weights,
-      gradients, gradients, gradients, activations, activations, activations, weights, gradients, buffers};
+  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, weights, gradients,
+      gradients, gradients, activations, activations, activations, weights, gradients, buffers};
   return by_class[index_of(cls)];
 }
 
@@ -220,12 +214,10 @@ std::string name_of(Memory kind) {
   return names[index_of(kind)];
 }
 
-std::size_t Footprint::total() const {
-  return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
-}
+std::size_t Footprint::total() const { return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0}); }
 
-std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+std::vector<Footprint> memory(
+    const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank) {
   std::vector<Footprint> result;
   model::Layout own = layout;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {

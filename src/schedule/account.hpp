@@ -77,8 +77,8 @@ struct Footprint {
   [[nodiscard]] std::size_t total() const;
 };
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.
-[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
-    const std::vector<std::int64_t>& micro_batch_per_rank = {});
+[[nodiscard]] std::vector<Footprint> memory(
+    const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 struct MessageCounts {
   std::uint64_t weights_between = 0, weights_inside = 0;      ///< point to point
@@ -113,6 +113,5 @@ struct Ticks {
 
 /// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice
 /// that the rank keeps. For slots of weights and gradients only.
-[[nodiscard]] Range held(
-    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
+[[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
 }  // namespace minitaw::schedule

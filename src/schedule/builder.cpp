@@ -148,8 +148,7 @@ void Builder::sum_shards_over_replicas(int rank, int tick) {
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
     sum_over_replicas(rank, Phase::push_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, s, part(rank, SlotClass::owned)),
-        accumulator(rank, s));
+        make_action(Kind::all_reduce, when, Payload::gradient, s, part(rank, SlotClass::owned)), accumulator(rank, s));
 }
 
 void Builder::square_gradients(int tick, bool together, const std::function<Part(int)>& part_of) {
@@ -182,8 +181,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
     collective(Phase::epilogue, a, std::vector(ranks(), moved));
   };
   if (together)
-    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
-        embeddings_accumulator());
+    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient, embeddings_accumulator());
   // What a rank updates of the embeddings, or all that it holds.
   const auto part_of = [&](int r) {
     return split ? Part{program_.ranks[r].embeddings_slice, 2} : sliced ? Part{r, ranks()} : Part{};
@@ -192,8 +190,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
     if (program_.replicas > 1) sum_shards_over_replicas(r, tick);
     if (program_.replicas > 1 && holds(r))
       sum_over_replicas(r, Phase::epilogue,
-          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part_of(r)),
-          embeddings_accumulator());
+          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part_of(r)), embeddings_accumulator());
   }
   // Where everybody has the whole gradient, everybody has its squares.
   if (program_.clips) square_gradients(tick, ranks() > 1 && (sliced || !together), part_of);
@@ -234,8 +231,7 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
   return std::move(program_);
 }
 
-void ComputeEmitter::visit(
-    const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulate) {
+void ComputeEmitter::visit(const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulate) {
   const auto add = [&](Kind what, int of_shard, std::initializer_list<Builder::Use> uses) {
     Action a = make_action(what, v.tick, Payload::none, of_shard);
     a.micro_batch = v.micro_batch;

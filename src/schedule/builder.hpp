@@ -183,8 +183,7 @@ public:
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
   /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an
   /// accumulator always.
-  void visit(
-      const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
+  void visit(const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
@@ -205,16 +204,14 @@ private:
 /// for one after the other, all shards forward and then backward, a tick each.
 class LockstepRanks {
 public:
-  LockstepRanks(
-      Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);
+  LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);
 
   /// Visits of the first rank; those of the others differ only in the micro-batch.
   [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
   [[nodiscard]] int last_tick() const { return visits_.back().tick; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
-  void compute(
-      std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients);
+  void compute(std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients);
 
 private:
   int per_rank_;

@@ -59,9 +59,7 @@ public:
     const Action& a = at(p);
     const std::int32_t shards = program_.shards;
     switch (a.kind) {
-    case Kind::embed:
-      need_weights(p, a[Operand::weights], range_of(embedding));
-      return leave(p, a[Operand::hidden], 0);
+    case Kind::embed: need_weights(p, a[Operand::weights], range_of(embedding)); return leave(p, a[Operand::hidden], 0);
     case Kind::forward:
       need_weights(p, a[Operand::weights], whole(a[Operand::weights].cls));
       need(p, a[Operand::hidden], a.shard);
@@ -89,9 +87,7 @@ public:
       return contribute(p, a[Operand::gradient], embedding);
     case Kind::square: return square(p, a);
     case Kind::update: return update(p, a);
-    case Kind::zero:
-      content(p.rank, a[Operand::gradient]) = blank(p.rank, a[Operand::gradient].cls, a.shard);
-      return;
+    case Kind::zero: content(p.rank, a[Operand::gradient]) = blank(p.rank, a[Operand::gradient].cls, a.shard); return;
     case Kind::accumulate: {
       need_payload(p, Operand::source);
       const Content& from = content(p.rank, a[Operand::source]);
@@ -127,8 +123,7 @@ public:
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
         for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
           if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
-            fail(Rule::exact_gradients, {r, -1}, "{} is not updated as a whole at the end",
-                name_of(Slot{cls, i}));
+            fail(Rule::exact_gradients, {r, -1}, "{} is not updated as a whole at the end", name_of(Slot{cls, i}));
   }
 
 private:
@@ -170,8 +165,7 @@ private:
   /// Returns the parts that an action moves.
   [[nodiscard]] Interval moved(const Action& a) const {
     if (a.payload == Payload::squares) return {0, 1};
-    const std::int32_t each =
-        (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
+    const std::int32_t each = (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
     return {a.part * each, (a.part + 1) * each};
   }
 
@@ -180,8 +174,7 @@ private:
     const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
-      fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(),
-          members);
+      fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(), members);
     const std::int32_t each = range.size() / members;
     const std::int32_t begin = range.begin + static_cast<std::int32_t>(i) * each;
     return {begin, begin + each};
@@ -238,8 +231,7 @@ private:
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.valid && is_permanent(slot.cls))
       fail(Rule::exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
-    if (!c.same_thing(wanted))
-      unexpected(c.valid ? Rule::exact_gradients : Rule::fresh_reads, p, slot, wanted);
+    if (!c.same_thing(wanted)) unexpected(c.valid ? Rule::exact_gradients : Rule::fresh_reads, p, slot, wanted);
     if (!c.pieces.covers(range))
       fail(Rule::exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
   }
@@ -313,8 +305,7 @@ private:
       const Interval numbers = numbers_of(part);
       for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
-          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient),
-              contribution_text(p, missing));
+          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient), contribution_text(p, missing));
     }
     return range;
   }
@@ -336,8 +327,7 @@ private:
 
   void need_squares(Place p, Slot slot) const {
     if (slot.valid() != program_.clips)
-      fail(Rule::exact_gradients, p, "{} the squares of all gradients",
-          program_.clips ? "needs" : "has no use for");
+      fail(Rule::exact_gradients, p, "{} the squares of all gradients", program_.clips ? "needs" : "has no use for");
     const auto all = [&](const Piece& piece) { return piece.sum.first_missing(0) == all_squares(); };
     if (program_.clips && !content(p.rank, slot).pieces.any({0, 1}, all))
       fail(Rule::exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
@@ -354,8 +344,7 @@ private:
   /// A part joins what is there of the same thing; anything else is replaced.
   void receive(const Content& from, Interval range, Place to, Slot slot) {
     if (range.common(extent(to.rank, slot.cls)) != range)
-      fail(Rule::fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin,
-          range.end - 1);
+      fail(Rule::fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
     if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);

@@ -104,11 +104,9 @@ private:
       }
   }
 
-  void compare(int first, const std::vector<std::int32_t>& expected, int rank,
-      const std::vector<std::int32_t>& calls) const {
-    const auto same = [&](std::int32_t a, std::int32_t b) {
-      return same_call(at({first, a}), at({rank, b}));
-    };
+  void compare(
+      int first, const std::vector<std::int32_t>& expected, int rank, const std::vector<std::int32_t>& calls) const {
+    const auto same = [&](std::int32_t a, std::int32_t b) { return same_call(at({first, a}), at({rank, b})); };
     const auto [e, c] = std::ranges::mismatch(expected, calls, same);
     if (e == expected.end() && c == calls.end()) return;
     if (c == calls.end()) fail(Rule::same_collectives, {first, *e}, "rank {} never joins it", rank);
@@ -212,9 +210,8 @@ private:
         if (state.done()) continue;
         const Place p{r, state.actions[state.next]};
         if (heads.empty()) first = p;
-        heads.push_back(
-            place(program_, r, p.action) +
-            (state.started ? " waits for the other side" : " waits for earlier actions of its rank"));
+        heads.push_back(place(program_, r, p.action) +
+                        (state.started ? " waits for the other side" : " waits for earlier actions of its rank"));
       }
     if (heads.empty()) return;
     constexpr std::size_t shown = 16;

@@ -21,16 +21,15 @@ struct Place {
 
 /// Pairs of sends and receives, and the calls that make up each collective.
 struct Matching {
-  std::vector<std::int64_t> base;   ///< an action's number: base[rank] + its index
-  std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its number
-  std::vector<Place> calls;         ///< of one collective after the other, its members in ring order
+  std::vector<std::int64_t> base;              ///< an action's number: base[rank] + its index
+  std::vector<std::int32_t> other;             ///< by number. send, recv: the peer's action; collective: its number
+  std::vector<Place> calls;                    ///< of one collective after the other, its members in ring order
   std::vector<std::int64_t> first_call = {0};  ///< of each collective, and the end
 
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
   [[nodiscard]] int collectives() const { return static_cast<int>(first_call.size()) - 1; }
   [[nodiscard]] std::span<const Place> calls_of(std::int32_t collective) const {
-    return std::span(calls).subspan(
-        first_call[collective], first_call[collective + 1] - first_call[collective]);
+    return std::span(calls).subspan(first_call[collective], first_call[collective + 1] - first_call[collective]);
   }
 };
 
@@ -55,8 +54,8 @@ struct Refusal {
 [[nodiscard]] std::string place(const Program& program, int rank, int action);
 /// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
 template <class... Args>
-[[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action,
-    fmt::format_string<Args...> what, Args&&... args) {
+[[noreturn]] void refuse(
+    Rule rule, const Program& program, int rank, int action, fmt::format_string<Args...> what, Args&&... args) {
   throw Refusal{{rule, rank, action,
       fmt::format("{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...))}};
 }

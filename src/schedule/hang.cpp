@@ -13,8 +13,7 @@ namespace {
 /// "send of G5", "BW s2 m1"
 std::string short_text(const Action& a) {
   const std::string what = payload_text(a.payload, a.shard);
-  return fmt::format("{}{}{}{}", name_of(a.kind),
-      what.empty() ? "" : (is_communication(a.kind) ? " of " : " "), what,
+  return fmt::format("{}{}{}{}", name_of(a.kind), what.empty() ? "" : (is_communication(a.kind) ? " of " : " "), what,
       a.micro_batch < 0 ? "" : fmt::format(" m{}", a.micro_batch));
 }
 
@@ -22,9 +21,8 @@ std::string short_text(const Action& a) {
 class Search {
 public:
   Search(const Program& program, std::span<const RankState> states, const topology::Groups& nodes)
-      : program_(program),
-        states_(states.first(program.ranks.empty() ? states.size() : program.ranks.size())), nodes_(nodes),
-        waiters_(states_.size() * (lanes + 1)) {
+      : program_(program), states_(states.first(program.ranks.empty() ? states.size() : program.ranks.size())),
+        nodes_(nodes), waiters_(states_.size() * (lanes + 1)) {
     if (!program.ranks.empty()) matching_ = detail::match(program);
     for (const RankProgram& rank : program.ranks) {
       lanes_.emplace_back();
@@ -105,8 +103,8 @@ private:
     const std::int32_t other = matching_.other[matching_.number({r, i})];
     if (is_point_to_point(a.kind)) {
       if (wait_for_side(node(r, lane), {a.peer, other})) return;
-      return root(a.kind == Kind::send ? Root{Root::Kind::lost, r, i, a.peer}
-                                       : Root{Root::Kind::lost, a.peer, other, r});
+      return root(
+          a.kind == Kind::send ? Root{Root::Kind::lost, r, i, a.peer} : Root{Root::Kind::lost, a.peer, other, r});
     }
     bool waits = false;
     for (const Place call : matching_.calls_of(other)) waits = wait_for_side(node(r, lane), call) || waits;
@@ -136,8 +134,7 @@ private:
     std::pair<int, std::string> best;
     for (int r = 0; r < ranks(); ++r)
       if (next[node(r)].node >= 0)
-        if (const auto found = hops(node(r), root, next); found.first > best.first && found.first <= 3)
-          best = found;
+        if (const auto found = hops(node(r), root, next); found.first > best.first && found.first <= 3) best = found;
     return best.second;
   }
 
@@ -177,11 +174,11 @@ private:
     if (root.kind == Root::Kind::unfinished) return name(root.rank) + " has not finished " + what;
     if (root.kind == Root::Kind::late) return name(root.rank) + " does not begin " + what;
     if (root.peer >= 0)
-      return fmt::format("the {} from {} to {} has begun on both sides and does not arrive", what,
-          name(root.rank), name(root.peer));
+      return fmt::format(
+          "the {} from {} to {} has begun on both sides and does not arrive", what, name(root.rank), name(root.peer));
     const Communicator& all = program_.communicators[a.communicator];
-    return fmt::format("all ranks of {} ({}) have begun the {}, and it does not end", all.name,
-        fmt::join(all.ranks, ", "), what);
+    return fmt::format(
+        "all ranks of {} ({}) have begun the {}, and it does not end", all.name, fmt::join(all.ranks, ", "), what);
   }
 
   /// Where nobody on a node answers, it is the node or its link.
@@ -203,8 +200,8 @@ private:
     }
     if (whole < 2 || whole + 1 < all.count()) return texts;
     const auto here = std::ranges::find_if(states_, &RankState::answers) - states_.begin();
-    return {fmt::format("only node {} answers here: it is cut off, or all others are down",
-        nodes_.group_of(static_cast<int>(here)))};
+    return {fmt::format(
+        "only node {} answers here: it is cut off, or all others are down", nodes_.group_of(static_cast<int>(here)))};
   }
 
   const Program& program_;
@@ -213,8 +210,8 @@ private:
   Matching matching_;
   std::vector<std::array<std::vector<int>, lanes>> lanes_;  ///< actions of each rank's lanes
   std::vector<std::vector<int>> places_;                    ///< of each rank's actions in their lanes
-  std::vector<std::vector<Edge>> waiters_;  ///< by node: the chain is followed back from the root
-  std::map<Root, int> roots_;               ///< and the node where each was found
+  std::vector<std::vector<Edge>> waiters_;                  ///< by node: the chain is followed back from the root
+  std::map<Root, int> roots_;                               ///< and the node where each was found
 };
 }  // namespace
 

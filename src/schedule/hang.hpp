@@ -36,8 +36,7 @@ struct Root {
 };
 
 struct Hang {
-  std::vector<Root>
-      roots;  ///< of the strongest kind that there is, by rank; none: the states explain nothing
+  std::vector<Root> roots;  ///< of the strongest kind that there is, by rank; none: the states explain nothing
   /// "rank 3 waits for rank 2's send of G5, which waits for rank 0's send of A2 m1; rank 0 (node 0) has not
   /// finished BW s2 m1"; empty without a root.
   std::string sentence;
@@ -45,6 +44,5 @@ struct Hang {
 
 /// Follows from every rank what it waits for: by the states of the ranks, which all stand still. A program
 /// without ranks stands for what lies between cases.
-[[nodiscard]] Hang find_root(
-    const Program& program, std::span<const RankState> states, const topology::Groups& nodes);
+[[nodiscard]] Hang find_root(const Program& program, std::span<const RankState> states, const topology::Groups& nodes);
 }  // namespace minitaw::schedule

@@ -79,8 +79,7 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
   for (int time = 0; time < 2; ++time) {
     std::vector<std::int16_t> slot_of(count, -1);
     std::vector<Pool> pools;
-    for (int c = 0; c < slot_classes; ++c)
-      pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
+    for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
     for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
       for (int k = 0; k < most_operands; ++k) {
         const VirtualBuffer v = buffers[i][k];
@@ -101,8 +100,7 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
 namespace {
 class WaitDeriver {
 public:
-  WaitDeriver(RankProgram& program, int rank, Overlap overlap)
-      : program_(program), rank_(rank), overlap_(overlap) {
+  WaitDeriver(RankProgram& program, int rank, Overlap overlap) : program_(program), rank_(rank), overlap_(overlap) {
     for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.slots[c]);
   }
 
@@ -163,8 +161,7 @@ private:
     const std::int32_t position = ++issued_[own];
     known_[own][own] = position;
     closures_[own].push_back(known_[own]);
-    for (const Access& access : accesses(action, rank_))
-      history(access.slot).touch(access, action.lane, position);
+    for (const Access& access : accesses(action, rank_)) history(access.slot).touch(access, action.lane, position);
   }
 
   SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
@@ -179,9 +176,7 @@ private:
 };
 }  // namespace
 
-void assign_waits(RankProgram& program, int rank, Overlap overlap) {
-  WaitDeriver(program, rank, overlap).run();
-}
+void assign_waits(RankProgram& program, int rank, Overlap overlap) { WaitDeriver(program, rank, overlap).run(); }
 
 namespace {
 /// Communicators of all replicas, one after the other, then one for each of the first one's ranks.

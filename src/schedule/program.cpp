@@ -18,14 +18,12 @@ constexpr std::array<Form, kinds> forms = {{
     {"embed", {{{hidden, "x", write}, {weights, "e", read}}}, false, true},
     {"F", {{{weights, "hw", read}, {saved, "a", write}, {hidden, "x", modify}}}, true, true},
     {"loss", {{{hidden, "x", modify}, {weights, "e", read}, {gradient, "f", accumulate}}}, false, true},
-    {"BW",
-        {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tgp", accumulate}}},
-        true, true},
-    {"B", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}}, true,
+    {"BW", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tgp", accumulate}}}, true,
         true},
+    {"B", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}}, true, true},
     {"W", {{{saved, "a", read}, {deferred, "b", read}, {gradient, "tg", accumulate}}}, true, true},
     {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
-    {"square", {{{gradient, "t", read}, {squares, "n", accumulate}}}, true},  // of the embeddings: f
+    {"square", {{{gradient, "t", read}, {squares, "n", accumulate}}}, true},                    // of the embeddings: f
     {"update", {{{weights, "h", modify}, {gradient, "t", read}, {squares, "n", read}}}, true},  // e f
     {"zero", {{{gradient, "g", write}}}, true},
     {"add", {{{source, "gc", read}, {destination, "tp", accumulate}}}, true},
@@ -40,21 +38,20 @@ constexpr std::array<Form, kinds> forms = {{
     {"all_reduce", {{{buffer, "", modify}}}},
 }};
 
-constexpr std::array<std::string_view, 10> operand_names = {"none", "weights", "saved", "hidden", "deferred",
-    "gradient", "source", "destination", "buffer", "squares"};
+constexpr std::array<std::string_view, 10> operand_names = {
+    "none", "weights", "saved", "hidden", "deferred", "gradient", "source", "destination", "buffer", "squares"};
 
 /// Name and prefix of a payload, and the classes of its slots.
 struct Moves {
   std::string_view name, prefix, classes;
   bool shard = false, micro_batch = false;
 };
-constexpr std::array<Moves, payloads> moves = {
-    {{"none", "s", ""}, {"weights", "W", "hwk", true}, {"gradient", "G", "tgcp", true},
-        {"activation", "A", "x", true, true}, {"activation_grad", "D", "x", true, true},
-        {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}, {"squares", "N", "n"}}};
+constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hwk", true},
+    {"gradient", "G", "tgcp", true}, {"activation", "A", "x", true, true}, {"activation_grad", "D", "x", true, true},
+    {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}, {"squares", "N", "n"}}};
 
-constexpr std::array<std::string_view, lanes> lane_names = {"compute", "inputs_group", "inputs_recv",
-    "inputs_send", "gradients_group", "gradients_recv", "gradients_send"};
+constexpr std::array<std::string_view, lanes> lane_names = {
+    "compute", "inputs_group", "inputs_recv", "inputs_send", "gradients_group", "gradients_recv", "gradients_send"};
 constexpr std::array<char, slot_classes> slot_letters = {
     'h', 't', 'w', 'k', 'g', 'c', 'p', 'a', 'b', 'x', 'e', 'f', 'n'};
 
@@ -128,8 +125,7 @@ Accesses accesses(const Action& action, int rank) {
 }
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
-  const bool input =
-      payload == Payload::weights || payload == Payload::activation || payload == Payload::embeddings;
+  const bool input = payload == Payload::weights || payload == Payload::activation || payload == Payload::embeddings;
   if (kind == Kind::send) return input ? Lane::inputs_send : Lane::gradients_send;
   if (kind == Kind::recv || !inside) return input ? Lane::inputs_recv : Lane::gradients_recv;
   return input ? Lane::inputs_group : Lane::gradients_group;
@@ -163,8 +159,7 @@ model::Cut cut_of(const Program& program) {
   const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
     return rank.embeddings_slice >= 0 || rank.slots[index_of(SlotClass::embeddings)] == 0;
   });
-  return {
-      program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split, head_counts};
+  return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split, head_counts};
 }
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
@@ -218,8 +213,7 @@ std::string to_text(const Action& a, const Program& program) {
 
 std::string to_text(const Program& program) {
   std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
-      program.schedule, program.shards, program.micro_batches, program.embeddings_slices,
-      program.groups.text());
+      program.schedule, program.shards, program.micro_batches, program.embeddings_slices, program.groups.text());
   if (program.embeddings_split) text += "embeddings_split 1\n";
   if (program.owned_slices > 1) text += fmt::format("owned_slices {}\n", program.owned_slices);
   if (program.shard_parts > 1) text += fmt::format("shard_parts {}\n", program.shard_parts);

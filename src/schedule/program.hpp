@@ -68,17 +68,17 @@ inline constexpr int payloads = 8;
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
-  owned,         // h   weights of an owned shard or slice of one, compute precision; permanent
-  accumulator,   // t   gradient of an owned shard or slice summed over the step, fp32; permanent
-  weights,       // w   weights passing through, or kept whole for later visits
-  kept,          // k   a part of a shard's weights, kept for later visits in the group
-  gradient,      // g   a gradient contribution passing through, compute precision
-  contribution,  // c   one that comes from another rank, at its own time: computing never waits for its slot
-  partial,       // p   gradient of a shard or a part of it, summed here before it goes to its owner, fp32
-  saved,         // a   activations: what F saves for the backward pass of one (shard, micro-batch)
-  deferred,      // b   inputs of the weight gradient: what B leaves for W of one (shard, micro-batch)
-  hidden,        // x   hidden state of a micro-batch, later its gradient
-  embeddings,    // e   weights of embedding and LM head, or the slice that the rank holds; permanent
+  owned,                   // h   weights of an owned shard or slice of one, compute precision; permanent
+  accumulator,             // t   gradient of an owned shard or slice summed over the step, fp32; permanent
+  weights,                 // w   weights passing through, or kept whole for later visits
+  kept,                    // k   a part of a shard's weights, kept for later visits in the group
+  gradient,                // g   a gradient contribution passing through, compute precision
+  contribution,            // c   one that comes from another rank, at its own time: computing never waits for its slot
+  partial,                 // p   gradient of a shard or a part of it, summed here before it goes to its owner, fp32
+  saved,                   // a   activations: what F saves for the backward pass of one (shard, micro-batch)
+  deferred,                // b   inputs of the weight gradient: what B leaves for W of one (shard, micro-batch)
+  hidden,                  // x   hidden state of a micro-batch, later its gradient
+  embeddings,              // e   weights of embedding and LM head, or the slice that the rank holds; permanent
   embeddings_accumulator,  // f   their gradient summed over the step, fp32; permanent
   squares,                 // n   sum of the squares of gradients, a number in fp32 and scratch
 };
@@ -134,9 +134,9 @@ struct Action {
   bool accumulates = false;
   std::int32_t tick = 0;  ///< of the compute action this belongs to
   std::int32_t shard = -1;
-  std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
-  std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
-  std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
+  std::int32_t micro_batch = -1;            ///< counted over all ranks of the step
+  std::int32_t peer = -1;                   ///< other side of send / recv, root of broadcast / reduce (global rank)
+  std::int32_t communicator = -1;           ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< one for each operand of the kind, in the order of its form
   /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its members.
   std::int16_t part = 0, parts = 1;
@@ -169,8 +169,8 @@ struct Action {
 }
 /// True for slots that sum gradients of several micro-batches, or their squares: fp32.
 [[nodiscard]] constexpr bool is_sum(SlotClass cls) {
-  return cls == SlotClass::accumulator || cls == SlotClass::partial ||
-         cls == SlotClass::embeddings_accumulator || cls == SlotClass::squares;
+  return cls == SlotClass::accumulator || cls == SlotClass::partial || cls == SlotClass::embeddings_accumulator ||
+         cls == SlotClass::squares;
 }
 /// True for slots that keep their content from step to step.
 [[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
@@ -249,7 +249,7 @@ struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
   std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and accumulator slot k
-  int slice = 0;  ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
+  int slice = 0;              ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
   Part kept{}, partial{};     ///< of each shard, what the rank's slots of these classes hold
 
@@ -258,10 +258,10 @@ struct RankProgram {
 
 /// One training step of all ranks: the only description of a schedule, which all parts of miniTaw read.
 struct Program {
-  std::string schedule;       ///< name with options, as in the deck: "tawpipe:cco=off"
-  int shards = 0;             ///< shards the blocks are split into
-  int micro_batches = 0;      ///< M, of all ranks together
-  int embeddings_slices = 1;  ///< equal slices of the embeddings, updated by one rank of each replica each
+  std::string schedule;           ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;                 ///< shards the blocks are split into
+  int micro_batches = 0;          ///< M, of all ranks together
+  int embeddings_slices = 1;      ///< equal slices of the embeddings, updated by one rank of each replica each
   bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
   int owned_slices = 1;           ///< equal slices of each shard, kept by one rank of each replica each
   int shard_parts = 1;            ///< every shard is padded so that this many parts are equal

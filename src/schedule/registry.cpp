@@ -16,10 +16,9 @@ const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   if (at != entry.options.end()) return *at;
   std::vector<std::string> names;
   for (const OptionDoc& o : entry.options) names.push_back(o.name);
-  throw InputError(names.empty()
-                       ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
-                       : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name,
-                             name, nearest(name, names)));
+  throw InputError(names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
+                                 : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name,
+                                       name, nearest(name, names)));
 }
 
 /// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains `value`.
@@ -44,8 +43,8 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (std::ranges::none_of(option.values, [&](const auto& allowed) { return takes(allowed, value); }))
-    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name,
-        entry.name, allowed_text(option), value));
+    throw InputError(fmt::format(
+        "schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name, allowed_text(option), value));
   if (spec.options.contains(option.name))
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
@@ -54,8 +53,8 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 
 const std::vector<Entry>& registry() {
   using namespace schedules;
-  static const std::vector<Entry> entries = {serial(), ddp(), fsdp(), one_forward_one_backward(),
-      zero_bubble_1(), zero_bubble_2(), zero_bubble_v(), weipipe(), tawpipe()};
+  static const std::vector<Entry> entries = {serial(), ddp(), fsdp(), one_forward_one_backward(), zero_bubble_1(),
+      zero_bubble_2(), zero_bubble_v(), weipipe(), tawpipe()};
   return entries;
 }
 
@@ -64,8 +63,7 @@ const Entry& entry_of(const std::string& name) {
   if (at != registry().end()) return *at;
   std::vector<std::string> names;
   for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(
-      fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
+  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
 }
 
 Spec parse_spec(const std::string& text) {
@@ -78,8 +76,7 @@ Spec parse_spec(const std::string& text) {
     parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
     colon = next;
   }
-  std::erase_if(
-      spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
+  std::erase_if(spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
   return spec;
 }
 
@@ -121,9 +118,7 @@ std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options) {
   return options;
 }
 
-int shards_per_rank(const Spec& spec) {
-  return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
-}
+int shards_per_rank(const Spec& spec) { return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks"); }
 
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
@@ -131,8 +126,7 @@ void check(const Request& request) {
   if (entry.one_rank && ranks != 1)
     throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
   if (request.replicas != 1) {
-    if (!entry.replicable)
-      throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
+    if (!entry.replicable) throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
     if (request.replicas < 1 || ranks % request.replicas != 0)
       throw InputError(fmt::format("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
           counted(ranks, "rank"), request.replicas, ranks));

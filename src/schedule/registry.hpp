@@ -40,8 +40,7 @@ struct Request {
 /// One option of a schedule, for parsing and help.
 struct OptionDoc {
   std::string name;
-  std::vector<std::string>
-      values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
+  std::vector<std::string> values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
   std::string doc;
 };
 

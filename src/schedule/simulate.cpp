@@ -127,21 +127,16 @@ double flops(const Action& action, const Layout& layout) {
 double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
-  const auto width = [&](Slot slot) {
-    return static_cast<double>(bytes_of(dtype_of(slot.cls, layout.shape)));
-  };
+  const auto width = [&](Slot slot) { return static_cast<double>(bytes_of(dtype_of(slot.cls, layout.shape))); };
   const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
   switch (a.kind) {
   case Kind::embed:
   case Kind::embed_backward: return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return static_cast<double>(
-               of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
+    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
   case Kind::square:
-    return static_cast<double>(
-               of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
-           fp32;
+    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) * fp32;
   case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * width(a[Operand::gradient]);
   case Kind::load:
   case Kind::accumulate:
@@ -165,8 +160,7 @@ Costs costs_of(const Program& program, const Layout& layout, const Device& devic
         micro_batch_per_rank.empty() || a.micro_batch < 0
             ? 1
             : static_cast<double>(micro_batch_per_rank[rank]) / static_cast<double>(layout.shape.micro_batch);
-    return factor *
-           (flops(a, layout) / device.flops + touched_bytes(program, rank, a, layout) / device.memory);
+    return factor * (flops(a, layout) / device.flops + touched_bytes(program, rank, a, layout) / device.memory);
   };
 }
 }  // namespace minitaw::schedule

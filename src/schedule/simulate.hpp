@@ -54,8 +54,7 @@ struct Device {
 
 /// Bytes of memory that an action of a rank reads and writes, where that is what takes its time: update,
 /// zero, add, load, embed. 0 for everything else.
-[[nodiscard]] double touched_bytes(
-    const Program& program, int rank, const Action& action, const model::Layout& layout);
+[[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action, const model::Layout& layout);
 
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);

@@ -42,16 +42,15 @@ private:
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
-      fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks,
-          program_.groups.text(), program_.groups.ranks());
-    const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts,
-        program_.owned_slices, program_.embeddings_slices});
+      fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
+          program_.groups.ranks());
+    const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts, program_.owned_slices,
+        program_.embeddings_slices});
     if (least < 1 || program_.shard_parts % program_.owned_slices != 0 ||
         (program_.embeddings_split && program_.embeddings_slices != 2))
       fail(Rule::exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
     const auto holds = [](const RankProgram& r) { return r.slots[index_of(SlotClass::embeddings)] > 0; };
-    if (std::ranges::none_of(program_.ranks, holds))
-      fail(Rule::exact_gradients, "no rank holds the embeddings");
+    if (std::ranges::none_of(program_.ranks, holds)) fail(Rule::exact_gradients, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -72,16 +71,14 @@ private:
         here().embeddings_slice >= program_.embeddings_slices)
       fail(Rule::exact_gradients, "keeps a slice that there is not");
     for (const Part part : {here().kept, here().partial})
-      if (part.count < 1 || program_.shard_parts % part.count != 0 || part.index < 0 ||
-          part.index >= part.count)
+      if (part.count < 1 || program_.shard_parts % part.count != 0 || part.index < 0 || part.index >= part.count)
         fail(Rule::fresh_reads, "keeps part {} of {} of a shard that is cut into {}", part.index, part.count,
             program_.shard_parts);
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
         count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
-      fail(Rule::slots_accounted,
-          "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
+      fail(Rule::slots_accounted, "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
           count(SlotClass::embeddings_accumulator));
     for (const int shard : here().owned_shards)
@@ -98,8 +95,8 @@ private:
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] < 0 || a.waits[l] > issued_[l])
-        fail(Rule::no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it",
-            a.waits[l], name_of(static_cast<Lane>(l)), issued_[l]);
+        fail(Rule::no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
+            name_of(static_cast<Lane>(l)), issued_[l]);
     ++issued_[index_of(a.lane)];
   }
 
@@ -109,11 +106,9 @@ private:
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
-      fail(
-          Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
+      fail(Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
-      fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch,
-          program_.micro_batches - 1);
+      fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1);
     const int parts = hidden_state || a.payload == Payload::squares ? 1
                       : of_embeddings(a.payload)                    ? program_.embeddings_slices
                                                                     : program_.shard_parts;
@@ -174,8 +169,7 @@ private:
 /// Checks that the waits of a rank order the readers and writers of each slot, and that join comes last.
 class OrderCheck {
 public:
-  OrderCheck(const Program& program, int rank)
-      : program_(program), rank_(rank), actions_(program.ranks[rank].actions) {
+  OrderCheck(const Program& program, int rank) : program_(program), rank_(rank), actions_(program.ranks[rank].actions) {
     for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.ranks[rank].slots[c]);
   }
 
@@ -214,8 +208,8 @@ private:
       for (int l = 0; l < lanes; ++l)
         if (others[l] > known[l])
           fail(rule, i, "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
-              name_of(access.slot), done, place(program_, rank_, finished_[l][others[l] - 1].action),
-              others[l], name_of(static_cast<Lane>(l)));
+              name_of(access.slot), done, place(program_, rank_, finished_[l][others[l] - 1].action), others[l],
+              name_of(static_cast<Lane>(l)));
     };
     const SlotHistory& h = history(access.slot);
     if (access.read) follow(Rule::fresh_reads, h.written, "reads", "written");
@@ -230,8 +224,7 @@ private:
     for (int l = 0; l < lanes; ++l)
       if (const auto all = finished_[l].size(); static_cast<std::size_t>(known[l]) < all)
         fail(Rule::all_waited, finished_[l][known[l]].action,
-            "join does not wait for it; expected a wait for {} actions of lane {}", all,
-            name_of(static_cast<Lane>(l)));
+            "join does not wait for it; expected a wait for {} actions of lane {}", all, name_of(static_cast<Lane>(l)));
   }
 
   const Program& program_;
@@ -282,8 +275,7 @@ void check_slots(const Program& program, int rank) {
     for (const int more : change[c]) most = std::max(most, alive += more);
     if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most != here.slots[c])
       refuse(Rule::slots_accounted, program, rank, -1,
-          "declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
-          letter_of(cls), most);
+          "declares {} slots {}, but at most {} of their contents live at once", here.slots[c], letter_of(cls), most);
   }
 }
 
@@ -314,9 +306,7 @@ std::optional<Violation> validate(const Program& program) {
 std::string grid(const Program& program, const std::optional<Violation>& mark) {
   // A failure in a large program shows its surroundings only.
   constexpr int most_ranks = 12, most_ticks = 8;
-  const auto marked = [&](int rank, int action) {
-    return mark && mark->rank == rank && mark->action == action;
-  };
+  const auto marked = [&](int rank, int action) { return mark && mark->rank == rank && mark->action == action; };
   int first_rank = 0, last_rank = static_cast<int>(program.ranks.size()), first_tick = 0, last_tick = 0;
   for (const RankProgram& rank : program.ranks)
     for (const Action& a : rank.actions) {
@@ -330,8 +320,7 @@ std::string grid(const Program& program, const std::optional<Violation>& mark) {
   if (mark) {
     const bool at_action = mark->rank >= 0 && mark->action >= 0;
     narrow(first_rank, last_rank, std::max(mark->rank, 0), most_ranks);
-    narrow(first_tick, last_tick, at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0,
-        most_ticks);
+    narrow(first_tick, last_tick, at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0, most_ticks);
   }
   std::vector<std::vector<std::string>> rows = {{"tick"}};
   for (int t = first_tick; t < last_tick; ++t) rows[0].push_back(std::to_string(t));
@@ -363,8 +352,8 @@ std::string grid(const Program& program, const std::optional<Violation>& mark) {
 void require_valid(const Program& program) {
   const std::optional<Violation> violation = validate(program);
   if (!violation) return;
-  throw LogicError(fmt::format("schedule {} breaks the rule \"{}\": {}\n{}", program.schedule,
-      name_of(violation->rule), violation->message, grid(program, violation)));
+  throw LogicError(fmt::format("schedule {} breaks the rule \"{}\": {}\n{}", program.schedule, name_of(violation->rule),
+      violation->message, grid(program, violation)));
 }
 
 Program build_valid(const Request& request) {

@@ -145,9 +145,7 @@ private:
   }
 
   /// With one partner nobody knows which of the two it is: that is a link.
-  void judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const {
-    compare(reach(flows, 2), found);
-  }
+  void judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const { compare(reach(flows, 2), found); }
 
   void judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
     std::vector<double> caps;
@@ -170,8 +168,7 @@ private:
     std::erase_if(found, [&](const auto& entry) { return std::ssize(entry.second) < rule_.rounds; });
   }
 
-  [[nodiscard]] Evidence evidence(
-      const std::vector<std::pair<double, double>>& rounds, const std::string& way) const {
+  [[nodiscard]] Evidence evidence(const std::vector<std::pair<double, double>>& rounds, const std::string& way) const {
     std::vector<double> values, usual;
     for (const auto& [value, peers] : rounds) {
       values.push_back(value);
@@ -187,12 +184,11 @@ private:
     const topology::Groups& nodes = machine_.nodes;
     for (const auto& [port, rounds] : found) {
       const int node = nodes.group_of(port.rank);
-      const auto slow = std::ranges::count_if(
-          nodes.members(node), [&](int rank) { return found.contains({rank, Way::own}); });
+      const auto slow =
+          std::ranges::count_if(nodes.members(node), [&](int rank) { return found.contains({rank, Way::own}); });
       const bool whole = quantity().of_node || (slow == nodes.size(node) && slow > 1 && nodes.count() > 1);
       const Suspect who = whole ? Suspect{Suspect::node, node} : Suspect{Suspect::rank, port.rank};
-      if (culprits.empty() || culprits.back().who != who)
-        culprits.push_back({who, false, {evidence(rounds, "")}});
+      if (culprits.empty() || culprits.back().who != who) culprits.push_back({who, false, {evidence(rounds, "")}});
     }
     return culprits;
   }
@@ -225,13 +221,12 @@ bool explains(const Culprit& culprit, int rank, const Quantity& quantity, const 
 }
 
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.
-bool is_explained(const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits,
-    const Machine& machine) {
+bool is_explained(
+    const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits, const Machine& machine) {
   return std::ranges::any_of(culprits, [&](const Culprit& known) {
     if (known.who == c.who) return false;
     if (c.who.kind != Suspect::node) return explains(known, c.who.a, quantity, machine);
-    return quantity.of_node && known.who.kind == Suspect::rank &&
-           machine.nodes.group_of(known.who.a) == c.who.a;
+    return quantity.of_node && known.who.kind == Suspect::rank && machine.nodes.group_of(known.who.a) == c.who.a;
   });
 }
 
@@ -256,8 +251,7 @@ std::vector<Culprit> judge(const Machine& machine, const std::vector<Measured>& 
   std::vector<Culprit> links;
   for (const Measured& m : measured) {
     const auto explained = [&](int rank) {
-      return std::ranges::any_of(
-          culprits, [&](const Culprit& c) { return explains(c, rank, m.quantity, machine); });
+      return std::ranges::any_of(culprits, [&](const Culprit& c) { return explains(c, rank, m.quantity, machine); });
     };
     for (const Culprit& found : Judge(machine, m, rule).find_links(explained)) add(links, found);
   }

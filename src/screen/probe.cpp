@@ -49,8 +49,7 @@ double per_second(const kernels::ExecutionSpace& exec, double seconds, const Wor
 class Kernels {
 public:
   explicit Kernels(const model::Shape& shape)
-      : shape_(shape), exec_(engine::lane_space(schedule::Lane::compute)),
-        sizes_(model::attention_sizes(shape)) {
+      : shape_(shape), exec_(engine::lane_space(schedule::Lane::compute)), sizes_(model::attention_sizes(shape)) {
     kernels::prepare(exec_);
     model::with_element(shape_.dtype, [&]<class E>(E) { kernels::attention_prepare<E>(exec_, sizes_); });
   }
@@ -74,8 +73,7 @@ public:
       const auto qkv = make<E>(t, shape_.qkv()), y = make<E>(t, a);
       const auto lse = make<float>(1, shape_.heads * t);
       rate = per_second(exec_, seconds, [&] {
-        kernels::attention_forward<E>(
-            exec_, y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes_);
+        kernels::attention_forward<E>(exec_, y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes_);
       });
     });
     return rate * 2.0 * static_cast<double>(t * shape_.seq * a);
@@ -87,8 +85,7 @@ public:
     const Kokkos::View<float*, kernels::MemorySpace> a("a", n), b("b", n), c("c", n);
     const Kokkos::RangePolicy<kernels::ExecutionSpace> all(exec_, 0, n);
     return 3.0 * sizeof(float) * static_cast<double>(n) * per_second(exec_, seconds, [&] {
-      Kokkos::parallel_for(
-          "minitaw::triad", all, KOKKOS_LAMBDA(std::int64_t i) { a(i) = b(i) + 3.0F * c(i); });
+      Kokkos::parallel_for("minitaw::triad", all, KOKKOS_LAMBDA(std::int64_t i) { a(i) = b(i) + 3.0F * c(i); });
     });
   }
 
@@ -156,17 +153,16 @@ schedule::Program program_of(const topology::Groups& nodes) {
 class Probe::Impl {
 public:
   Impl(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
-      : options_(std::move(options)), machine_{place.nodes, options_.adapters},
-        rank_(comm::mpi::rank_in(world)), node_(place.node), local_(place.local_rank),
-        program_(program_of(place.nodes)), elements_(model::block_matmul_parameters(options_.shape, 0)),
-        kernels_(options_.shape), buffer_("minitaw::screen", 2 * bytes()),
-        staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
+      : options_(std::move(options)), machine_{place.nodes, options_.adapters}, rank_(comm::mpi::rank_in(world)),
+        node_(place.node), local_(place.local_rank), program_(program_of(place.nodes)),
+        elements_(model::block_matmul_parameters(options_.shape, 0)), kernels_(options_.shape),
+        buffer_("minitaw::screen", 2 * bytes()), staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
     check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport(
         "auto", {own_.comm, program_, {staging_.data(), staging_.size()}, busy, options_.shared_devices});
     at_once_ = options_.one_machine || options_.shared_devices ? 1
-               : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
-                                  : std::ranges::max(place.nodes.sizes());
+               : kernels::on_host                              ? std::max(1, place.node_cores / options_.threads)
+                                                               : std::ranges::max(place.nodes.sizes());
   }
 
   [[nodiscard]] const Machine& machine() const { return machine_; }
@@ -186,8 +182,7 @@ public:
     if (machine_.nodes.count() == 1) return all;
     all.push_back({"rate between nodes", "B/s", Partner::node});
     all.push_back({"latency between nodes", "s", Partner::node, jitter, true});
-    if (machine_.adapters > 1)
-      all.push_back({"rate between nodes, all adapters at once", "B/s", Partner::node});
+    if (machine_.adapters > 1) all.push_back({"rate between nodes, all adapters at once", "B/s", Partner::node});
     return all;
   }
 
@@ -213,20 +208,17 @@ private:
   }
 
   /// The next quantity of this round; its values are filled in later.
-  std::vector<double>& begin(Partner partner) {
-    return rows_.emplace_back(machine_.partners(partner), nothing);
-  }
+  std::vector<double>& begin(Partner partner) { return rows_.emplace_back(machine_.partners(partner), nothing); }
 
   void measure_kernels() {
     std::vector<double> rates;
     const int turn = (options_.one_machine ? rank_ : local_) / at_once_;
-    const int ranks =
-        options_.one_machine ? machine_.nodes.ranks() : std::ranges::max(machine_.nodes.sizes());
+    const int ranks = options_.one_machine ? machine_.nodes.ranks() : std::ranges::max(machine_.nodes.sizes());
     for (int t = 0; t * at_once_ < ranks; ++t) {
       next(fmt::format("kernels, turn {}", t + 1));
       if (t != turn) continue;
-      rates = {kernels_.product(options_.seconds), kernels_.attention(options_.seconds),
-          kernels_.triad(options_.seconds)};
+      rates = {
+          kernels_.product(options_.seconds), kernels_.attention(options_.seconds), kernels_.triad(options_.seconds)};
       for (const bool to_device : {true, false})
         if (!kernels::on_host) rates.push_back(kernels_.copy(to_device, options_.seconds));
     }
@@ -255,11 +247,10 @@ private:
   }
 
   void collect(schedule::Kind kind) {
-    const auto payload =
-        kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
+    const auto payload = kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
     Transfers one;
-    one.push_back(transport_->start(lane_of(kind, payload, true), kind,
-        {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_}));
+    one.push_back(transport_->start(
+        lane_of(kind, payload, true), kind, {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_}));
     finish(one);
   }
 
@@ -304,8 +295,7 @@ private:
         int partner = -1;
         for (const auto& [a, b] : pairs)
           if (std::max(a, b) < size && (a == local_ || b == local_)) partner = a == local_ ? b : a;
-        const double rate =
-            repeated(here && partner >= 0, [&] { exchange(machine_.nodes.rank(node_, partner)); });
+        const double rate = repeated(here && partner >= 0, [&] { exchange(machine_.nodes.rank(node_, partner)); });
         if (here && partner >= 0) rates[partner] = rate;
       });
     begin(Partner::inside) = rates;
@@ -341,11 +331,9 @@ private:
   }
 
   /// The node and the rank that this rank exchanges with; -1: none. `adapter`: all, if there is no such.
-  [[nodiscard]] std::pair<int, int> opponent(
-      const std::vector<std::pair<int, int>>& pairs, int adapter) const {
+  [[nodiscard]] std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs, int adapter) const {
     const int mine = machine_.adapter_of(rank_);
-    if ((adapter != mine && adapter != machine_.adapters) || machine_.driver(node_, mine) != rank_)
-      return {-1, -1};
+    if ((adapter != mine && adapter != machine_.adapters) || machine_.driver(node_, mine) != rank_) return {-1, -1};
     for (const auto& [a, b] : pairs)
       if (a == node_ || b == node_) return {a + b - node_, machine_.driver(a + b - node_, mine)};
     return {-1, -1};
@@ -355,8 +343,7 @@ private:
   void choose_messages() {
     next("links between nodes, first messages");
     double mine = nothing;
-    if (const auto [node, peer] = opponent(tournament(machine_.nodes.count()).front(), machine_.adapters);
-        peer >= 0) {
+    if (const auto [node, peer] = opponent(tournament(machine_.nodes.count()).front(), machine_.adapters); peer >= 0) {
       (void)rate(peer, 1, first_message);  // connects
       mine = rate(peer, 1, first_message);
     }
@@ -401,11 +388,10 @@ private:
     for (int m = 0; m < messages; m += under_way) {
       std::vector<MPI_Request> in, out;
       for (int i = m; i < std::min(messages, m + under_way); ++i) {
-        check(MPI_Irecv(received_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm,
-                  &in.emplace_back()),
+        check(MPI_Irecv(
+                  received_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &in.emplace_back()),
             "MPI_Irecv");
-        check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm,
-                  &out.emplace_back()),
+        check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &out.emplace_back()),
             "MPI_Isend");
       }
       comm::mpi::wait(in, busy);
@@ -422,8 +408,7 @@ private:
     for (const std::vector<double>& mine : rows_) {
       const int count = static_cast<int>(mine.size());
       std::vector<double>& values = all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
-      check(MPI_Gather(mine.data(), count, MPI_DOUBLE, values.data(), count, MPI_DOUBLE, 0, own_.comm),
-          "MPI_Gather");
+      check(MPI_Gather(mine.data(), count, MPI_DOUBLE, values.data(), count, MPI_DOUBLE, 0, own_.comm), "MPI_Gather");
     }
     return all;
   }

@@ -10,9 +10,7 @@
 #include "base/error.hpp"
 
 namespace minitaw::screen {
-int Machine::adapter_of(int rank) const {
-  return nodes.local(rank) * adapters / nodes.size(nodes.group_of(rank));
-}
+int Machine::adapter_of(int rank) const { return nodes.local(rank) * adapters / nodes.size(nodes.group_of(rank)); }
 
 int Machine::driver(int node, int adapter) const {
   for (const int rank : nodes.members(node))
@@ -50,15 +48,14 @@ std::string readable(double value, const std::string& units) {
 }
 }  // namespace
 
-std::string name_of(
-    const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways) {
+std::string name_of(const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways) {
   switch (who.kind) {
   case Suspect::rank: return rank_text(who.a, machine, names);
   case Suspect::node: return names[who.a];
   case Suspect::adapter:
     return fmt::format("adapter {}of {} (rank {})",
-        machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(who.a)) : "",
-        names[machine.nodes.group_of(who.a)], who.a);
+        machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(who.a)) : "", names[machine.nodes.group_of(who.a)],
+        who.a);
   case Suspect::link: break;
   }
   return fmt::format("link {} {} {} {}", both_ways ? "between" : "from", rank_text(who.a, machine, names),

@@ -88,8 +88,8 @@ struct Rule {
     const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
 
 /// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those of nodes.
-[[nodiscard]] std::string name_of(const Suspect& who, const Machine& machine,
-    const std::vector<std::string>& names, bool both_ways = false);
+[[nodiscard]] std::string name_of(
+    const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways = false);
 /// "receives 33.4 of 97.6 Mbit/s (66 % less) in 3 rounds"
 [[nodiscard]] std::string text_of(const Evidence& evidence);
 /// Nodes that a culprit is on, ascending.

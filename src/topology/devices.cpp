@@ -27,10 +27,10 @@ std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uu
 
 void require_own_devices(std::span<const std::string> uuid_of_rank) {
   if (const auto ranks = shared_device(uuid_of_rank))
-    throw InputError(fmt::format(
-        "ranks {} and {} would share device {}: start as many ranks per node as it has devices, or add "
-        "--share-devices (for tests: the ranks then take turns, and times mean little)",
-        ranks->first, ranks->second, uuid_of_rank[ranks->first]));
+    throw InputError(
+        fmt::format("ranks {} and {} would share device {}: start as many ranks per node as it has devices, or add "
+                    "--share-devices (for tests: the ranks then take turns, and times mean little)",
+            ranks->first, ranks->second, uuid_of_rank[ranks->first]));
 }
 
 #ifdef MINITAW_CUDA_DEVICES
@@ -38,8 +38,8 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
 namespace {
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
-    throw InputError(fmt::format(
-        "{}: {}; this build needs a CUDA device and a driver for it", call, cudaGetErrorString(code)));
+    throw InputError(
+        fmt::format("{}: {}; this build needs a CUDA device and a driver for it", call, cudaGetErrorString(code)));
 }
 
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
@@ -63,8 +63,8 @@ std::vector<Device> visible_devices() {
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
-    const std::string bus = fmt::format("{:04x}:{:02x}:{:02x}.0",
-        static_cast<unsigned>(properties.pciDomainID), properties.pciBusID, properties.pciDeviceID);
+    const std::string bus = fmt::format("{:04x}:{:02x}:{:02x}.0", static_cast<unsigned>(properties.pciDomainID),
+        properties.pciBusID, properties.pciDeviceID);
     devices.push_back({index, properties.name, text_of(properties.uuid), bus, properties.totalGlobalMem});
   }
   return devices;

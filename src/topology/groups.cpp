@@ -15,8 +15,7 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
   if (sizes_.empty()) throw InputError("groups: no group given; at least one group of one rank is needed");
   for (int k = 0; k < count(); ++k) {
     if (sizes_[k] < 1)
-      throw InputError(
-          fmt::format("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]));
+      throw InputError(fmt::format("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]));
     first_.push_back(ranks());
     group_of_.insert(group_of_.end(), sizes_[k], k);
   }
@@ -56,8 +55,7 @@ Groups parse_groups(const std::string& text, int ranks) {
     const auto [next, error] = std::from_chars(std::to_address(part.begin()), end, sizes.emplace_back());
     if (error != std::errc() || next != end || sizes.back() < 1 || sizes.back() > left)
       throw InputError(fmt::format(
-          "groups: \"{}\" is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
-          text));
+          "groups: \"{}\" is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"", text));
     left -= sizes.back();
   }
   if (ranks == 0) return Groups(std::move(sizes));

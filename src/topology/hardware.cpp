@@ -48,10 +48,9 @@ std::string cpu_text(hwloc_topology_t node) {
   };
   std::string model = info("CPUModel");
   if (const std::string part = info("CPUPart"); model.empty())
-    model =
-        part.empty() ? "unknown" : fmt::format("ARM implementer {} part {}", info("CPUImplementer"), part);
-  return fmt::format("{}, {}, {}, {}", model, count(HWLOC_OBJ_PACKAGE, "socket"),
-      count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
+    model = part.empty() ? "unknown" : fmt::format("ARM implementer {} part {}", info("CPUImplementer"), part);
+  return fmt::format("{}, {}, {}, {}", model, count(HWLOC_OBJ_PACKAGE, "socket"), count(HWLOC_OBJ_CORE, "core"),
+      count(HWLOC_OBJ_PU, "thread"));
 }
 
 /// A port of a network adapter that is up.
@@ -74,8 +73,8 @@ void add_fabric(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& c
   std::error_code missing;
   for (const auto& port : fs::directory_iterator(classes / "infiniband" / adapter->name / "ports", missing))
     if (line_of(port.path() / "state").ends_with(": ACTIVE"))
-      ports.push_back({adapter, std::atoi(port.path().filename().c_str()),
-          std::atof(line_of(port.path() / "rate").c_str())});
+      ports.push_back(
+          {adapter, std::atoi(port.path().filename().c_str()), std::atof(line_of(port.path() / "rate").c_str())});
 }
 
 /// Slingshot: an interface is "up", its speed in Mbit/s. It may belong to an adapter that is there as a
@@ -91,8 +90,7 @@ std::vector<Port> ports_up(hwloc_topology_t node, const fs::path& classes) {
   std::vector<Port> ports;
   const auto each = [&](hwloc_obj_osdev_type_t type, std::string_view prefix, const auto& add) {
     for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_osdev(node, at)) != nullptr;)
-      if (at->attr->osdev.type == type && std::string_view(at->name).starts_with(prefix))
-        add(ports, at, classes);
+      if (at->attr->osdev.type == type && std::string_view(at->name).starts_with(prefix)) add(ports, at, classes);
   };
   each(HWLOC_OBJ_OSDEV_OPENFABRICS, "", add_fabric);
   each(HWLOC_OBJ_OSDEV_NETWORK, "hsn", add_slingshot);
@@ -115,15 +113,13 @@ void keep_carriers(std::vector<Port>& ports) {
   std::string list;
   bool by_prefix = false;
   for (const char* name : {"NCCL_IB_HCA", "FI_CXI_DEVICE_NAME", "UCX_NET_DEVICES"})  // the last one counts
-    if (const char* text = std::getenv(name);
-        text != nullptr && *text != '\0' && std::string_view(text) != "all")
+    if (const char* text = std::getenv(name); text != nullptr && *text != '\0' && std::string_view(text) != "all")
       list = text, by_prefix = *name == 'N';
   const bool excludes = list.starts_with('^'), exact = list.substr(excludes ? 1 : 0).starts_with('=');
   list.erase(0, excludes + exact);
   const auto listed = [&](const Port& port) {
-    return std::ranges::any_of(std::views::split(list, ','), [&](const auto& word) {
-      return is_named(std::string(word.begin(), word.end()), port, by_prefix && !exact);
-    });
+    return std::ranges::any_of(std::views::split(list, ','),
+        [&](const auto& word) { return is_named(std::string(word.begin(), word.end()), port, by_prefix && !exact); });
   };
   if (!list.empty()) std::erase_if(ports, [&](const Port& port) { return listed(port) == excludes; });
   if (ports.empty() || !(list.empty() || excludes)) return;
@@ -168,9 +164,7 @@ Site look(const std::string& cores, const std::string& bus, const NodeSource& so
   hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
   hwloc_cpuset_to_nodeset(node, own.get(), domains.get());
   site.core_domains = text_of(domains.get());
-  const auto domains_of = [&](hwloc_obj_t device) {
-    return hwloc_get_non_io_ancestor_obj(node, device)->nodeset;
-  };
+  const auto domains_of = [&](hwloc_obj_t device) { return hwloc_get_non_io_ancestor_obj(node, device)->nodeset; };
   hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
   if (hwloc_obj_t device = bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str())) {
     from = device;
@@ -178,8 +172,7 @@ Site look(const std::string& cores, const std::string& bus, const NodeSource& so
     if (!site.core_domains.empty() && !site.device_domains.empty())
       site.domain_shared = hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
   }
-  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
-    return site;  // the machine's adapters are not its nodes'
+  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return site;  // the machine's adapters are not its nodes'
   std::vector<Port> ports = ports_up(node, source.classes);
   keep_carriers(ports);
   if (ports.empty()) return site;

@@ -15,7 +15,7 @@ struct Site {
   /// storage.
   std::string adapters{};
   std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
-  std::string domain_shared{};  ///< "yes" or "no": by the cores and the device
+  std::string domain_shared{};                                      ///< "yes" or "no": by the cores and the device
 };
 
 /// All fields of a Site, by their names in records.
@@ -23,8 +23,8 @@ inline constexpr struct {
   const char* name;
   std::string Site::* value;
 } site_fields[] = {{"cpu", &Site::cpu}, {"core_domains", &Site::core_domains},
-    {"device_domains", &Site::device_domains}, {"domain_shared", &Site::domain_shared},
-    {"adapters", &Site::adapters}, {"adapter_domains", &Site::adapter_domains}};
+    {"device_domains", &Site::device_domains}, {"domain_shared", &Site::domain_shared}, {"adapters", &Site::adapters},
+    {"adapter_domains", &Site::adapter_domains}};
 
 /// What is looked at; tests have others.
 struct NodeSource {

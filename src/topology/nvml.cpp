@@ -27,8 +27,7 @@ Functions functions_of(void* file) {
   find(file, f.clock, "nvmlDeviceGetClockInfo");
   find(file, f.temperature, "nvmlDeviceGetTemperature");
   find(file, f.power, "nvmlDeviceGetPowerUsage");
-  find(file, f.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
-      "nvmlDeviceGetCurrentClocksThrottleReasons");
+  find(file, f.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(file, f.energy, "nvmlDeviceGetTotalEnergyConsumption");
   return f;
 }

@@ -60,10 +60,10 @@ std::string os_text() {
 void require_launched_together(int ranks) {
   const int announced = announced_ranks();
   if (ranks != 1 || announced <= 1) return;
-  throw InputError(fmt::format(
-      "{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
-      "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
-      "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
-      announced));
+  throw InputError(
+      fmt::format("{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
+                  "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
+                  "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
+          announced));
 }
 }  // namespace minitaw::topology

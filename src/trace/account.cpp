@@ -53,18 +53,16 @@ class Accountant {
 public:
   Accountant(const schedule::Program& program, const StepSpans& spans)
       : matching_(schedule::detail::match(program)), lanes_(spans.size()), by_index_(spans.size()),
-        last_of_collective_(matching_.collectives()),
-        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
+        last_of_collective_(matching_.collectives()), most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
     for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
       by_index_[r].resize(spans[r].size());
       for (int l = 0; l < schedule::lanes; ++l) {
-        const std::vector<int> indices =
-            schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
+        const std::vector<int> indices = schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
         std::vector<Executed>& lane = lanes_[r][l];
         lane.reserve(indices.size());
         for (const int i : indices) {
-          lane.push_back({&program.ranks[r].actions[i], spans[r][i], r,
-              static_cast<std::int32_t>(lane.size()), matching_.other[matching_.number({r, i})]});
+          lane.push_back({&program.ranks[r].actions[i], spans[r][i], r, static_cast<std::int32_t>(lane.size()),
+              matching_.other[matching_.number({r, i})]});
           by_index_[r][i] = &lane.back();
         }
       }
@@ -82,9 +80,7 @@ public:
 private:
   /// End of the action in front of it.
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
-  double& exposed(const Executed& transfer) {
-    return current_.exposed[index_of(traffic_of(transfer.action->payload))];
-  }
+  double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }
 
   void add_compute(const Executed& e) {
     if (e.action->kind != schedule::Kind::join) current_.compute += e.span.end - e.span.begin;
@@ -167,8 +163,7 @@ private:
     for (const std::vector<Executed>& lane : lanes_[rank])
       for (const Executed& e : lane)
         if (is_communication(e.action->kind)) transfers.push_back({last_side(e).span.begin, e.span.end});
-        else if (e.computes() && e.action->kind != schedule::Kind::join)
-          join(computing, {e.span.begin, e.span.end});
+        else if (e.computes() && e.action->kind != schedule::Kind::join) join(computing, {e.span.begin, e.span.end});
     std::ranges::sort(transfers, {}, &Interval::begin);
     for (const Interval& transfer : transfers) join(busy, transfer);
     current_.communication = length(busy);
@@ -177,8 +172,8 @@ private:
 
   schedule::Matching matching_;
   std::vector<std::array<std::vector<Executed>, schedule::lanes>> lanes_;  ///< by rank
-  std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
-  std::vector<const Executed*> last_of_collective_;     ///< of all its sides; found when first asked for
+  std::vector<std::vector<const Executed*>> by_index_;                     ///< by rank, as RankProgram::actions
+  std::vector<const Executed*> last_of_collective_;  ///< of all its sides; found when first asked for
   int most_hops_;
   RankTime current_;
 };
@@ -201,8 +196,7 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   for (const auto& rank : spans)
     for (const Span& span : rank) result.length = std::max(result.length, span.end);
   Accountant accountant(program, spans);
-  for (int r = 0; r < static_cast<int>(spans.size()); ++r)
-    result.ranks.push_back(accountant.of(r, result.length));
+  for (int r = 0; r < static_cast<int>(spans.size()); ++r) result.ranks.push_back(accountant.of(r, result.length));
   return result;
 }
 }  // namespace minitaw::trace

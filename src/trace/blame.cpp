@@ -17,8 +17,7 @@ using schedule::Span;
 /// Of an even number, the mean of the two in the middle.
 double median(std::vector<double> values) {
   std::ranges::sort(values);
-  return values.empty() ? Blame::unknown
-                        : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
+  return values.empty() ? Blame::unknown : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
 }
 
 bool contains(const std::vector<int>& numbers, int number) {
@@ -45,8 +44,8 @@ public:
   [[nodiscard]] Suspect worst(const std::vector<Suspect>& suspects) const {
     Suspect worst;
     for (const Suspect& suspect : suspects)
-      if (Suspect one = judged(suspect); one.peers > 0 && std::pair(one.subjects.size(), one.ratio) >=
-                                                              std::pair(worst.subjects.size(), worst.ratio))
+      if (Suspect one = judged(suspect);
+          one.peers > 0 && std::pair(one.subjects.size(), one.ratio) >= std::pair(worst.subjects.size(), worst.ratio))
         worst = std::move(one);
     return worst;
   }
@@ -197,8 +196,8 @@ private:
 /// many, and tell of none.
 class Links {
 public:
-  Links(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites,
-      bool inside, std::span<const StepSpans> steps)
+  Links(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites, bool inside,
+      std::span<const StepSpans> steps)
       : what_(inside ? "rank" : "node") {
     const schedule::Matching matching = schedule::detail::match(program);
     std::map<double, int> classes;
@@ -228,8 +227,7 @@ public:
     }
     std::vector<Suspect> all;
     for (const auto& [end, links] : of_end)
-      all.push_back(
-          {fmt::format("the {} of {} {}", what_ == "node" ? "adapter" : "links", what_, end.first), links});
+      all.push_back({fmt::format("the {} of {} {}", what_ == "node" ? "adapter" : "links", what_, end.first), links});
     for (const auto& [ends, links] : both_ways)
       all.push_back({fmt::format("the link of {}s {} and {}", what_, ends.first, ends.second), links});
     return Judge(observed_, 0.25).worst(all);
@@ -296,10 +294,10 @@ double saved(const schedule::Program& program, const StepSpans& spans, const Spe
 
 Blame told(const Suspect& who, bool computes, double share) {
   const int all = who.peers + static_cast<int>(who.subjects.size());
-  std::string text = computes ? fmt::format("{} computes {:.0f} % slower than the median of {} ranks",
-                                    who.name, 100 * (who.ratio - 1), all)
-                              : fmt::format("{} moves data at {:.0f} % of the median rate of {} links",
-                                    who.name, 100 / who.ratio, all);
+  std::string text =
+      computes
+          ? fmt::format("{} computes {:.0f} % slower than the median of {} ranks", who.name, 100 * (who.ratio - 1), all)
+          : fmt::format("{} moves data at {:.0f} % of the median rate of {} links", who.name, 100 / who.ratio, all);
   if (share >= 0.005) text += fmt::format("; without it the step would be {:.0f} % shorter", 100 * share);
   else if (!std::isnan(share)) text += "; the step would be as long without it";
   return {std::move(text), who.name, who.ratio - 1, share};
@@ -320,8 +318,7 @@ Works::Works(const schedule::Program& program, model::Layout layout, const std::
                    bytes = part * touched_bytes(program, static_cast<int>(r), a, layout);
       class_of[r].push_back(-1);
       if (a.lane != schedule::Lane::compute || work + bytes == 0) continue;
-      const int cls =
-          classes.try_emplace({a.kind, work, bytes}, static_cast<int>(classes.size())).first->second;
+      const int cls = classes.try_emplace({a.kind, work, bytes}, static_cast<int>(classes.size())).first->second;
       class_of[r].back() = cls;
       amounts[r].resize(classes.size());
       amounts[r][cls] += blocks;
@@ -342,8 +339,8 @@ double replay(const schedule::Program& program, const StepSpans& spans, const Sp
   return again.length;
 }
 
-Blame find_blame(const schedule::Program& program, const model::Layout& layout,
-    const std::vector<Site>& sites, const Observed& computing, std::span<const StepSpans> steps) {
+Blame find_blame(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites,
+    const Observed& computing, std::span<const StepSpans> steps) {
   const int ranks = static_cast<int>(program.ranks.size());
   if (ranks < 2 || steps.empty()) return {};
   Blame blame{.text = "no rank or link stands out"};
@@ -352,8 +349,7 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout,
   const auto is_slow = [&](int rank) { return contains(slow.subjects, rank); };
   if (slow.peers > 0)
     blame = told(slow, true, saved(program, steps.front(), [&](int rank, int action) {
-      return is_slow(rank) && program.ranks[rank].actions[action].lane == schedule::Lane::compute ? slow.ratio
-                                                                                                  : 1;
+      return is_slow(rank) && program.ranks[rank].actions[action].lane == schedule::Lane::compute ? slow.ratio : 1;
     }));
   for (const bool inside : {false, true}) {
     const Links links(program, layout, sites, inside, steps);

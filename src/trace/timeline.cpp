@@ -14,8 +14,8 @@ using schedule::names_of;
 using schedule::Place;
 }  // namespace
 
-Timeline make_timeline(const schedule::Program& program,
-    const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
+Timeline make_timeline(
+    const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
   Timeline timeline{std::move(title), program.groups, {}};
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
@@ -28,8 +28,8 @@ Timeline make_timeline(const schedule::Program& program,
         link = matching.collectives() +
                static_cast<int>(matching.number(a.kind == Kind::send ? here : Place{a.peer, other}));
       const schedule::Span& span = spans.at(r).at(i++);
-      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link,
-          span.ready, span.begin, span.end});
+      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link, span.ready,
+          span.begin, span.end});
     }
   return timeline;
 }
@@ -37,8 +37,7 @@ Timeline make_timeline(const schedule::Program& program,
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
-      {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
-          names_of<schedule::Lane>(schedule::lanes)},
+      {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); }, names_of<schedule::Lane>(schedule::lanes)},
       {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names_of<Kind>(schedule::kinds)},
       {"payload", "1", [](const Event& e) { return static_cast<int>(e.payload); },
           names_of<schedule::Payload>(schedule::payloads)},
@@ -66,8 +65,8 @@ std::string to_json(std::span<const Timeline> timelines) {
       };
       std::visit(add, field.value);
     }
-    list.push_back({{"title", timeline.title}, {"groups", timeline.groups.sizes()},
-        {"codes", std::move(codes)}, {"events", std::move(events)}});
+    list.push_back({{"title", timeline.title}, {"groups", timeline.groups.sizes()}, {"codes", std::move(codes)},
+        {"events", std::move(events)}});
   }
   const nlohmann::ordered_json all = {{"timelines", std::move(list)}};
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -36,8 +36,7 @@ struct Timeline {
 };
 
 /// The timeline of a program that validate() accepts.
-[[nodiscard]] Timeline make_timeline(
-    const schedule::Program& program, const StepSpans& spans, std::string title);
+[[nodiscard]] Timeline make_timeline(const schedule::Program& program, const StepSpans& spans, std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
 struct Field {

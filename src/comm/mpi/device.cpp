@@ -38,8 +38,7 @@ using Space = kernels::ExecutionSpace;
 class DeviceCopier final : public Copier {
 public:
   DeviceCopier() {
-    if constexpr (!on_host)
-      spaces_ = Kokkos::Experimental::partition_space(Space(), std::vector<int>(2 * queues, 1));
+    if constexpr (!on_host) spaces_ = Kokkos::Experimental::partition_space(Space(), std::vector<int>(2 * queues, 1));
   }
   ~DeviceCopier() override {
     // Copies of a transfer that was given up still use the pinned memory.
@@ -48,8 +47,7 @@ public:
 
   void copy(Way way, std::size_t queue, Piece to, Piece from) override {
     if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
-    else if (way == Way::load)
-      Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
+    else if (way == Way::load) Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
     else Kokkos::deep_copy(space(way, queue), bytes<DeviceMemory>(to), bytes<PinnedSpace>(from));
   }
   void wait(Way way, std::size_t queue) override {
@@ -97,8 +95,8 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
   const auto& actions = program.ranks.at(rank_in(world)).actions;
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
-    if (std::ranges::none_of(actions,
-            [&](const schedule::Action& a) { return index_of(a.lane) == lane && is_communication(a.kind); }))
+    if (std::ranges::none_of(
+            actions, [&](const schedule::Action& a) { return index_of(a.lane) == lane && is_communication(a.kind); }))
       continue;
     const auto pinned = std::make_shared<Pinned>();
     const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);

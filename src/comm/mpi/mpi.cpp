@@ -21,8 +21,7 @@ int rank_in(MPI_Comm world, const schedule::Program& program) {
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy) {
   Backoff pause(policy);
   for (int done = 0;; pause.once()) {
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-        "MPI_Testall");
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
     if (done != 0) return;
   }
 }
@@ -62,8 +61,7 @@ Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_ex
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &offered), "MPI_Init_thread");
   if (offered < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw InputError(
-        "this MPI does not offer MPI_THREAD_MULTIPLE; run with an MPI built with thread support");
+    throw InputError("this MPI does not offer MPI_THREAD_MULTIPLE; run with an MPI built with thread support");
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -115,10 +113,10 @@ Groups nodes_of(std::span<const int> node_of_rank) {
       continue;
     }
     if (std::ranges::find(seen, node) != seen.end())
-      throw InputError(fmt::format(
-          "rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
-          "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
-          rank, rank - 1));
+      throw InputError(
+          fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
+                      "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
+              rank, rank - 1));
     seen.push_back(node);
     sizes.push_back(1);
   }
@@ -127,8 +125,7 @@ Groups nodes_of(std::span<const int> node_of_rank) {
 
 Placement detect(MPI_Comm world) {
   comm::mpi::OwnComm node;
-  check(
-      MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+  check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
   std::vector<int> firsts(comm::mpi::size_of(world));

@@ -66,8 +66,7 @@ public:
   }
   void receive(int peer, int tag, Piece place) {
     Request& request = requests_.emplace_back(MPI_REQUEST_NULL, true, place.size());
-    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, channel_.comm,
-              &request.handle),
+    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, channel_.comm, &request.handle),
         "MPI_Irecv");
   }
 
@@ -78,15 +77,14 @@ public:
     Request& request = requests_[finished_];
     int done = 0, bytes = 0;
     MPI_Status status;
-    check(MPI_Test(&request.handle, &done, &status),
-        request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
+    check(MPI_Test(&request.handle, &done, &status), request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
     if (done == 0) return false;
     ++finished_;
     if (!request.receives) return true;
     check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (static_cast<std::size_t>(bytes) != request.bytes)
-      throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE,
-          bytes, request.bytes));
+      throw Error(fmt::format(
+          "a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE, bytes, request.bytes));
     return true;
   }
   bool finish() {
@@ -338,9 +336,7 @@ std::vector<Step> ring_steps(int members, const Collective& c, int first, const 
 std::unique_ptr<Operation> make_part(
     Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
   const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
-  const auto neighbour = [&](int distance) {
-    return (*self.ranks)[(self.index + distance + members) % members];
-  };
+  const auto neighbour = [&](int distance) { return (*self.ranks)[(self.index + distance + members) % members]; };
   const int forwards = kind == Kind::reduce ? -1 : 1;
   Plan plan{.memory = channel.memory.moves,
       .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
@@ -352,8 +348,7 @@ std::unique_ptr<Operation> make_part(
       .dtype = c.dtype};
   if (plan.sums) {
     plan.memory = channel.memory.sums;
-    if (plan.memory.landing.empty())
-      throw LogicError("a reduction runs on a lane that was given no staging memory");
+    if (plan.memory.landing.empty()) throw LogicError("a reduction runs on a lane that was given no staging memory");
     plan.may_overwrite = kind == Kind::reduce_scatter || position == 0;
   } else if (members == 2 && plan.memory.copier == nullptr) {
     // Pieces let a rank pass on what has come while more comes: two members would only pay for handshakes.
@@ -390,15 +385,13 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
     plan.open_sends = memory.ahead - 1;
     memory.landing = memory.loading = {memory.landing.data(), memory.landing.size() + memory.loading.size()};
   }
-  for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes))
-    plan.steps.push_back({piece, !m.send, m.send});
+  for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes)) plan.steps.push_back({piece, !m.send, m.send});
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
 class MpiTransport final : public Transport {
 public:
-  MpiTransport(
-      MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
+  MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
       : Transport(name, rank_in(world, program), program),
         staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
     // A communicator of our own, so that nobody else's messages match ours; failures come back as codes.
@@ -417,8 +410,7 @@ private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
   }
-  [[nodiscard]] Started start_transfer(
-      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
     constexpr int first_tag = 64;  // behind those of messages, which are their payloads
     const int tag = first_tag + c.communicator * schedule::lanes + static_cast<int>(lane);
     const auto part = [&](Kind what) { return make_part(channel(lane), what, self, tag, c); };
@@ -445,8 +437,8 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
   constexpr std::size_t ahead = 4;
   const std::size_t half = pinned.size() / piece_bytes / 2;
   if (half < 2 * ahead)
-    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
-        pinned.size(), pinned.size() / piece_bytes, piece_bytes));
+    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed", pinned.size(),
+        pinned.size() / piece_bytes, piece_bytes));
   return {.piece_bytes = piece_bytes,
       .ahead = ahead,
       .window = ahead,
@@ -472,8 +464,8 @@ std::unique_ptr<Transport> make_transport(
     const auto reduces = [&](const schedule::Action& a) { return a.lane == lane && is_reducing(a.kind); };
     if (std::ranges::none_of(actions, reduces)) continue;
     if (staging.size() < share)
-      throw LogicError(fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
-          staging.size(), name_of(lane), share));
+      throw LogicError(fmt::format(
+          "{} bytes of staging memory are left for lane {}, which needs {}", staging.size(), name_of(lane), share));
     sums.landing = staging.first(share);
     staging = staging.subspan(share);
   }

@@ -38,8 +38,8 @@ struct Memory {
   std::size_t ahead = 4;                            ///< receives that a collective keeps open
   /// A ring sends so many pieces of its slice before it passes on what arrives.
   std::size_t window = std::numeric_limits<std::size_t>::max();
-  Piece landing{};  ///< slots for what arrives; empty: it arrives in the buffer
-  Piece loading{};  ///< slots for what this rank contributes, behind those; empty: read in the buffer
+  Piece landing{};           ///< slots for what arrives; empty: it arrives in the buffer
+  Piece loading{};           ///< slots for what this rank contributes, behind those; empty: read in the buffer
   Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
 };
 

@@ -46,8 +46,8 @@ public:
 
   std::unique_ptr<Communicator> split(int colour, int key) override {
     auto part = std::make_unique<LibraryCommunicator>();
-    check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr),
-        "ncclCommSplit", comm_);
+    check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr), "ncclCommSplit",
+        comm_);
     return part;
   }
 
@@ -59,16 +59,12 @@ public:
     switch (c.kind) {
     case send: return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
     case recv: return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
-    case broadcast:
-      return done(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
-    case reduce:
-      return done(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
+    case broadcast: return done(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
+    case reduce: return done(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
     case all_gather: return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
     case reduce_scatter:
-      return done(
-          ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclReduceScatter");
-    case all_reduce:
-      return done(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
+      return done(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclReduceScatter");
+    case all_reduce: return done(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
     default: throw Error("NCCL was asked for what is no communication");
     }
   }

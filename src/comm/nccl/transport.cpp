@@ -77,8 +77,7 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
       if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
   for (auto& [call, kinds] : collectives)
     if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
-      plans.push_back(
-          {.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
+      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
   return plans;
 }
 
@@ -203,8 +202,7 @@ public:
   void poll() {
     const std::unique_lock lock(calls_, std::try_to_lock);
     if (!lock || cancelled_) return;
-    for (const Member& member : members_)
-      (void)member.communicator->ready();  // still under way is no failure
+    for (const Member& member : members_) (void)member.communicator->ready();  // still under way is no failure
   }
 
   /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second, as
@@ -235,9 +233,8 @@ private:
       use([&] { ready = communicator.ready(); });
       if (ready) return;
       if (Clock::now() > limit)
-        throw Error(
-            "NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
-            "(NCCL_DEBUG=INFO says more)");
+        throw Error("NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
+                    "(NCCL_DEBUG=INFO says more)");
     }
   }
 
@@ -299,8 +296,7 @@ public:
     if (options.scratch.size() < scratch_bytes(program))
       throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
           scratch_bytes(program), options.scratch.size()));
-    for (const Member& member : communicators_.members())
-      connect(member, options.scratch.data(), lane_bytes(program));
+    for (const Member& member : communicators_.members()) connect(member, options.scratch.data(), lane_bytes(program));
   }
 
   [[nodiscard]] bool on_stream() const override { return true; }
@@ -315,17 +311,14 @@ private:
     const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
     const Member& member = communicators_.find(
         [&](const CommunicatorPlan& plan) { return plan.lane == sender && plan.links.contains(link); });
-    const Call call{
-        m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, member.index_of(m.peer)};
+    const Call call{m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, member.index_of(m.peer)};
     communicators_.launch(*member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
     if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
-  [[nodiscard]] Started start_transfer(
-      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
-      return plan.lane == lane && plan.communicator == c.communicator;
-    });
+  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+    const Member& member = communicators_.find(
+        [&](const CommunicatorPlan& plan) { return plan.lane == lane && plan.communicator == c.communicator; });
     collective(member, kind, self.root, c);
     count(kind, self, c);
     return nullptr;
@@ -341,8 +334,7 @@ private:
     };
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
       const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
-      self.communicator->issue(
-          {what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
+      self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
     };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
@@ -370,8 +362,8 @@ private:
     const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
-      collective(member, kind, 0,
-          {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+      collective(
+          member, kind, 0, {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
     if (member.plan.links.empty()) return;
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };

@@ -44,9 +44,9 @@ struct Options {
 struct CommunicatorPlan {
   schedule::Lane lane = schedule::Lane::compute;  ///< that calls it; of messages: the sender's
   int communicator = -1;                          ///< of the program; -1: messages
-  std::vector<int> ranks{};          ///< in the order of NCCL's ranks: the ring's, for messages ascending
-  std::set<schedule::Kind> kinds{};  ///< collectives that the program calls here
-  std::set<std::pair<int, int>> links{};  ///< from and to, of messages
+  std::vector<int> ranks{};                       ///< in the order of NCCL's ranks: the ring's, for messages ascending
+  std::set<schedule::Kind> kinds{};               ///< collectives that the program calls here
+  std::set<std::pair<int, int>> links{};          ///< from and to, of messages
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 

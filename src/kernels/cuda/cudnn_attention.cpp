@@ -24,8 +24,8 @@ using detail::cuda::check;
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
 std::string text(const AttentionSizes& z) {
-  return fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}", z.batch, z.seq,
-      z.heads, z.kv_heads, z.head_dim);
+  return fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}", z.batch, z.seq, z.heads,
+      z.kv_heads, z.head_dim);
 }
 
 void check(fe::error_t error, const std::string& what) {
@@ -175,29 +175,27 @@ CudnnAttention::~CudnnAttention() = default;
 std::size_t CudnnAttention::prepare(const AttentionSizes& shape) {
   if (!library_->plans.contains(shape)) {
     const std::shared_ptr<Graph> forward = forward_graph(shape), backward = backward_graph(shape);
-    const std::int64_t bytes =
-        std::max(build(*forward, library_->handle, "the forward pass of " + text(shape)),
-            build(*backward, library_->handle, "the backward pass of " + text(shape)));
+    const std::int64_t bytes = std::max(build(*forward, library_->handle, "the forward pass of " + text(shape)),
+        build(*backward, library_->handle, "the backward pass of " + text(shape)));
     library_->plans[shape] = {forward, backward, static_cast<std::size_t>(bytes)};
   }
   return library_->plans_of(shape).workspace;
 }
 
-void CudnnAttention::forward(
-    const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace) {
+void CudnnAttention::forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace) {
   const Places at(shape);
-  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)}, {key, plain(qkv, at.key)},
-      {value, plain(qkv, at.value)}, {output, y}, {statistics, lse}};
+  std::unordered_map<std::int64_t, void*> tensors = {
+      {query, plain(qkv)}, {key, plain(qkv, at.key)}, {value, plain(qkv, at.value)}, {output, y}, {statistics, lse}};
   check(library_->plans_of(shape).forward->execute(library_->handle, tensors, workspace),
       "the forward pass of " + text(shape));
 }
 
-void CudnnAttention::backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv,
-    const void* y, const float* lse, void* workspace) {
+void CudnnAttention::backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
+    const float* lse, void* workspace) {
   const Places at(shape);
   std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)}, {key, plain(qkv, at.key)},
-      {value, plain(qkv, at.value)}, {output, plain(y)}, {doutput, plain(dy)}, {statistics, plain(lse)},
-      {dquery, dqkv}, {dkey, plain(dqkv, at.key)}, {dvalue, plain(dqkv, at.value)}};
+      {value, plain(qkv, at.value)}, {output, plain(y)}, {doutput, plain(dy)}, {statistics, plain(lse)}, {dquery, dqkv},
+      {dkey, plain(dqkv, at.key)}, {dvalue, plain(dqkv, at.value)}};
   check(library_->plans_of(shape).backward->execute(library_->handle, tensors, workspace),
       "the backward pass of " + text(shape));
 }
@@ -207,8 +205,7 @@ std::string find_reason_against(const AttentionSizes& shape) {
   if (shape.head_dim % 8 != 0 || shape.head_dim > 128) return "head_dim must be a multiple of 8, at most 128";
   int device = 0, major = 0;
   check(cudaGetDevice(&device), "asking for the device");
-  check(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its capability");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its capability");
   if (major < 8) return fmt::format("the device has compute capability {}.x, and 8.0 is needed", major);
   const Handle handle;
   fe::error_t error = try_support(*forward_graph(shape), handle);

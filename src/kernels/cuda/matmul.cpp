@@ -11,9 +11,8 @@ namespace {
 const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
 
 std::string text(const ProductKey& key) {
-  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m,
-      key.n, key.k, key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "",
-      key.adds ? ", beta 1" : "");
+  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m, key.n, key.k,
+      key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "", key.adds ? ", beta 1" : "");
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -37,10 +36,8 @@ void describe(cublasLtMatmulDesc_t operation, bool transposed_first, bool transp
   check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation");
   const cublasOperation_t first = transposed_first ? CUBLAS_OP_T : CUBLAS_OP_N,
                           second = transposed_second ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(
-      cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "TRANSA");
-  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
-      "TRANSB");
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "TRANSA");
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "TRANSB");
 }
 
 /// Sums in fp32 and one order: no parts of a sum may pass through the type of the result.
@@ -69,8 +66,8 @@ struct CublasLt::Plan {
 
     std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result,
-        &result, &preference, static_cast<int>(found.size()), found.data(), &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result,
+        &preference, static_cast<int>(found.size()), found.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
     check(status, "choosing an algorithm for " + text(key));
     for (int i = 0; i < count; ++i)
@@ -81,8 +78,8 @@ struct CublasLt::Plan {
 
   [[nodiscard]] cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
     const float alpha = 1;
-    return cublasLtMatmul(handle, &operation, &alpha, product.b, &first, product.a, &second, &product.beta,
-        product.c, &result, product.c, &result, &algorithm.value, workspace, cublas_workspace_bytes, stream);
+    return cublasLtMatmul(handle, &operation, &alpha, product.b, &first, product.a, &second, &product.beta, product.c,
+        &result, product.c, &result, &algorithm.value, workspace, cublas_workspace_bytes, stream);
   }
   /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load its code.
   std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product) {
@@ -172,15 +169,14 @@ int alignment_of(const void* address) {
 }  // namespace
 
 template <class C, class E>
-bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-    float beta) {
+bool matmul(
+    const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta) {
   const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
   const ProductKey key{static_cast<std::int64_t>(c.extent(0)), static_cast<std::int64_t>(c.extent(1)),
       static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)), turn_a, turn_b, beta != 0, type_of<E>, type_of<C>,
       alignment_of(a.data()), alignment_of(b.data()), alignment_of(c.data())};
   Queue& queue = queue_of(exec);
-  return queue.products.multiply(
-      queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
+  return queue.products.multiply(queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
 }
 
 template decltype(matmul<float, float>) matmul<float, float>;

@@ -14,8 +14,8 @@
 #include "kernels/kernels.hpp"
 
 /// Instantiates a function template for each type of elements.
-#define MINITAW_INSTANTIATE(function)                                                                        \
-  template decltype(function<float>) function<float>;                                                        \
+#define MINITAW_INSTANTIATE(function)                                                                                  \
+  template decltype(function<float>) function<float>;                                                                  \
   template decltype(function<Bf16>) function<Bf16>;
 
 namespace minitaw::kernels::detail {
@@ -101,19 +101,16 @@ struct Pack {
   KOKKOS_INLINE_FUNCTION static Pack read(const E* from) {
     Pack pack;
     KOKKOS_IF_ON_HOST((std::memcpy(&pack, static_cast<const void*>(from), bytes);))
-    KOKKOS_IF_ON_DEVICE((for (std::size_t i = 0; i < bytes / access; ++i) pack.words[i] =
-                             reinterpret_cast<const Words*>(from)[i];))
+    KOKKOS_IF_ON_DEVICE(
+        (for (std::size_t i = 0; i < bytes / access; ++i) pack.words[i] = reinterpret_cast<const Words*>(from)[i];))
     return pack;
   }
   KOKKOS_INLINE_FUNCTION void write(E* to) const {
     KOKKOS_IF_ON_HOST((std::memcpy(static_cast<void*>(to), this, bytes);))
-    KOKKOS_IF_ON_DEVICE(
-        (for (std::size_t i = 0; i < bytes / access; ++i) reinterpret_cast<Words*>(to)[i] = words[i];))
+    KOKKOS_IF_ON_DEVICE((for (std::size_t i = 0; i < bytes / access; ++i) reinterpret_cast<Words*>(to)[i] = words[i];))
   }
   KOKKOS_INLINE_FUNCTION std::uint32_t& word(int i) { return words[i / (access / 4)].word[i % (access / 4)]; }
-  KOKKOS_INLINE_FUNCTION std::uint32_t word(int i) const {
-    return words[i / (access / 4)].word[i % (access / 4)];
-  }
+  KOKKOS_INLINE_FUNCTION std::uint32_t word(int i) const { return words[i / (access / 4)].word[i % (access / 4)]; }
 
   KOKKOS_INLINE_FUNCTION static Pack of(const Floats<n>& values) {
     Pack pack;
@@ -195,8 +192,7 @@ using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_t
 using RowTeam = RowPolicy::member_type;
 
 /// Floats in the scratch memory of a team.
-using Scratch =
-    Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Threads for a row of `items`: no more passes than `most` threads need, none of them nearly empty.
 inline int team_threads(int items, int most = most_threads) {
@@ -297,8 +293,7 @@ void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
     std::initializer_list<const void*> addresses, const Body& body) {
   with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
     using Work = Flat<Body, n>;
-    Kokkos::parallel_for(
-        label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
+    Kokkos::parallel_for(label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
   });
 }
 

@@ -28,11 +28,7 @@ Program make(const Request& request) {
 }  // namespace
 
 Entry schedules::serial() {
-  return {.name = "serial",
-      .doc = "one rank, the reference",
-      .build = make,
-      .one_rank = true,
-      .replicable = false};
+  return {.name = "serial", .doc = "one rank, the reference", .build = make, .one_rank = true, .replicable = false};
 }
 
 Entry schedules::ddp() {

@@ -18,8 +18,7 @@ using Where = Keeping::Where;
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
-      : builder_(builder), prefetch_(prefetch), keeping_(keeping), copies_(builder.shards()),
-        sums_(builder.shards()) {
+      : builder_(builder), prefetch_(prefetch), keeping_(keeping), copies_(builder.shards()), sums_(builder.shards()) {
     const topology::Groups& groups = builder.groups();
     const int members = groups.size(0);
     const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
@@ -41,12 +40,10 @@ public:
       outer_.push_back({fmt::format("rail{}", l), {}, {l, members}});
       for (int k = 0; k < groups.count(); ++k) outer_.back().ranks.push_back(groups.rank(k, l));
     }
-    for (int k = 0; k < groups.count(); ++k)
-      inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
+    for (int k = 0; k < groups.count(); ++k) inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
     for (const int r : builder.everyone()) {
       if (keeping_.weights == Where::group) builder.keep_part(r, SlotClass::kept, {groups.local(r), members});
-      if (keeping_.gradients == Where::group)
-        builder.keep_part(r, SlotClass::partial, {groups.local(r), members});
+      if (keeping_.gradients == Where::group) builder.keep_part(r, SlotClass::partial, {groups.local(r), members});
     }
   }
 
@@ -68,8 +65,8 @@ public:
     const std::vector<VirtualBuffer> whole = shares ? buffers(SlotClass::weights) : copy;
     for (const int r : builder_.everyone())
       if (shares)
-        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side,
-            copy[r], whole[r]);
+        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side, copy[r],
+            whole[r]);
     call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
     return whole;
   }
@@ -84,16 +81,16 @@ public:
   /// adds to them.
   void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls,
-                            const std::vector<VirtualBuffer>& from, const std::vector<VirtualBuffer>& to) {
+    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const std::vector<VirtualBuffer>& from,
+                            const std::vector<VirtualBuffer>& to) {
       for (const int r : builder_.everyone())
         local(kind, tick, phase, r, shard, builder_.part(r, cls), side, from[r], to[r]);
     };
     if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last)) return;
     if (keeping_.gradients == Where::none) {
       gradients = buffers(SlotClass::gradient);
-      locals(Kind::load, Phase::push_intra, inner_.empty() ? outer_side : inner_side, SlotClass::partial,
-          sum_of(shard), gradients);
+      locals(Kind::load, Phase::push_intra, inner_.empty() ? outer_side : inner_side, SlotClass::partial, sum_of(shard),
+          gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
     if (keeping_.gradients == Where::group) {
@@ -103,8 +100,8 @@ public:
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
     for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned),
-          outer_side, gradients[r], builder_.accumulator(r, shard));
+      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned), outer_side,
+          gradients[r], builder_.accumulator(r, shard));
   }
 
 private:
@@ -161,8 +158,7 @@ private:
 void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) {
     for (const char* option : {"reshard", "reduce"})
-      if (const auto at = request.spec.options.find(option);
-          at != request.spec.options.end() && at->second == "group")
+      if (const auto at = request.spec.options.find(option); at != request.spec.options.end() && at->second == "group")
         throw InputError(fmt::format("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
                                      "hierarchical=on; or use {}=none",
             option, option));
@@ -181,13 +177,12 @@ void require(const Request& request) {
 Program make(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
   Builder builder(request, units);
-  Sharding sharding(builder, request.spec.options.contains("hierarchical"),
-      number_of(request.spec, "prefetch"), keeping_of(request));
+  Sharding sharding(
+      builder, request.spec.options.contains("hierarchical"), number_of(request.spec, "prefetch"), keeping_of(request));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
-    const bool last =
-        i + 2 * static_cast<std::size_t>(units) >= lockstep.visits().size();  // micro-batch of the step
+    const bool last = i + 2 * static_cast<std::size_t>(units) >= lockstep.visits().size();  // micro-batch of the step
     const std::vector<VirtualBuffer> weights = sharding.gather(now);
     const std::vector<VirtualBuffer> gradients =
         now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
@@ -201,10 +196,10 @@ Program make(const Request& request) {
 Entry schedules::fsdp() {
   return {.name = "fsdp",
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-      .options = with_keeping({{"hierarchical", {"off", "on"},
-                                   "one copy crosses to each group; fan-out and reduction inside"},
-          {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
-          {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}}),
+      .options =
+          with_keeping({{"hierarchical", {"off", "on"}, "one copy crosses to each group; fan-out and reduction inside"},
+              {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
+              {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}}),
       .build = make,
       .check = require};
 }

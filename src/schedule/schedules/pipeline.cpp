@@ -19,9 +19,7 @@ struct Stages {
   [[nodiscard]] int at(int rank, int chunk) const {
     return v && chunk == 1 ? count() - 1 - rank : chunk * ranks + rank;
   }
-  [[nodiscard]] int rank_of(int stage) const {
-    return v && stage >= ranks ? count() - 1 - stage : stage % ranks;
-  }
+  [[nodiscard]] int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
 /// Visits of one rank, shards being stages, as they are put in order, the micro-batches of each chunk in
@@ -192,8 +190,8 @@ private:
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
     const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
     const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
-    messages_.push_back({{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
-        {from, sent}, {to, received}});
+    messages_.push_back(
+        {{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}}, {from, sent}, {to, received}});
     emitters_[to].hidden_state(visit.micro_batch) = received;
   }
 
@@ -233,8 +231,7 @@ Entry schedules::one_forward_one_backward() {
 }
 
 Entry schedules::zero_bubble_1() {
-  return entry<order_zb_h<1>>(
-      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
+  return entry<order_zb_h<1>>("zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
 }
 
 Entry schedules::zero_bubble_2() {

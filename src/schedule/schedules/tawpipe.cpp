@@ -57,8 +57,8 @@ struct RelayTiming {
 /// group and its sums of gradients are spread over its ranks as owned shards are.
 class GroupRelay {
 public:
-  GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing,
-      int rails, bool passes_on, const Keeping& keeping)
+  GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing, int rails,
+      bool passes_on, const Keeping& keeping)
       : builder_(builder), groups_(groups), owners_(std::move(owners)), timing_(timing), rails_(rails),
         passes_on_(passes_on), keeping_(keeping), weights_(groups.count()), copies_(groups.count()),
         sums_(groups.count()) {
@@ -129,8 +129,7 @@ public:
     if (owns(group, shard)) {
       // Right behind the reduction, in the same lane.
       if (!alone(group))
-        add_to_accumulator(
-            shard, tick, Phase::push_intra, Lane::gradients_group, {}, gradients[groups_.local(owner)]);
+        add_to_accumulator(shard, tick, Phase::push_intra, Lane::gradients_group, {}, gradients[groups_.local(owner)]);
       return;
     }
     if (keeping_.gradients == Where::group && !alone(group)) {
@@ -150,13 +149,12 @@ public:
       const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
       const int receiver = counterpart(content);
       const bool direct = receiver == owner;
-      const VirtualBuffer passing =
-          direct ? received : builder_.new_buffer(receiver, SlotClass::contribution);
-      builder_.transfer(tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]},
-          {receiver, passing});
+      const VirtualBuffer passing = direct ? received : builder_.new_buffer(receiver, SlotClass::contribution);
+      builder_.transfer(
+          tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]}, {receiver, passing});
       if (!direct) builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
-      add_to_accumulator(shard, added, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv,
-          content.part, received);
+      add_to_accumulator(
+          shard, added, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv, content.part, received);
     }
   }
 
@@ -194,8 +192,7 @@ private:
 
   /// What stays of the shard that `buffers` hold: on every member, or with the leaders, of several each one's
   /// part as soon as it has arrived.
-  std::vector<VirtualBuffer> copy_of(
-      int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+  std::vector<VirtualBuffer> copy_of(int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
     if (keeping_.weights == Where::none) return buffers;
     std::vector<VirtualBuffer> copy(buffers.size());
     const std::vector<int> leaders = leaders_of(group, shard);
@@ -217,8 +214,7 @@ private:
   }
 
   /// A copy or addition on a rank of the part that it keeps, beside the collectives of its group.
-  void local(
-      Kind kind, Payload payload, int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
+  void local(Kind kind, Payload payload, int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
     const bool weights = payload == Payload::weights;
     const Part part = builder_.part(rank, weights ? SlotClass::kept : SlotClass::partial);
     Action a = make_action(kind, tick, payload, shard, part);
@@ -228,8 +224,7 @@ private:
   }
 
   [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
-    return rank == owners_[shard] ? builder_.owned(rank, shard)
-                                  : builder_.new_buffer(rank, SlotClass::weights);
+    return rank == owners_[shard] ? builder_.owned(rank, shard) : builder_.new_buffer(rank, SlotClass::weights);
   }
 
   /// Every part of a shard from another group to the leader for it.
@@ -293,9 +288,8 @@ bool is_set(const Spec& spec, const std::string& option, const std::string& valu
 }
 
 RelayTiming timing(const Spec& spec) {
-  return is_set(spec, "cco", "serial")
-             ? RelayTiming{0, 0, 0}
-             : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
+  return is_set(spec, "cco", "serial") ? RelayTiming{0, 0, 0}
+                                       : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
 }
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a group.
@@ -317,8 +311,7 @@ void require(const Request& request) {
   if (options.contains("dbs") && options.contains("gwps"))
     throw InputError("schedule: tawpipe:dbs=off passes shards from group to group, so it needs gwps=on");
   if (number_of(request.spec, "rails") > 1 && !may_share(request.spec))
-    throw InputError(
-        "schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
+    throw InputError("schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
 }
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
@@ -337,8 +330,8 @@ Program make(const Request& request) {
   const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"),
-      keeping_of(request));
+  GroupRelay relay(
+      builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"), keeping_of(request));
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), direct ? 0 : k);
@@ -357,8 +350,7 @@ Program make(const Request& request) {
         relay.return_gradients(k, now.shard, leaves(k), leaves(groups.group_of(owners[now.shard])), gradients,
             i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
     }
-  return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
-      EmbeddingsUpdate::sliced,
+  return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1), EmbeddingsUpdate::sliced,
       when.grad_ticks == 0      ? Overlap::none
       : options.contains("cco") ? Overlap::not_of_weights
                                 : Overlap::full);

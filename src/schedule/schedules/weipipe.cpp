@@ -88,9 +88,7 @@ private:
   [[nodiscard]] bool works(int since) const {
     return since >= 0 && since / clock_.round() < clock_.per_rank && since % clock_.round() < ranks_;
   }
-  [[nodiscard]] int micro_batch(int rank, int since) const {
-    return rank * clock_.per_rank + since / clock_.round();
-  }
+  [[nodiscard]] int micro_batch(int rank, int since) const { return rank * clock_.per_rank + since / clock_.round(); }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
   void turn_forward(int i) {
@@ -110,8 +108,7 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       backward_.at(r) = forward_.at(r);
       gradients_.at(r) = builder_.new_buffer(r, SlotClass::gradient);
-      builder_.add(r, Phase::push_intra,
-          make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
+      builder_.add(r, Phase::push_intra, make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
           {{Operand::gradient, gradients_.at(r)}});
     }
     backward_.move(
@@ -123,8 +120,8 @@ private:
     const int tick = last_tick_ = clock_.backward_tick(j);
     for (int r = 0; r < ranks_; ++r)
       if (works(j - r))
-        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
-            backward_.at(r), gradients_.at(r), true);
+        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward}, backward_.at(r),
+            gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     if (j == last()) return return_gradients(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());

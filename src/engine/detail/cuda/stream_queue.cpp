@@ -23,8 +23,7 @@ namespace {
 inline void check(cudaError_t code, std::string_view call) {
   if (code == cudaSuccess) return;
   (void)cudaGetLastError();
-  throw std::runtime_error(
-      fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
+  throw std::runtime_error(fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
 
 /// A timed event; owns the handle.
@@ -79,12 +78,8 @@ public:
     }
   }
 
-  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const {
-    return streams_[static_cast<std::size_t>(lane)];
-  }
-  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const {
-    return *spaces_[static_cast<std::size_t>(lane)];
-  }
+  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const { return *spaces_[static_cast<std::size_t>(lane)]; }
 
 private:
   std::array<cudaStream_t, schedule::lanes> streams_{};
@@ -106,8 +101,7 @@ class StreamQueue final : public Queue {
 public:
   /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own stream.
   StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start)
-      : stream_(stream), start_(std::move(start)), records_start_(records_start), begins_(units),
-        ends_(units) {}
+      : stream_(stream), start_(std::move(start)), records_start_(records_start), begins_(units), ends_(units) {}
 
   [[nodiscard]] bool asynchronous() const override { return true; }
   void begin_step() override {
@@ -174,9 +168,7 @@ Queues make_queues(const QueueOptions& options) {
     const bool compute = lane == schedule::Lane::compute;
     if (compute || options.communication_on_stream)
       queues[l] = std::make_unique<StreamQueue>(streams().stream(lane), options.units[l], start, compute);
-    else
-      queues[l] =
-          std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
+    else queues[l] = std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
   }
   return queues;
 }
