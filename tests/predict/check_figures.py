@@ -59,7 +59,7 @@ def figures():
     names, _, row = (line.lstrip("#").split() for line in predict(**changes).splitlines()[1:])
     exposed = sum(case["exposed"].values())
     agree({name: float(cell) for name, cell in zip(names[6:], row[6:], strict=True)},
-          {"step": step, "rate": case["tokens_per_s"], "MFU": 100 * case["mfu"], "compute": 100 * account["compute"], "exposed": 100 * exposed,
+          {"step": step, "rate": case["tokens_per_s"], "rate/rank": case["tokens_per_s"] / 2, "MFU": 100 * case["mfu"], "compute": 100 * account["compute"], "exposed": 100 * exposed,
            "idle": 100 * account["idle"], "adapter": 100 * moving / step, "memory": 0}, 6e-3)
     (large,) = json.loads(predict("--json", vocab=400000, **changes))["cases"]
     memory = float(predict(vocab=400000, **changes).split()[-1])
@@ -101,8 +101,9 @@ def best():
         steps = sorted({(case["step_s"], key[:2], key[3:]) for key, case in fitting.items()})
         said = predict("--best", "--machine-set", f"device.memory={memory}")
         shown = re.findall(r"^  (\S.*)\n    (\S+) replicas=(\d) groups=(\d) micro_batch=(\d) recompute=(\S+)$", said, re.MULTILINE)
-        assert [row.split()[6] for row, *_ in shown] == [f"{step:.4g}" for step, *_ in steps[:10]], (said, steps[:10])
-        assert all(row.split()[6:8] == [f"{fitting[tuple(key)][name]:.4g}" for name in ("step_s", "tokens_per_s")] for row, *key in shown), said
+        assert [f"{float(row.split()[6]):.4g}" for row, *_ in shown] == [f"{step:.4g}" for step, *_ in steps[:10]], (said, steps[:10])
+        assert all([f"{float(cell):.4g}" for cell in row.split()[6:8]] == [f"{fitting[tuple(key)][name]:.4g}" for name in ("step_s", "tokens_per_s")]
+                   for row, *key in shown), said
         tried, lost = re.search(r"# (\d+) tried; those not shown lose by:(.*)", said).groups()
         counts = {name: int(count) for count, name in re.findall(r" (\d+) (\w+)[^;]*;", lost)}
         assert int(tried) == len(every) == len(shown) + sum(map(int, re.findall(r" (\d+) ", lost))) and counts["memory"] == len(every) - len(fitting), said

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <random>
 
-#include "possible.hpp"
+#include "schedule/shapes.hpp"
 #include "schedule/parse.hpp"
 #include "seed.hpp"
 
