@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <random>
 
-#include "schedule/shapes.hpp"
 #include "schedule/parse.hpp"
+#include "schedule/shapes.hpp"
 #include "seed.hpp"
 
 namespace minitaw::trace {
