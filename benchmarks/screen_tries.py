@@ -76,7 +76,7 @@ def screen(options, extra=(), output=None):
     try:
         return [[c["kind"], c["ranks"], c["nodes"]] for c in json.loads(done.stdout)["culprits"]], done.stdout
     except ValueError:
-        return re.findall(r"minitaw: (.*?) does not answer", done.stderr), done.stderr
+        return sorted(set(re.findall(r"((?:rank|node) \d+ \([^)]*\)) does not answer", done.stderr))), done.stderr
 
 
 def attempt(kind, folder, number):

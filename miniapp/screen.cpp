@@ -27,7 +27,7 @@ struct Options {
   DeckOptions deck;
   std::string output, time_limit;
   int rounds = 3;
-  double seconds = 0.1, least = 10;
+  double seconds = 0.1, least = 0;
   bool json = false, replay = false;
   JobFlags job;
 };
@@ -328,9 +328,9 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_option("--seconds", options->seconds, "for each measurement")
       ->check(CLI::Range(0.001, 60.0))
       ->capture_default_str();
-  verb->add_option("--least", options->least, "per cent below its peers that make a culprit")
-      ->check(CLI::Range(1.0, 99.0))
-      ->capture_default_str();
+  verb->add_option("--least", options->least,
+          "per cent below its peers that make a culprit (default: 10; 20 inside nodes; not for latencies)")
+      ->check(CLI::Range(1.0, 99.0));
   verb->add_option("--time-limit", options->time_limit, "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
   verb->add_flag("--replay", options->replay,
