@@ -116,14 +116,17 @@ def table(tries):
             print(f"| {words} | {len(some)} | {len(named)} | {sum(len(one['found']) == 1 for one in named)} |")
 
 
+KIND_OF = {"matrix_product": "kernel", "attention": "kernel", "triad": "kernel", "rate_between_nodes": "between", "latency_between_nodes": "latency"}
+
+
 def ratios(folder):
     for path in sorted(folder.glob("quiet-*.h5")):
         with h5py.File(path) as file:
-            for data in file["screen"].values():
-                if data.ndim == 3 and "latency" not in data.name:
-                    values = data[()]
-                    values = values[~numpy.isnan(values)]
-                    print("\n".join(f"{value:.4f}" for value in values / numpy.median(values)))
+            for name, data in file["screen"].items():
+                for values in data[()] if data.ndim == 3 else ():  # of a round
+                    known = values[~numpy.isnan(values)]
+                    shares = numpy.median(known) / known if name.startswith("latency") else known / numpy.median(known)
+                    print("\n".join(f"{KIND_OF.get(name, 'inside')} {share:.4f}" for share in shares))
 
 
 def main():

@@ -73,23 +73,23 @@ public:
   /// Ranks, nodes and adapters.
   [[nodiscard]] std::vector<Culprit> find_parts() const {
     Found<Port> ports;
-    for (const std::vector<double>& round : measured_.rounds) {
-      if (quantity().partner == Partner::none) own(round, ports);
-      else judge_ports(flows(round), ports);
-    }
-    keep(ports);
+    std::size_t subjects = 0;
+    for (const std::vector<double>& round : measured_.rounds)
+      subjects = quantity().partner == Partner::none ? own(round, ports) : judge_ports(flows(round), ports);
+    keep(ports, subjects);
     return quantity().partner == Partner::none ? merge_ranks(ports) : merge_ports(ports);
   }
 
   /// Links, but for those that end at a rank of which `explained` knows.
   [[nodiscard]] std::vector<Culprit> find_links(const std::function<bool(int)>& explained) const {
     Found<std::pair<int, int>> links;
+    std::vector<Flow> open;
     for (const std::vector<double>& round : measured_.rounds) {
-      std::vector<Flow> open = flows(round);
+      open = flows(round);
       std::erase_if(open, [&](const Flow& f) { return explained(f.from) || explained(f.to); });
       judge_flows(open, links);
     }
-    keep(links);
+    keep(links, open.size());
     std::vector<Culprit> culprits;
     for (const auto& [link, rounds] : links) {
       if (link.first > link.second && links.contains({link.second, link.first})) continue;
@@ -102,22 +102,24 @@ public:
 private:
   [[nodiscard]] const Quantity& quantity() const { return measured_.quantity; }
 
-  void own(const std::vector<double>& round, Found<Port>& found) const {
+  std::size_t own(const std::vector<double>& round, Found<Port>& found) const {
     std::map<int, std::vector<double>> scores;  // by rank, or by the first rank of a node
     for (int r = 0; r < machine_.nodes.ranks(); ++r)
       if (const double s = score(quantity(), round[r]); !std::isnan(s))
         scores[quantity().of_node ? machine_.nodes.first(machine_.nodes.group_of(r)) : r].push_back(s);
     std::map<Port, double> of;
     for (const auto& [rank, values] : scores) of[{rank, Way::own}] = ranked(values, 0.5);
-    compare(of, found);
+    return compare(of, found);
   }
 
-  void compare(const std::map<Port, double>& scores, Found<Port>& found) const {
+  /// Returns how many were compared.
+  std::size_t compare(const std::map<Port, double>& scores, Found<Port>& found) const {
     std::vector<double> values;
     for (const auto& [port, value] : scores) values.push_back(value);
     const Usual usual(values, rule_, least_, quantity().is_latency);
     for (const auto& [port, value] : scores)
       if (usual.exceeds(value)) found[port].emplace_back(value, usual.value);
+    return scores.size();
   }
 
   [[nodiscard]] std::vector<Flow> flows(const std::vector<double>& round) const {
@@ -145,7 +147,9 @@ private:
   }
 
   /// With one partner nobody knows which of the two it is: that is a link.
-  void judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const { compare(reach(flows, 2), found); }
+  std::size_t judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const {
+    return compare(reach(flows, 2), found);
+  }
 
   void judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
     std::vector<double> caps;
@@ -163,9 +167,28 @@ private:
       if (usual.exceeds(f.score / expected(f))) found[{f.from, f.to}].emplace_back(f.score, expected(f));
   }
 
+  /// Leaves what stood out in rounds enough: `rule_.rounds`, or more where so many of all `subjects` stand out in some
+  /// round by chance that one of them would stand out so often. What always stands out counts as no chance.
   template <class Key>
-  void keep(Found<Key>& found) const {
-    std::erase_if(found, [&](const auto& entry) { return std::ssize(entry.second) < rule_.rounds; });
+  void keep(Found<Key>& found, std::size_t subjects) const {
+    const auto rounds = std::ssize(measured_.rounds);
+    double chances = 0;
+    for (const auto& [key, times] : found)
+      if (std::ssize(times) < rounds) chances += static_cast<double>(times.size());
+    std::erase_if(found, [&](const auto& entry) {
+      const auto times = std::ssize(entry.second);
+      const double others = chances - (times < rounds ? static_cast<double>(times) : 0);
+      const double share = others / static_cast<double>(subjects * measured_.rounds.size());
+      return times < rule_.rounds ||
+             static_cast<double>(subjects) * ways(rounds, times) * std::pow(share, times) > rule_.false_alarms;
+    });
+  }
+
+  /// n over k.
+  static double ways(std::ptrdiff_t n, std::ptrdiff_t k) {
+    double product = 1;
+    for (std::ptrdiff_t i = 1; i <= k; ++i) product *= static_cast<double>(n - k + i) / static_cast<double>(i);
+    return product;
   }
 
   [[nodiscard]] Evidence evidence(const std::vector<std::pair<double, double>>& rounds, const std::string& way) const {

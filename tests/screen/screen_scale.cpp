@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/// Precision and recall of the judge on a simulated machine. RATIOS.txt: ratios of measured values to their
-/// median, one a line, of which noise is drawn: those of a whole try together, so that slow moments stay.
+/// Precision and recall of the judge on a simulated machine. RATIOS.txt: a line for each measured value, the name of its
+/// quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those of a kind.
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
 #include <map>
 
 #include "simulated_machine.hpp"
@@ -17,11 +16,17 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::ifstream file(argv[1]);
-  const std::vector<double> ratios{std::istream_iterator<double>(file), {}};
+  std::map<std::string, std::vector<double>> ratios;
+  std::string kind;
+  for (double ratio = 0; file >> kind >> ratio;) ratios[kind].push_back(ratio);
   const int nodes = argc > 2 ? std::atoi(argv[2]) : 512, tries = argc > 3 ? std::atoi(argv[3]) : 20;
   const Machine machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
   std::mt19937 bits(1);
-  const auto noise = [&] { return ratios[bits() % ratios.size()]; };
+  const auto noise = [&](const Quantity& q) {
+    const std::vector<double>& some = ratios.at(q.is_latency ? "latency" : q.partner == Partner::node ? "between"
+            : q.partner == Partner::inside || q.of_node ? "inside" : "kernel");
+    return some[bits() % some.size()];
+  };
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
   std::map<std::string, std::array<int, 3>> found;  // planted, found, named besides
   const auto plant = [&](const std::string& name, const Fault& fault) {

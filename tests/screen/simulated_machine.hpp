@@ -19,7 +19,7 @@ struct Fault {
 /// Draws what a screening would measure. `noise` gives the ratio of a value to what is usual.
 class SimulatedMachine {
 public:
-  SimulatedMachine(Machine machine, std::vector<Fault> faults, std::function<double()> noise)
+  SimulatedMachine(Machine machine, std::vector<Fault> faults, std::function<double(const Quantity&)> noise)
       : machine_(std::move(machine)), faults_(std::move(faults)), noise_(std::move(noise)) {}
 
   [[nodiscard]] std::vector<Measured> measure(int rounds) const {
@@ -47,7 +47,7 @@ private:
             factor = std::min(factor, fault.factor);
             delay += fault.delay;
           }
-        values[to * partners + p] = q.is_latency ? (20e-6 + delay) / noise_() : 1e9 * factor * noise_();
+        values[to * partners + p] = q.is_latency ? (20e-6 + delay) / noise_(q) : 1e9 * factor * noise_(q);
       }
     return values;
   }
@@ -67,6 +67,6 @@ private:
 
   Machine machine_;
   std::vector<Fault> faults_;
-  std::function<double()> noise_;
+  std::function<double(const Quantity&)> noise_;
 };
 }  // namespace minitaw::screen

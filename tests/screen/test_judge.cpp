@@ -43,7 +43,7 @@ private:
 
 /// Three rounds on the machine with this fault.
 std::vector<Culprit> screened(const Machine& machine, const std::vector<Fault>& faults, Random& random) {
-  return judge(machine, SimulatedMachine(machine, faults, [&] { return random.noise(); }).measure(3));
+  return judge(machine, SimulatedMachine(machine, faults, [&](const Quantity&) { return random.noise(); }).measure(3));
 }
 
 TEST(Judge, NothingStandsOutOnAHealthyMachine) {
@@ -115,6 +115,18 @@ TEST(Judge, PeersThatDifferByChanceRaiseTheThreshold) {
   EXPECT_TRUE(judge(m, {products({wide, wide})}).empty());
   EXPECT_EQ(judge(m, {products({narrow, narrow})}).size(), 1U);
   EXPECT_TRUE(judge(m, {products({narrow, narrow})}, {.least = 0.2}).empty());
+}
+
+/// 200 ranks of which each round ten others are slow by chance: that one of them is so twice is likely, and three times not.
+TEST(Judge, AmongManyRanksChanceNamesNobody) {
+  const Machine m{topology::Groups::equal(200, 1), 1};
+  std::vector<std::vector<double>> rounds(3, std::vector<double>(200, 10));
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < 10; ++i) rounds[round][(30 * round + i) % 200] = 7;
+  rounds[1][0] = rounds[1][1] = 7;  // slow for the second time
+  EXPECT_TRUE(judge(m, {products(rounds)}).empty());
+  for (std::vector<double>& round : rounds) round[150] = 7;
+  EXPECT_EQ(suspects(judge(m, {products(rounds)})), (std::vector<Suspect>{{Suspect::rank, 150}}));
 }
 
 TEST(Judge, OfTwoRanksTheSlowerOneIsNamed) {
