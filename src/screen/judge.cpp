@@ -83,13 +83,10 @@ public:
   /// Links, but for those that end at a rank of which `explained` knows.
   [[nodiscard]] std::vector<Culprit> find_links(const std::function<bool(int)>& explained) const {
     Found<std::pair<int, int>> links;
-    std::vector<Flow> open;
-    for (const std::vector<double>& round : measured_.rounds) {
-      open = flows(round);
-      std::erase_if(open, [&](const Flow& f) { return explained(f.from) || explained(f.to); });
-      judge_flows(open, links);
-    }
-    keep(links, open.size());
+    std::size_t subjects = 0;
+    for (const std::vector<double>& round : measured_.rounds) subjects = judge_flows(flows(round), links);
+    std::erase_if(links, [&](const auto& link) { return explained(link.first.first) || explained(link.first.second); });
+    keep(links, subjects);
     std::vector<Culprit> culprits;
     for (const auto& [link, rounds] : links) {
       if (link.first > link.second && links.contains({link.second, link.first})) continue;
@@ -151,7 +148,7 @@ private:
     return compare(reach(flows, 2), found);
   }
 
-  void judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
+  std::size_t judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
     std::vector<double> caps;
     for (const auto& [port, value] : reach(flows, 1)) caps.push_back(value);
     const double most = ranked(caps, 0.5);
@@ -165,6 +162,7 @@ private:
     const Usual usual(shares, rule_, least_, quantity().is_latency);
     for (const Flow& f : flows)
       if (usual.exceeds(f.score / expected(f))) found[{f.from, f.to}].emplace_back(f.score, expected(f));
+    return flows.size();
   }
 
   /// Leaves what stood out in rounds enough: `rule_.rounds`, or more where so many of all `subjects` stand out in some
