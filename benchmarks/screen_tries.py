@@ -76,7 +76,9 @@ def screen(options, extra=(), output=None):
     try:
         return [[c["kind"], c["ranks"], c["nodes"]] for c in json.loads(done.stdout)["culprits"]], done.stdout
     except ValueError:
-        return sorted(set(re.findall(r"((?:rank|node) \d+ \([^)]*\)) does not answer", done.stderr))), done.stderr
+        named = set(re.findall(r"((?:rank|node) \d+ \([^)]*\)) does not answer", done.stderr))
+        named |= {f"node {n} (ranks {2 * int(n)}, {2 * int(n) + 1})" for n in re.findall(r"only node (\d+) answers here: it is cut off", done.stderr)}
+        return sorted(named), done.stderr
 
 
 def attempt(kind, folder, number):
