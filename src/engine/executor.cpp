@@ -43,8 +43,10 @@ void LaneExecutor::execute_next() {
   for (int l = 0; l < schedule::lanes; ++l)
     if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
   queue().run(number, [this, &next] {
+    observer_(*next.action, false);
     const comm::Transport::Started transfer = start_(*next.action);
     comm::finish({&transfer});  // the queue may not return before its work is over
+    observer_(*next.action, true);
   });
   progress_.submitted(lane_, static_cast<int>(++next_));
 }
@@ -61,6 +63,7 @@ bool LaneExecutor::finish_first() {
   if (under_way_.empty() || !under_way_.front().done()) return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
+  observer_(*actions_[number].action, true);
   fenced().end(number);
   progress_.submitted(lane_, number + 1);
   return true;
@@ -72,6 +75,7 @@ bool LaneExecutor::start_next() {
   if (!std::exchange(opened_, true)) queue().open(number);
   if (!waits_complete()) return false;
   fenced().begin(number);
+  observer_(*actions_[next_].action, false);
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
@@ -115,13 +119,6 @@ const schedule::Action* LaneExecutor::pending() const {
 bool LaneExecutor::is_moving() const {
   const schedule::Action* const action = pending();
   return action != nullptr && started() && is_communication(action->kind);
-}
-
-void LaneExecutor::count(schedule::RankState& state) const {
-  const int completed = queue().completed(), begun = queue().begun();
-  state.completed[index_of(lane_)] = completed;
-  // Submitted to a stream is not begun: it executes one after the other.
-  state.begun[index_of(lane_)] = asynchronous() ? std::min(begun, completed + 1) : begun;
 }
 
 std::string LaneExecutor::describe(const schedule::Program& program) const {
@@ -266,7 +263,12 @@ void Executor::drive_lanes() {
 
 schedule::RankState Executor::state() const {
   schedule::RankState state{.position = position_.load()};
-  for (const auto& lane : lanes_) lane->count(state);
+  for (int l = 0; l < schedule::lanes; ++l) {
+    state.completed[l] = queues_[l]->completed();
+    state.begun[l] = queues_[l]->begun();
+    // Submitted to a stream is not begun: it executes one after the other.
+    if (queues_[l]->asynchronous()) state.begun[l] = std::min(state.begun[l], state.completed[l] + 1);
+  }
   return state;
 }
 

@@ -92,6 +92,10 @@ private:
 /// Does the work of an action, enqueues it, or returns the transfer that is under way (Runtime::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
 
+/// Told on the lane's thread before an action starts, and when it is complete or enqueued; it may enqueue on
+/// the lane's space.
+using Observer = std::function<void(const schedule::Action& action, bool after)>;
+
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
 class LaneExecutor {
 public:
@@ -100,6 +104,7 @@ public:
   LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress, const Queues& queues,
       Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
+  void observe(const Observer& observer) { observer_ = observer; }
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
@@ -128,8 +133,6 @@ public:
   [[nodiscard]] bool is_moving() const;
   /// Grows whenever the lane gets on.
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
-  /// Notes how many actions of the lane have begun and are complete.
-  void count(schedule::RankState& state) const;
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
 
@@ -164,6 +167,7 @@ private:
   LaneProgress& progress_;
   const Queues& queues_;
   Start start_;
+  Observer observer_ = [](const schedule::Action&, bool) {};
   std::size_t messages_;
   comm::LowLatency* low_latency_;
   std::vector<Entry> actions_;
@@ -198,6 +202,10 @@ public:
   Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
       const StepOptions& options);
 
+  /// Not during a step.
+  void observe(const Observer& observer) const {
+    for (const auto& lane : lanes_) lane->observe(observer);
+  }
   /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers under way.
   double step();
 

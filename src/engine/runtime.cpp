@@ -58,24 +58,6 @@ void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t eleme
     kernels::round<E>(lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
   }
 }
-
-/// A transfer whose end is told to an observer.
-class Observed final : public comm::Operation {
-public:
-  Observed(comm::Transport::Started transfer, std::function<void()> ended)
-      : transfer_(std::move(transfer)), ended_(std::move(ended)) {}
-  bool advance() override {
-    const bool moved = transfer_->advance();
-    if (transfer_->done() && !std::exchange(done_, true)) ended_();
-    return moved;
-  }
-  [[nodiscard]] bool done() const override { return done_; }
-
-private:
-  comm::Transport::Started transfer_;
-  std::function<void()> ended_;
-  bool done_ = false;
-};
 }  // namespace
 
 double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
@@ -120,15 +102,6 @@ double Runtime::loss() const {
 }
 
 comm::Transport::Started Runtime::start(const Action& a) {
-  if (!observer_) return execute(a);
-  observer_(a, false);
-  comm::Transport::Started started = execute(a);
-  if (started != nullptr) return std::make_unique<Observed>(std::move(started), [this, &a] { observer_(a, true); });
-  observer_(a, true);
-  return nullptr;
-}
-
-comm::Transport::Started Runtime::execute(const Action& a) {
   if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
   if (is_point_to_point(a.kind)) return transport_->start(a.lane, message(a));
   if (a.kind == Kind::accumulate) add(a);
@@ -168,20 +141,20 @@ void Runtime::compute(const Action& a) {
   case Kind::backward_input: return model_.backward_input(a.shard, o);
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
-  case Kind::square: return model_.square(arena_.slot(a[Operand::squares]), gradient_of(a), o.accumulate);
+  case Kind::square:
+    return model_.square(arena_.slot(a[Operand::squares]), updated(a, Operand::gradient), o.accumulate);
   case Kind::update: return update(a, o);
   case Kind::join: return;
   default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
 }
 
-Buffer Runtime::gradient_of(const Action& a) const {
-  const Buffer all = arena_.slot(a[Operand::gradient]);
-  const bool embeddings = of_embeddings(a.payload);
-  const std::int64_t slice = layout_.embeddings.slice;
-  const Range part = embeddings ? Range{a.shard * slice - embeddings_part_.begin, slice}
-                                : Range{0, held(program_, rank_, SlotClass::accumulator, a.shard, layout_).count};
-  return {all.data + part.begin * sizeof(float), part.count * sizeof(float)};
+Buffer Runtime::updated(const Action& a, Operand operand) const {
+  const schedule::Slot slot = a[operand];
+  const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(slot));
+  const Range part = of_embeddings(slot.cls) ? Range{a.shard * slice - embeddings_part_.begin, slice}
+                                             : Range{0, held(program_, rank_, slot.cls, a.shard, layout_).count};
+  return {arena_.slot(slot).data + part.begin * width, static_cast<std::size_t>(part.count * width)};
 }
 
 int Runtime::state_of(const Action& a) const {
@@ -240,16 +213,12 @@ std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
   std::vector<Touched> all;
   for (const schedule::Access& access : accesses(a, rank_)) {
     Buffer buffer = arena_.slot(access.slot);
-    const bool of_part = (a.kind == Kind::update || a.kind == Kind::square) && access.operand == Operand::gradient;
+    const bool of_update = a.kind == Kind::update || a.kind == Kind::square;
     if (is_communication(a.kind) || a.kind == Kind::accumulate || a.kind == Kind::load)
       buffer = part(a, access.operand);
-    else if (of_part) buffer = gradient_of(a);
+    else if (of_update && (access.operand == Operand::gradient || of_embeddings(access.slot.cls)))
+      buffer = updated(a, access.operand);
     else if (access.slot.cls == SlotClass::squares) buffer.bytes = sizeof(float);  // scratch follows
-    else if (a.kind == Kind::update && of_embeddings(access.slot.cls)) {
-      const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(access.slot));
-      buffer = {
-          buffer.data + (a.shard * slice - embeddings_part_.begin) * width, static_cast<std::size_t>(slice * width)};
-    }
     Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
     if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
       const std::vector<int>& members = program_.communicators[a.communicator].ranks;

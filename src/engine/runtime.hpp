@@ -32,10 +32,7 @@ public:
     model::Buffer in{}, out{};
   };
   [[nodiscard]] std::vector<Touched> touched(const schedule::Action& action) const;
-  /// Told on the lane's thread before an action starts, and when it is complete or enqueued; it may enqueue
-  /// on the lane's space. Not during a step.
-  using Observer = std::function<void(const schedule::Action& action, bool after)>;
-  void observe(Observer observer) { observer_ = std::move(observer); }
+  void observe(const Observer& observer) { executor_->observe(observer); }
 
   /// Prepares the tokens of the next step; not part of its time.
   void prepare();
@@ -58,11 +55,10 @@ private:
   /// Enqueues a computation on the compute lane's space, or starts a transfer, an addition or a load. Returns
   /// the transfer under way, if any. The lanes' threads call it.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
-  [[nodiscard]] comm::Transport::Started execute(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
-  /// What a rank updates of the gradient of a shard or of the embeddings.
-  [[nodiscard]] model::Buffer gradient_of(const schedule::Action& action) const;
+  /// Returns the part of an operand's slot that an update of a shard or of the embeddings uses.
+  [[nodiscard]] model::Buffer updated(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] int state_of(const schedule::Action& update) const;
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
@@ -87,7 +83,6 @@ private:
   model::AdamW adamw_;
   model::ExecutionSpace exec_;  ///< of the compute lane
   StepOptions options_;
-  Observer observer_;  ///< empty: nobody
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Executor> executor_;
   int steps_ = 0;  ///< prepared so far

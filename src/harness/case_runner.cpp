@@ -69,11 +69,6 @@ void check_first_step(
   const Tolerance tolerance = serial_tolerance(c);
   if (!found.passes(tolerance)) fail(result, found.failure(tolerance));
 }
-
-/// The first `count` ranks of `world`.
-void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& members) {
-  check(MPI_Comm_split(world, rank < count ? 0 : MPI_UNDEFINED, rank, &members.comm), "MPI_Comm_split");
-}
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -124,21 +119,13 @@ bool CaseRunner::has_time_to_check(const Case& c) {
 Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   Check result;
   comm::mpi::OwnComm members;
-  make_members(world_, rank_, c.ranks, members);
-  if (members.comm != MPI_COMM_NULL) {
-    const auto runtime = make_runtime(c, program, members.comm, options_.step.stall_limit);
-    const HangFinder::Watch watch(finder_, *runtime);
+  if (const auto runtime = make_runtime(c, program, rank_, members, options_.step.stall_limit)) {
+    const auto watched = finder_.watch(*runtime);
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     if (rank_ == 0) result = compare(executed, reference);
   }
   wait_for_all(world_);
   return result;
-}
-
-ReplayReport CaseRunner::replay(const Case& c, const ReplayOptions& options) {
-  return harness::replay(world_, c, options, [this](const Case& repeatable, MPI_Comm comm) {
-    return make_runtime(repeatable, nullptr, comm, options_.step.stall_limit, true);
-  });
 }
 
 Outcome CaseRunner::run(const Case& c, const Limits& limits) {
@@ -158,9 +145,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     agree(world_, [&] {
       if (rank_ == 0 && reference != nullptr) reference = &references_.of(c);
     });
-    comm::mpi::OwnComm members;
-    make_members(world_, rank_, c.ranks, members);
-    if (members.comm != MPI_COMM_NULL) outcome.stopped = execute(c, members.comm, reference, limits, result);
+    outcome.stopped = execute(c, reference, limits, result);
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
   } catch (const AgreedError& e) {
@@ -178,8 +163,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   return outcome;
 }
 
-StopReason CaseRunner::execute(
-    const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result) {
+StopReason CaseRunner::execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
     const StopReason mine = limits.stop();
@@ -187,8 +171,11 @@ StopReason CaseRunner::execute(
     return mine == StopReason::no && long_ago ? StopReason::case_limit : mine;
   };
   engine::reset_peak_memory();
-  const auto runtime = make_runtime(c, nullptr, comm, limits.stall_limit);
-  const HangFinder::Watch watch(finder_, *runtime);
+  comm::mpi::OwnComm members;
+  const auto runtime = make_runtime(c, nullptr, rank_, members, limits.stall_limit);
+  if (runtime == nullptr) return StopReason::no;
+  const auto watched = finder_.watch(*runtime);
+  const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   StepMeter device(*options_.meter), node(*options_.node_meter, true);
   runtime->transport().reset_counters();
@@ -224,22 +211,23 @@ StopReason CaseRunner::execute(
   return StopReason::no;
 }
 
-/// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
-    const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program, int place,
+    comm::mpi::OwnComm& members, Limits::Seconds stall_limit, bool repeatable) {
+  check(MPI_Comm_split(world_, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm), "MPI_Comm_split");
   engine::StepOptions options = options_.step;
   options.repeatable = repeatable;
   options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
-  agree(comm, [&] {
-    const int rank = comm::mpi::rank_in(comm);
-    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, rank, options)
-                                 : std::make_unique<engine::Runtime>(c, rank, *program, options);
+  agree(world_, [&] {
+    if (place >= c.ranks) return;
+    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, place, options)
+                                 : std::make_unique<engine::Runtime>(c, place, *program, options);
   });
+  if (runtime == nullptr) return runtime;
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport,
-      {comm, runtime->program(), runtime->arena().staging(), options_.step.waiting, options_.shared_devices}));
+      {members.comm, runtime->program(), runtime->arena().staging(), options_.step.waiting, options_.shared_devices}));
   return runtime;
 }
 

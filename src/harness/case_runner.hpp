@@ -13,7 +13,6 @@
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/hang_finder.hpp"
-#include "harness/replay.hpp"
 #include "meters/meter.hpp"
 
 namespace minitaw::harness {
@@ -56,6 +55,19 @@ struct Outcome {
   CaseResult result;                    ///< complete on rank 0 if the case was not left
   StopReason stopped = StopReason::no;  ///< the same on all ranks
 };
+
+/// A step is the same to the bit wherever it runs, as sums have a fixed order: else data are corrupted silently.
+struct ReplayReport {
+  /// Where each chain of wrong values begins, in the order of the data flow; rank 0 has them: "run 1, step 2,
+  /// rank 3 (node 1), in the place of rank 0: 'BW s1 m2 w0 a1 x0 g0' has a wrong g0 from right inputs".
+  std::vector<std::string> findings{};
+  int runs = 0;                                      ///< more than two: they differ
+  std::int64_t actions = 0, tensors = 0, bytes = 0;  ///< that were summed, all runs and ranks together
+};
+
+/// Asked before and after each action, before its sums are taken: tests change buffers here.
+using Disturb =
+    std::function<void(int run, int step, const engine::Runtime& runtime, const schedule::Action& action, bool after)>;
 
 struct RunnerOptions {
   /// Its `stall_limit` holds for verify(); run() takes that of Limits. Stalls go to standard error.
@@ -105,19 +117,24 @@ public:
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
-  /// Looks for silent corruption; see replay.hpp.
-  [[nodiscard]] ReplayReport replay(const Case& c, const ReplayOptions& options);
+  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job the
+  /// second time, and compares a check sum of all that every action reads and writes. If they differ, further
+  /// runs on yet other ranks decide by majority which one is wrong: in a job of two ranks, a fault that both
+  /// placements of a rank show alike names no rank. Takes attention and transport with a fixed order of sums;
+  /// throws InputError for a case that asks for others. `places`: of each rank of the job, for sentences:
+  /// "node 1, device 0".
+  [[nodiscard]] ReplayReport replay(Case c, const std::vector<std::string>& places, const Disturb& disturb = {});
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
   /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
-  StopReason execute(
-      const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result);
-  /// `program`: nullptr for that of the case.
+  StopReason execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result);
+  /// The runtime of rank `place` of the case, with a communicator for these ranks; nullptr for a place beyond
+  /// them. All ranks of the job get theirs, or all throw the same. `program`: nullptr for that of the case.
   [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
-      MPI_Comm comm, Limits::Seconds stall_limit, bool repeatable = false);
+      int place, comm::mpi::OwnComm& members, Limits::Seconds stall_limit, bool repeatable = false);
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;

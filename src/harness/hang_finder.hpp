@@ -3,8 +3,10 @@
 
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mpi.h>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,51 +23,37 @@ class HangFinder {
 public:
   /// Collective.
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
-  HangFinder& operator=(HangFinder&&) = delete;
-  ~HangFinder() { thread_ = {}; }
 
   /// All ranks have come to the begin or end of a case.
   void next_case();
-  /// The runtime whose executor runs the steps of this rank from now on; it outlives the object.
-  class Watch {
-  public:
-    Watch(HangFinder& finder, const engine::Runtime& runtime) : finder_(finder) { finder_.watch(&runtime); }
-    Watch& operator=(Watch&&) = delete;
-    ~Watch() { finder_.watch(nullptr); }
-
-  private:
-    HangFinder& finder_;
-  };
+  /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
+  [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
 
   /// For the watchdog: returns when the sentence is printed, or after a few seconds without one. Returns it
   /// on the rank that has printed it; empty elsewhere.
   [[nodiscard]] std::string find();
 
 private:
-  enum class Tag : int { hangs, ask, state, said };
+  enum class Tag : int { ask, state, said };
 
-  void watch(const engine::Runtime* runtime);
-  [[nodiscard]] schedule::RankState own_state();
   void serve(const std::stop_token& end);
   void answer();
   void send(int to, Tag tag);
   void collect();
   void conclude();
-  void end(const std::function<void()>& say);
-  [[nodiscard]] bool is_collector() const;
+  void end(bool speaks);
 
   comm::mpi::OwnComm own_;
   topology::Groups nodes_;
   int rank_;
-  std::vector<int> collectors_;
+  std::set<int> collectors_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   const engine::Runtime* runtime_ = nullptr;
-  std::int64_t case_ = 0, last_ = 0;  ///< cases begun and ended; position at the end of the last runtime
-  bool hangs_ = false, said_ = false;
+  std::int64_t position_ = 0;  ///< of this rank, without the steps of `runtime_`
+  bool asks_ = false, said_ = false;
   std::string sentence_;
   // Of the thread alone:
-  bool concluded_ = false;
   std::vector<schedule::RankState> states_;  ///< of all ranks; none before they are collected
   std::chrono::steady_clock::time_point asked_;
   std::deque<schedule::RankState> sent_;  ///< never freed: a message to a rank that is dead does not end

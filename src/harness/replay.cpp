@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "harness/replay.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <fmt/format.h>
-#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -17,62 +17,46 @@ namespace {
 using comm::mpi::check;
 using schedule::Action, schedule::Kind, schedule::Place, schedule::Program;
 
-/// Sums of an action: of each buffer that it touches, before and after it.
+/// Check sums of a run: the same number for each rank of the program, and there [step][action][buffer that it
+/// touches][before, after]; 0: none.
+using Sums = std::vector<std::uint64_t>;
 constexpr std::size_t buffers = schedule::most_operands + 1, sums_of_action = 2 * buffers;
-using Sums = std::vector<std::uint64_t>;                  ///< of a rank: [step][action][buffer][after]
-using Counts = std::array<std::atomic<std::int64_t>, 3>;  ///< actions, tensors, bytes
 
-/// Executes the steps of a run on one rank.
-Sums execute(engine::Runtime& runtime, int run, const ReplayOptions& options, Counts& counts) {
+/// Executes the steps of a run on one rank. Fills in its sums.
+void sum_steps(engine::Runtime& runtime, int steps, const Disturb& disturb, Sums& mine, ReplayReport& report) {
   const std::vector<Action>& actions = runtime.program().ranks[runtime.rank()].actions;
-  const std::size_t each = actions.size() * sums_of_action;
-  Kokkos::View<std::uint64_t*, model::ExecutionSpace::memory_space> sums("minitaw::check_sums", each);
-  Sums all;
-  for (int step = 0; step < options.steps; ++step) {
-    runtime.observe([&, step](const Action& a, bool after) {
-      if (options.disturb) options.disturb(run, step, runtime, a, after);
-      std::uint64_t* sum = sums.data() + (&a - actions.data()) * sums_of_action + (after ? 1 : 0);
-      counts[0] += after ? 1 : 0;
-      for (const auto& [in, out] : runtime.touched(a)) {
-        const model::Buffer& buffer = after ? out : in;
-        if (buffer.bytes > 0) kernels::check_sum(engine::lane_space(a.lane), buffer.data, buffer.bytes, sum);
-        counts[1] += buffer.bytes > 0 ? 1 : 0;
-        counts[2] += static_cast<std::int64_t>(buffer.bytes);
-        sum += 2;
-      }
-    });
+  const Kokkos::View<std::uint64_t*, model::ExecutionSpace::memory_space> sums("minitaw::check_sums", mine.size());
+  int step = 0;
+  runtime.observe([&](const Action& a, bool after) {
+    if (disturb) disturb(report.runs, step, runtime, a, after);
+    const std::size_t number = step * actions.size() + (&a - actions.data());
+    std::uint64_t* sum = sums.data() + number * sums_of_action + (after ? 1 : 0);
+    std::atomic_ref(report.actions) += after ? 1 : 0;
+    for (const auto& [in, out] : runtime.touched(a)) {
+      const model::Buffer& buffer = after ? out : in;
+      if (buffer.bytes > 0) kernels::check_sum(engine::lane_space(a.lane), buffer.data, buffer.bytes, sum);
+      std::atomic_ref(report.tensors) += buffer.bytes > 0 ? 1 : 0;
+      std::atomic_ref(report.bytes) += static_cast<std::int64_t>(buffer.bytes);
+      sum += 2;
+    }
+  });
+  for (; step < steps; ++step) {
     runtime.prepare();
     (void)runtime.step();
-    Kokkos::fence("minitaw::harness::replay");
-    const auto on_host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, sums);
-    all.insert(all.end(), on_host.data(), on_host.data() + each);
   }
-  return all;
-}
-
-std::vector<Sums> gather(MPI_Comm world, const Sums& mine) {
-  const int ranks = comm::mpi::size_of(world), count = static_cast<int>(mine.size());
-  std::vector<int> counts(ranks), starts(ranks + 1);
-  check(MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, world), "gathering check sums");
-  for (int r = 0; r < ranks; ++r) starts[r + 1] = starts[r] + counts[r];
-  Sums all(starts.back());
-  check(MPI_Gatherv(mine.data(), count, MPI_UINT64_T, all.data(), counts.data(), starts.data(), MPI_UINT64_T, 0, world),
-      "gathering check sums");
-  std::vector<Sums> by_rank;
-  for (int r = 0; r < ranks; ++r) by_rank.emplace_back(all.begin() + starts[r], all.begin() + starts[r + 1]);
-  return by_rank;
+  Kokkos::deep_copy(
+      Kokkos::View<std::uint64_t*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(mine.data(), mine.size()), sums);
 }
 
 /// Goes through a step in the order of the data flow, and finds values that are wrong although all that they
 /// come from is right. Right is what most runs have.
 class Judge final : public schedule::Listener {
 public:
-  /// `runs`: sums by run and rank of the job.
-  Judge(const Program& program, const std::vector<std::vector<Sums>>& runs, const ReplayOptions& options)
-      : program_(program), runs_(runs), options_(options) {}
+  Judge(const Program& program, int ranks, const std::vector<Sums>& runs, const std::vector<std::string>& places)
+      : program_(program), ranks_(ranks), runs_(runs), places_(places) {}
 
-  std::vector<ReplayFinding> run() {
-    for (step_ = 0; step_ < options_.steps; ++step_) schedule::detail::execute(program_, *this);
+  std::vector<std::string> run(int steps) {
+    for (; step_ < steps; ++step_) schedule::detail::execute(program_, *this);
     return std::move(findings_);
   }
 
@@ -81,150 +65,116 @@ public:
   void collective(std::span<const Place> calls) override { judge(calls); }
 
 private:
+  /// What an action has in a buffer before or after it.
+  struct Value {
+    Place place;
+    std::size_t buffer;
+    bool after;
+  };
+
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  /// The rank of the job that executes a rank of the program.
-  [[nodiscard]] int job_rank(std::size_t run, int rank) const {
-    const int ranks = static_cast<int>(runs_[run].size());
-    return (rank + ranks - static_cast<int>(run) % ranks) % ranks;
+  [[nodiscard]] std::size_t index(const Value& v) const {
+    const std::size_t action = step_ * program_.ranks[v.place.rank].actions.size() + v.place.action;
+    return runs_[0].size() / ranks_ * v.place.rank + action * sums_of_action + 2 * v.buffer + (v.after ? 1 : 0);
   }
-  [[nodiscard]] std::uint64_t sum(std::size_t run, Place p, std::size_t buffer, bool after) const {
-    const std::size_t index = step_ * program_.ranks[p.rank].actions.size() + p.action;
-    return runs_[run][job_rank(run, p.rank)][index * sums_of_action + 2 * buffer + (after ? 1 : 0)];
+  /// What most runs have, if there is such a value.
+  [[nodiscard]] std::optional<std::uint64_t> usual(std::size_t index) const {
+    const auto sum = [index](const Sums& run) { return run[index]; };
+    for (const Sums& run : runs_)
+      if (2 * std::ranges::count(runs_, run[index], sum) > std::ssize(runs_)) return run[index];
+    return {};
   }
-  [[nodiscard]] bool is_right(std::size_t run, Place p, std::size_t buffer, bool after) const {
-    std::size_t alike = 0;
-    for (std::size_t other = 0; other < runs_.size(); ++other)
-      alike += sum(other, p, buffer, after) == sum(run, p, buffer, after) ? 1 : 0;
-    return 2 * alike > runs_.size();
-  }
-  [[nodiscard]] std::string tensor(Place p, std::size_t buffer) const {
-    const schedule::Accesses all = schedule::accesses(at(p), p.rank);
-    if (static_cast<int>(buffer) < all.count) return name_of(all.items[buffer].slot);
-    return at(p).kind == Kind::update ? "optimiser state of " + name_of(all.items[0].slot) : "loss";
+  [[nodiscard]] std::string tensor(const Value& v) const {
+    const schedule::Accesses all = schedule::accesses(at(v.place), v.place.rank);
+    if (static_cast<int>(v.buffer) < all.count) return name_of(all.items[v.buffer].slot);
+    return at(v.place).kind == Kind::update ? "optimiser state of " + name_of(all.items[0].slot) : "loss";
   }
 
   void judge(std::span<const Place> sides) {
-    for (std::size_t run = 0; run < runs_.size() && !is_same(sides); ++run) {
-      bool right = true;  // all that goes in
-      for (const Place side : sides)
-        for (std::size_t b = 0; b < buffers; ++b) {
-          if (is_right(run, side, b, false)) continue;
-          right = false;
-          if (!std::exchange(wrong(run, side, b), true)) found(ReplayFinding::Kind::stored, run, sides, side, b);
-        }
-      for (const Place side : sides)
-        for (std::size_t b = 0; b < buffers; ++b) {
-          if (sum(run, side, b, true) == 0) continue;  // nothing is written
-          const bool is = is_right(run, side, b, true);
-          if (!is && right && !wrong(run, side, b)) {
-            found(schedule::is_communication(at(side).kind) ? ReplayFinding::Kind::transferred
-                                                            : ReplayFinding::Kind::computed,
-                run, sides, side, b);
-            right = false;  // the first one is enough
-          }
-          if (!is || !right) wrong(run, side, b) = true;
-        }
-    }
+    for (int run = 0; run < std::ssize(runs_); ++run)
+      for (bool right = true; const bool after : {false, true})
+        for (const Place side : sides)
+          for (std::size_t b = 0; b < buffers; ++b) right = judge(run, {side, b, after}, sides.size(), right);
   }
 
-  [[nodiscard]] bool is_same(std::span<const Place> sides) const {
-    for (const Place side : sides)
-      for (std::size_t i = 0; i < 2 * buffers * runs_.size(); ++i) {
-        const std::size_t run = i / buffers / 2, b = i / 2 % buffers;
-        if (sum(run, side, b, i % 2 == 1) != sum(0, side, b, i % 2 == 1)) return false;
-      }
-    return true;
+  /// `right`: all before this value that goes in or comes out, unless it was wrong already. Returns that with it.
+  bool judge(int run, const Value& v, std::size_t sides, bool right) {
+    const std::uint64_t mine = runs_[run][index(v)];
+    const std::optional<std::uint64_t> most = usual(index(v));
+    const bool explained = v.after && !right;
+    if (mine == 0 || (mine == most && !explained)) return right;
+    // A slot stays wrong, for parts of it that are not written again.
+    const bool known = !wrong_.emplace(run, v.place.rank, tensor(v)).second;
+    if (!known && !explained && (most || run == 0))  // if no run is right, it is said for the first one
+      findings_.push_back(sentence(run, v, sides, most.has_value()));
+    return right && known && v.after;
   }
 
-  /// Whether what a slot holds may be wrong; it stays so, for parts of it that are not written again.
-  bool& wrong(std::size_t run, Place p, std::size_t buffer) { return wrong_[{run, p.rank, tensor(p, buffer)}]; }
-
-  void found(ReplayFinding::Kind kind, std::size_t run, std::span<const Place> sides, Place p, std::size_t b) {
-    ReplayFinding f{kind, static_cast<int>(run), step_, p.rank, p.action, tensor(p, b), job_rank(run, p.rank), -1, {}};
-    const bool after = kind != ReplayFinding::Kind::stored;
-    bool is_known = false;
-    for (std::size_t other = 0; other < runs_.size(); ++other) is_known = is_known || is_right(other, p, b, after);
-    if (!is_known && run > 0) return;  // it has been said for the first one
-    if (!is_known) f.job_rank = -1;
-    const Kind action = at(p).kind;
-    if (is_known && after && (action == Kind::recv || action == Kind::broadcast)) f.sender = job_rank(run, at(p).peer);
-    f.sentence = sentence(f, sides);
-    findings_.push_back(std::move(f));
+  /// The rank of the job that had the place of a rank of the program in a run: "rank 3 (node 1, device 0)".
+  [[nodiscard]] std::string placed(int rank, int run) const {
+    const std::size_t r = (rank + ranks_ - run % ranks_) % ranks_;
+    return fmt::format("rank {}{}", r, r < places_.size() ? fmt::format(" ({})", places_[r]) : "");
   }
 
-  [[nodiscard]] std::string place(int job_rank) const {
-    if (job_rank < 0) return "a rank that the runs do not tell";
-    const auto r = static_cast<std::size_t>(job_rank);
-    return fmt::format("rank {}{}", r, r < options_.places.size() ? fmt::format(" ({})", options_.places[r]) : "");
-  }
-  [[nodiscard]] std::string sentence(const ReplayFinding& f, std::span<const Place> sides) const {
-    const std::string action = schedule::to_text(program_.ranks[f.rank].actions[f.action], program_);
-    const std::string where =
-        fmt::format("run {}, step {}, {}, in the place of rank {}: ", f.run + 1, f.step + 1, place(f.job_rank), f.rank);
-    if (f.kind == ReplayFinding::Kind::stored)
-      return where + fmt::format("{} has changed before '{}'", f.tensor, action);
-    if (f.kind == ReplayFinding::Kind::computed)
-      return where + fmt::format("'{}' has a wrong {} from right inputs", action, f.tensor);
-    return where + fmt::format("'{}' has a wrong {}, and what {} sent is right", action, f.tensor,
-                       f.sender >= 0 ? place(f.sender) : fmt::format("the {} ranks", sides.size()));
+  /// `told`: the runs tell which of them is wrong.
+  [[nodiscard]] std::string sentence(int run, const Value& v, std::size_t sides, bool told) const {
+    const Action& a = at(v.place);
+    const std::string action = schedule::to_text(a, program_);
+    const std::string where = fmt::format("run {}, step {}, {}, in the place of rank {}: ", run + 1, step_ + 1,
+        told ? placed(v.place.rank, run) : "a rank that the runs do not tell", v.place.rank);
+    if (!v.after) return fmt::format("{}{} has changed before '{}'", where, tensor(v), action);
+    const std::string what = fmt::format("{}'{}' has a wrong {}", where, action, tensor(v));
+    if (!is_communication(a.kind)) return what + " from right inputs";
+    const bool one = told && (a.kind == Kind::recv || a.kind == Kind::broadcast);
+    return fmt::format(
+        "{}, and what {} sent is right", what, one ? placed(a.peer, run) : fmt::format("the {} ranks", sides));
   }
 
   const Program& program_;
-  const std::vector<std::vector<Sums>>& runs_;
-  const ReplayOptions& options_;
+  int ranks_;
+  const std::vector<Sums>& runs_;
+  const std::vector<std::string>& places_;
   int step_ = 0;
-  std::map<std::tuple<std::size_t, int, std::string>, bool> wrong_;
-  std::vector<ReplayFinding> findings_;
+  std::set<std::tuple<int, int, std::string>> wrong_;  ///< tensors of a rank in a run that may be wrong
+  std::vector<std::string> findings_;
 };
 
-/// Whatever sums in an order that depends on time or place is refused, or replaced where it was not asked
-/// for.
+/// Whatever sums in an order that depends on time or place is refused, or replaced where it was not asked for.
 void make_repeatable(Case& c) {
-  if (c.attention == "cudnn" || c.transport == "nccl")
+  const bool attention = c.attention == "cudnn";
+  if (attention || c.transport == "nccl")
     throw InputError(
         fmt::format("{}: its sums have no fixed order; a replay takes attention = portable or host and transport = mpi",
-            c.attention == "cudnn" ? "attention = cudnn" : "transport = nccl"));
+            attention ? "attention = cudnn" : "transport = nccl"));
   c.transport = "mpi";
   if (c.attention == "auto" && !kernels::on_host) c.attention = "portable";
 }
 }  // namespace
 
-ReplayReport replay(MPI_Comm world, Case c, const ReplayOptions& options, const MakeRuntime& make) {
+ReplayReport CaseRunner::replay(Case c, const std::vector<std::string>& places, const Disturb& disturb) {
   make_repeatable(c);
-  const int rank = comm::mpi::rank_in(world), ranks = comm::mpi::size_of(world);
-  Counts counts{};
-  std::vector<std::vector<Sums>> runs;
-  for (int more = 2; more > 0; --more) {
-    const int run = static_cast<int>(runs.size()), place = (rank + run) % ranks;
+  const Program program = schedule::build_valid(request_of(c));
+  std::size_t most = 0;
+  for (const schedule::RankProgram& rank : program.ranks) most = std::max(most, rank.actions.size());
+  ReplayReport report;
+  std::vector<Sums> runs;  // on rank 0
+  for (int wanted = 2; report.runs < wanted; ++report.runs) {
+    const int place = (rank_ + report.runs) % ranks_;
     comm::mpi::OwnComm members;
-    check(MPI_Comm_split(world, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm), "MPI_Comm_split");
-    Sums mine;
-    std::exception_ptr failed;
-    try {
-      if (members.comm != MPI_COMM_NULL) mine = execute(*make(c, members.comm), run, options, counts);
-    } catch (const AgreedError&) {
-      failed = std::current_exception();
-    } catch (const InputError&) {
-      failed = std::current_exception();
-    }
-    agree(world, [&] {
-      if (failed) std::rethrow_exception(failed);
-    });
-    runs.push_back(gather(world, mine));
-    if (run == 1) {
-      std::vector<Sums> second = runs[1];
-      std::ranges::rotate(second, second.end() - 1);  // in the order of the first run
-      more += runs[0] == second ? 0 : ranks == 2 ? 2 : 1;
-      check(MPI_Bcast(&more, 1, MPI_INT, 0, world), "agreeing on further runs");
-    }
+    Sums mine(c.steps * most * sums_of_action);
+    if (const auto runtime = make_runtime(c, &program, place, members, options_.step.stall_limit, true))
+      sum_steps(*runtime, c.steps, disturb, mine, report);
+    const int count = static_cast<int>(mine.size());
+    Sums& all = runs.emplace_back(rank_ == 0 ? mine.size() * ranks_ : 0);
+    check(MPI_Gather(mine.data(), count, MPI_UINT64_T, all.data(), count, MPI_UINT64_T, 0, world_),
+        "gathering check sums");
+    std::ranges::rotate(all, all.end() - std::ssize(all) / ranks_ * (report.runs % ranks_));  // in order of places
+    if (report.runs == 1 && runs[0] != runs[1]) wanted = ranks_ == 2 ? 4 : 3;
+    check(MPI_Bcast(&wanted, 1, MPI_INT, 0, world_), "agreeing on further runs");
   }
-  std::array<std::int64_t, 3> sum{counts[0], counts[1], counts[2]};
-  check(MPI_Allreduce(MPI_IN_PLACE, sum.data(), 3, MPI_INT64_T, MPI_SUM, world), "counting check sums");
-  ReplayReport report{{}, static_cast<int>(runs.size()), sum[0], sum[1], sum[2]};
-  if (rank == 0 && runs.size() > 2) {
-    const Program program = schedule::build_valid(request_of(c));
-    report.findings = Judge(program, runs, options).run();
-  }
+  for (std::int64_t* number : {&report.actions, &report.tensors, &report.bytes})
+    check(MPI_Allreduce(MPI_IN_PLACE, number, 1, MPI_INT64_T, MPI_SUM, world_), "counting check sums");
+  if (rank_ == 0 && report.runs > 2) report.findings = Judge(program, ranks_, runs, places).run(c.steps);
   return report;
 }
 }  // namespace minitaw::harness

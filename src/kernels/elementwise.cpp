@@ -173,13 +173,11 @@ void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t by
   const CheckSum place{reinterpret_cast<const std::uint16_t*>(data)};
   const auto count = static_cast<std::int64_t>(bytes / sizeof(std::uint16_t));
   if constexpr (on_host) {
-    std::uint64_t total = 0;
-    for (std::int64_t i = 0; i < count; ++i) place(i, total);
-    *sum = total;
+    *sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) place(i, *sum);
   } else {
-    const Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>> places(exec, 0, count);
     const Kokkos::View<std::uint64_t, ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged> result(sum);
-    Kokkos::parallel_reduce("minitaw::check_sum", places, place, result);
+    Kokkos::parallel_reduce("minitaw::check_sum", FlatPolicy(exec, 0, count), place, result);
   }
 }
 

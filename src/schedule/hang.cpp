@@ -5,6 +5,7 @@
 #include <deque>
 #include <fmt/ranges.h>
 #include <map>
+#include <ranges>
 
 #include "schedule/execute.hpp"
 
@@ -17,138 +18,120 @@ std::string short_text(const Action& a) {
       a.micro_batch < 0 ? "" : fmt::format(" m{}", a.micro_batch));
 }
 
-/// Nodes of the graph are the lanes of each rank, and behind them the rank as a whole.
+/// A lane of a rank or, behind these, the rank as a whole.
+struct Node {
+  int rank = -1;
+  std::vector<int> actions{};                    ///< of the lane
+  std::vector<std::pair<Node*, int>> waiters{};  ///< and the action that each waits for; -1: all
+  int length = -1;      ///< of the shortest chain to the root: ranks that are waited for; -1: there is none
+  std::string chain{};  ///< " waits for rank 2's send of G5, which waits for rank 0"
+};
+
 class Search {
 public:
   Search(const Program& program, std::span<const RankState> states, const topology::Groups& nodes)
       : program_(program), states_(states.first(program.ranks.empty() ? states.size() : program.ranks.size())),
-        nodes_(nodes), waiters_(states_.size() * (lanes + 1)) {
-    if (!program.ranks.empty()) matching_ = detail::match(program);
-    for (const RankProgram& rank : program.ranks) {
-      lanes_.emplace_back();
-      places_.emplace_back();
-      for (int i = 0; const Action& a : rank.actions) {
-        std::vector<int>& lane = lanes_.back()[index_of(a.lane)];
-        places_.back().push_back(static_cast<int>(lane.size()));
-        lane.push_back(i++);
-      }
-    }
+        nodes_(nodes.within(0, ranks())), matching_(detail::match(program)), graph_(states_.size() * (lanes + 1)) {
+    for (int i = 0; Node & node : graph_) node.rank = i++ / (lanes + 1);
+    for (int r = 0; r < std::ssize(program.ranks); ++r)
+      for (int l = 0; l < lanes; ++l) node(r, l).actions = actions_of(program.ranks[r], static_cast<Lane>(l));
   }
 
   Hang run() {
-    for (int r = 0; r < ranks(); ++r) {
-      visit_rank(r);
-      for (int l = 0; l < lanes && states_[r].in_step(); ++l) visit_lane(r, l);
-    }
+    for (int r = 0; r < ranks(); ++r) visit(r);
     Hang hang;
-    for (const auto& [root, node] : roots_)  // in order of their kinds
+    for (const auto& [root, at_node] : roots_)  // in order of their kinds
       if (root.kind == roots_.begin()->first.kind) hang.roots.push_back(root);
-    if (roots_.empty()) return hang;
-    const std::string chain = chain_to(roots_.begin()->second);
-    hang.sentence = fmt::format("{}{}{}", chain, chain.empty() ? "" : "; ", clauses(hang.roots));
+    if (!roots_.empty()) hang.sentence = chain_to(*roots_.begin()->second) + clauses(hang.roots);
     return hang;
   }
 
 private:
-  /// `action`: of the rank that is waited for; -1: all that it does.
-  struct Edge {
-    int node, action;
-  };
-
   [[nodiscard]] int ranks() const { return static_cast<int>(states_.size()); }
-  static int node(int rank, int lane = lanes) { return rank * (lanes + 1) + lane; }
-  static int rank_of(int node) { return node / (lanes + 1); }
-  [[nodiscard]] const Action& at(int rank, int action) const { return program_.ranks[rank].actions[action]; }
-  void wait(int from, int to, int action = -1) { waiters_[to].push_back({from, action}); }
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  Node& node(int rank, int lane = lanes) { return graph_[rank * (lanes + 1) + lane]; }
+  Node& node(Place p) { return node(p.rank, static_cast<int>(at(p).lane)); }
 
-  [[nodiscard]] int pending(int rank, int lane) const {
-    if (program_.ranks.empty()) return -1;
-    const std::vector<int>& actions = lanes_[rank][lane];
-    const int done = states_[rank].completed[lane];
-    return done < static_cast<int>(actions.size()) ? actions[done] : -1;
+  [[nodiscard]] bool is_ready(Place p) const {
+    const LaneCounts& completed = states_[p.rank].completed;
+    return max_of(at(p).waits, completed) == completed;
   }
-  [[nodiscard]] bool has_begun(Place p) const {
+  bool has_begun(Place p) {
     const RankState& state = states_[p.rank];
-    const std::size_t lane = index_of(at(p.rank, p.action).lane);
-    const int place = places_[p.rank][p.action];
+    const std::size_t lane = index_of(at(p).lane);
+    const auto place = std::ranges::lower_bound(node(p).actions, p.action) - node(p).actions.begin();
     return place < state.completed[lane] || (place < state.begun[lane] && is_ready(p));
   }
-  [[nodiscard]] bool is_ready(Place p) const {
-    const LaneCounts& waits = at(p.rank, p.action).waits;
-    return max_of(waits, states_[p.rank].completed) == states_[p.rank].completed;
-  }
 
-  void visit_rank(int r) {
-    if (!states_[r].answers()) return (void)roots_.emplace(Root{Root::Kind::silent, r}, node(r));
-    bool waits = false, ahead = false;
-    for (int l = 0; l < lanes && states_[r].in_step(); ++l)
-      if (pending(r, l) >= 0) wait(node(r), node(r, l));
-    for (int other = 0; other < ranks() && !states_[r].in_step(); ++other) {
-      if (states_[other].position < states_[r].position) wait(node(r), node(other)), waits = true;
-      ahead = ahead || states_[other].position > states_[r].position;
+  void visit(int r) {
+    const RankState& state = states_[r];
+    if (!state.answers()) roots_.emplace(Root{Root::Kind::silent, r}, &node(r));
+    else if (!state.in_step()) visit_between(r);
+    for (int l = 0; l < lanes && state.in_step(); ++l) {
+      const std::vector<int>& actions = node(r, l).actions;
+      if (state.completed[l] >= std::ssize(actions)) continue;
+      node(r, l).waiters.emplace_back(&node(r), -1);
+      visit_action({r, actions[state.completed[l]]});
     }
-    if (!waits && ahead) roots_.emplace(Root{Root::Kind::late, r}, node(r));
   }
 
-  void visit_lane(int r, int lane) {
-    const int i = pending(r, lane);
-    if (i < 0) return;
-    const Action& a = at(r, i);
+  void visit_between(int r) {
+    const auto [least, most] = std::ranges::minmax(states_, {}, &RankState::position);
+    const std::int64_t mine = states_[r].position;
+    for (int other = 0; other < ranks(); ++other)
+      if (states_[other].position < mine) node(other).waiters.emplace_back(&node(r), -1);
+    if (mine == least.position && mine < most.position) roots_.emplace(Root{Root::Kind::late, r}, &node(r));
+  }
+
+  void visit_action(Place here) {
     for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] > states_[r].completed[l]) wait(node(r, lane), node(r, l));
-    if (!is_ready({r, i})) return;
-    const auto root = [&](const Root& found) { roots_.emplace(found, node(r, lane)); };
-    if (!has_begun({r, i})) return root({Root::Kind::late, r, i});
-    if (!is_communication(a.kind)) return root({Root::Kind::unfinished, r, i});
-    const std::int32_t other = matching_.other[matching_.number({r, i})];
-    if (is_point_to_point(a.kind)) {
-      if (wait_for_side(node(r, lane), {a.peer, other})) return;
-      return root(
-          a.kind == Kind::send ? Root{Root::Kind::lost, r, i, a.peer} : Root{Root::Kind::lost, a.peer, other, r});
-    }
-    bool waits = false;
-    for (const Place call : matching_.calls_of(other)) waits = wait_for_side(node(r, lane), call) || waits;
-    const Place first = matching_.calls_of(other).front();
-    if (!waits) root({Root::Kind::lost, first.rank, first.action});
+      if (at(here).waits[l] > states_[here.rank].completed[l]) node(here.rank, l).waiters.emplace_back(&node(here), -1);
+    if (!is_ready(here)) return;
+    const auto found = [&](Root::Kind kind, Place p) { roots_.emplace(Root{kind, p.rank, p.action}, &node(here)); };
+    if (!has_begun(here)) return found(Root::Kind::late, here);
+    if (!is_communication(at(here).kind)) return found(Root::Kind::unfinished, here);
+    const std::vector<Place> sides = sides_of(here);
+    if (std::ranges::count_if(sides, [&](Place side) { return waits_for(here, side); }) == 0)
+      found(Root::Kind::lost, sides.front());
+  }
+
+  /// The sender comes first.
+  [[nodiscard]] std::vector<Place> sides_of(Place p) const {
+    const std::int32_t other = matching_.other[matching_.number(p)];
+    if (at(p).kind == Kind::send) return {p, {at(p).peer, other}};
+    if (at(p).kind == Kind::recv) return {{at(p).peer, other}, p};
+    return {matching_.calls_of(other).begin(), matching_.calls_of(other).end()};
   }
 
   /// Returns whether this side of a transfer has not begun, or its rank does not say.
-  bool wait_for_side(int from, Place side) {
-    const std::int64_t theirs = states_[side.rank].position, mine = states_[rank_of(from)].position;
+  bool waits_for(Place here, Place side) {
+    const std::int64_t theirs = states_[side.rank].position, mine = states_[here.rank].position;
     if (theirs > mine || (theirs == mine && has_begun(side))) return false;
-    const auto lane = static_cast<int>(at(side.rank, side.action).lane);
-    wait(from, theirs == mine ? node(side.rank, lane) : node(side.rank), side.action);
+    (theirs == mine ? node(side) : node(side.rank)).waiters.emplace_back(&node(here), side.action);
     return true;
   }
 
-  /// The longest of the shortest chains of up to three ranks behind each other.
-  [[nodiscard]] std::string chain_to(int root) const {
-    std::vector<Edge> next(waiters_.size(), {-1, -1});
-    next[root] = {root, -1};
-    for (std::deque<int> open{root}; !open.empty(); open.pop_front())
-      for (const Edge& waiter : waiters_[open.front()])
-        if (next[waiter.node].node < 0) {
-          next[waiter.node] = {open.front(), waiter.action};
-          open.push_back(waiter.node);
+  /// "rank 3 waits for rank 0; ": the longest of the shortest chains of up to three ranks behind each other.
+  std::string chain_to(Node& root) {
+    root.length = 0;
+    for (std::deque<Node*> open{&root}; !open.empty(); open.pop_front())
+      for (const auto& [waiter, action] : open.front()->waiters)
+        if (waiter->length < 0) {
+          follow(*waiter, *open.front(), action);
+          open.push_back(waiter);
         }
-    std::pair<int, std::string> best;
-    for (int r = 0; r < ranks(); ++r)
-      if (next[node(r)].node >= 0)
-        if (const auto found = hops(node(r), root, next); found.first > best.first && found.first <= 3) best = found;
-    return best.second;
+    const Node* longest = &root;
+    for (int r = ranks() - 1; r >= 0; --r)
+      if (const int length = node(r).length; length <= 3 && length >= longest->length) longest = &node(r);
+    return longest->length > 0 ? fmt::format("rank {}{}; ", longest->rank, longest->chain) : "";
   }
 
-  /// "rank 3 waits for rank 2's send of G5, which waits for rank 0", and how many ranks are waited for.
-  [[nodiscard]] std::pair<int, std::string> hops(int start, int root, const std::vector<Edge>& next) const {
-    std::pair<int, std::string> text;
-    for (int at_node = start; at_node != root; at_node = next[at_node].node) {
-      const int from = rank_of(at_node), to = rank_of(next[at_node].node), action = next[at_node].action;
-      if (from == to) continue;
-      text.second += text.first++ == 0 ? fmt::format("rank {} waits", from) : ", which waits";
-      text.second += fmt::format(" for rank {}", to);
-      if (action >= 0) text.second += "'s " + short_text(at(to, action));
-    }
-    return text;
+  void follow(Node& waiter, const Node& next, int action) const {
+    waiter.length = next.length + (waiter.rank == next.rank ? 0 : 1);
+    waiter.chain = next.chain;
+    if (waiter.rank == next.rank || waiter.length > 3) return;  // longer ones are not shown
+    waiter.chain = fmt::format(" waits for rank {}{}{}", next.rank,
+        action < 0 ? "" : "'s " + short_text(at({next.rank, action})), next.length > 0 ? ", which" + next.chain : "");
   }
 
   [[nodiscard]] std::string name(int rank) const {
@@ -156,62 +139,53 @@ private:
   }
 
   [[nodiscard]] std::string clauses(const std::vector<Root>& roots) const {
-    std::vector<std::string> texts = silence(roots);
-    for (const Root& root : roots)
-      if (root.kind != Root::Kind::silent) texts.push_back(clause(root));
-    constexpr std::size_t shown = 4;
-    if (const std::size_t all = texts.size(); all > shown) {
-      texts.resize(shown);
-      texts.push_back(fmt::format("{} more", all - shown));
-    }
-    return fmt::format("{}", fmt::join(texts, "; "));
+    std::vector<std::string> texts;
+    if (roots.front().kind == Root::Kind::silent) texts = silence();
+    else std::ranges::transform(roots, std::back_inserter(texts), [this](const Root& root) { return clause(root); });
+    constexpr int most = 4;
+    const std::string more = texts.size() > most ? fmt::format("; {} more", texts.size() - most) : "";
+    return fmt::format("{}{}", fmt::join(texts | std::views::take(most), "; "), more);
   }
 
   [[nodiscard]] std::string clause(const Root& root) const {
     if (root.action < 0) return name(root.rank) + " has not come as far as the others";
-    const Action& a = at(root.rank, root.action);
+    const Action& a = at({root.rank, root.action});
     const std::string what = short_text(a);
     if (root.kind == Root::Kind::unfinished) return name(root.rank) + " has not finished " + what;
     if (root.kind == Root::Kind::late) return name(root.rank) + " does not begin " + what;
-    if (root.peer >= 0)
+    if (is_point_to_point(a.kind))
       return fmt::format(
-          "the {} from {} to {} has begun on both sides and does not arrive", what, name(root.rank), name(root.peer));
+          "the {} from {} to {} has begun on both sides and does not arrive", what, name(root.rank), name(a.peer));
     const Communicator& all = program_.communicators[a.communicator];
     return fmt::format(
         "all ranks of {} ({}) have begun the {}, and it does not end", all.name, fmt::join(all.ranks, ", "), what);
   }
 
   /// Where nobody on a node answers, it is the node or its link.
-  [[nodiscard]] std::vector<std::string> silence(const std::vector<Root>& roots) const {
-    std::map<int, std::vector<int>> silent;
-    for (const Root& root : roots)
-      if (root.kind == Root::Kind::silent) silent[nodes_.group_of(root.rank)].push_back(root.rank);
-    const topology::Groups all = nodes_.within(0, ranks());
+  [[nodiscard]] std::vector<std::string> silence() const {
     std::vector<std::string> texts;
-    int whole = 0;
-    for (const auto& [node, members] : silent) {
-      const bool is_whole = static_cast<int>(members.size()) == all.size(node) && all.count() > 1;
-      whole += is_whole ? 1 : 0;
-      for (const int rank : members)
-        if (!is_whole) texts.push_back(name(rank) + " does not answer");
-      if (is_whole)
-        texts.push_back(fmt::format("node {} (rank{} {}) does not answer: it is down or cut off", node,
-            members.size() > 1 ? "s" : "", fmt::join(members, ", ")));
+    int down = 0, up = 0;  // nodes; one that answers
+    for (int n = 0; n < nodes_.count(); ++n) {
+      std::vector<int> silent = nodes_.members(n);
+      const bool whole = std::erase_if(silent, [this](int r) { return states_[r].answers(); }) == 0;
+      if (whole) ++down;
+      else up = n;
+      if (whole && nodes_.count() > 1)
+        texts.push_back(fmt::format("node {} (rank{} {}) does not answer: it is down or cut off", n,
+            silent.size() > 1 ? "s" : "", fmt::join(silent, ", ")));
+      else
+        for (const int r : silent) texts.push_back(name(r) + " does not answer");
     }
-    if (whole < 2 || whole + 1 < all.count()) return texts;
-    const auto here = std::ranges::find_if(states_, &RankState::answers) - states_.begin();
-    return {fmt::format(
-        "only node {} answers here: it is cut off, or all others are down", nodes_.group_of(static_cast<int>(here)))};
+    if (down < 2 || down + 1 < nodes_.count()) return texts;
+    return {fmt::format("only node {} answers here: it is cut off, or all others are down", up)};
   }
 
   const Program& program_;
   std::span<const RankState> states_;
-  const topology::Groups& nodes_;
+  topology::Groups nodes_;
   Matching matching_;
-  std::vector<std::array<std::vector<int>, lanes>> lanes_;  ///< actions of each rank's lanes
-  std::vector<std::vector<int>> places_;                    ///< of each rank's actions in their lanes
-  std::vector<std::vector<Edge>> waiters_;                  ///< by node: the chain is followed back from the root
-  std::map<Root, int> roots_;                               ///< and the node where each was found
+  std::vector<Node> graph_;      ///< the lanes of each rank, and the rank
+  std::map<Root, Node*> roots_;  ///< and where each was found
 };
 }  // namespace
 

@@ -24,21 +24,18 @@ struct Root {
   enum class Kind : std::uint8_t {
     silent,      ///< the rank does not answer
     unfinished,  ///< it has begun an action of its own and does not end it
-    lost,        ///< all sides of a transfer have begun, and it does not end
+    lost,        ///< all sides of a transfer have begun, and it does not end; of a message: its send
     late,        ///< it could begin an action, or the step (action -1), and does not
   };
   Kind kind = Kind::silent;
-  int rank = -1;    ///< of a message: the sender
-  int action = -1;  ///< index into RankProgram::actions
-  int peer = -1;    ///< of a lost message: the receiver
+  int rank = -1, action = -1;  ///< index into RankProgram::actions
 
   friend auto operator<=>(const Root&, const Root&) = default;
 };
 
 struct Hang {
   std::vector<Root> roots;  ///< of the strongest kind that there is, by rank; none: the states explain nothing
-  /// "rank 3 waits for rank 2's send of G5, which waits for rank 0's send of A2 m1; rank 0 (node 0) has not
-  /// finished BW s2 m1"; empty without a root.
+  /// "rank 3 waits for rank 2's send of G5; rank 2 (node 0) has not finished BW s2 m1"; empty without a root.
   std::string sentence;
 };
 
