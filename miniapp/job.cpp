@@ -72,7 +72,7 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
   const topology::Site mine =
-      topology::look(job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
+      topology::look(job.core_list, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
