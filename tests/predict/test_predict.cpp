@@ -274,6 +274,8 @@ TEST(Predict, ABroadcastIsAChain) {
   apart.erase(apart.find("[inside]"), apart.find("[between]") - apart.find("[inside]"));
   for (const std::string& machine : {machine_text(2, 2), machine_text(4, 1), apart})
     EXPECT_NEAR(t.on(machine).seconds, 3 * t.shard / 100e6, exact) << machine;
+  const std::string slow = machine_text(2, 2) + "[[exceptions]]\nnodes = 1\nbetween.rate = \"25 MB/s\"";
+  EXPECT_NEAR(t.on(slow).seconds, 3 * t.shard / 25e6, exact);
 }
 
 schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
