@@ -71,8 +71,7 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   comm::mpi::OwnComm node;
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
-  const topology::Site mine =
-      topology::look(job.core_list, device.bus, {.xml = comm::mpi::gather_texts(xml, node.comm).front()});
+  const auto mine = topology::look(job.core_list, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
@@ -82,14 +81,6 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   for (const auto& field : topology::site_fields)
     for (std::size_t at = 0; const std::string& text : gather(mine.*field.value)) ranks[at++].site.*field.value = text;
   return ranks;
-}
-
-/// Devices count within their nodes.
-std::vector<trace::Site> sites(const topology::Groups& nodes, const std::vector<record::RankPlace>& ranks) {
-  std::vector<trace::Site> all;
-  for (int r = 0; r < nodes.ranks(); ++r)
-    all.push_back({nodes.group_of(r), ranks[static_cast<std::size_t>(r)].uuid.empty() ? -1 : nodes.local(r)});
-  return all;
 }
 
 /// Of the node that has fewest; one where none is known.
@@ -174,7 +165,6 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
               .shared_devices = topology::shared_device(uuids).has_value(),
               .nodes = place.nodes,
               .timeline = flags.timeline,
-              .sites = sites(place.nodes, ranks),
               .meter = meter_of(device, topology::shared_device(uuids).has_value()),
               .node_meter = place.local_rank == 0 ? meters::make_node_meter() : std::make_unique<meters::Meter>()}) {}
 

@@ -40,7 +40,7 @@ struct Total : trace::RankTime {
 double busiest(const Prediction& p, const Machine& machine) {
   double most = 0;
   for (int i = 0; i < static_cast<int>(p.adapters.size()) && machine.rate > 0; ++i)
-    most = std::max(most, std::max(p.adapters[i].out, p.adapters[i].in) / machine.adapter(i).rate);
+    most = std::max(most, std::max(p.adapters[i].out, p.adapters[i].in) / machine.rates[i]);
   return most / p.seconds;
 }
 
@@ -60,7 +60,7 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
   for (std::size_t k = 0; k < total.exposed.size(); ++k)
     exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
   for (const predict::AdapterUse& use : p.adapters) {
-    const double whole = machine.adapter(static_cast<int>(adapters.size())).rate * p.seconds;
+    const double whole = machine.rates[adapters.size()] * p.seconds;
     adapters.push_back(
         {{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole}, {"in_busy", use.in / whole}});
   }

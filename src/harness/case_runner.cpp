@@ -201,7 +201,8 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
   result.ended = {utc_now(true)};
   device.collect(comm, result.device);
   node.collect(comm, result.node);
-  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result, options_.sites);
+  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline,
+      options_.nodes.value_or(topology::Groups({ranks_})), comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());

@@ -77,8 +77,6 @@ struct RunnerOptions {
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
   /// Results of run() hold the timeline of a step.
   bool timeline = false;
-  /// Of the ranks of the job; empty: all on one node.
-  std::vector<trace::Site> sites{};
   /// Meter of this rank's device.
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
   /// Meter of this rank's node.

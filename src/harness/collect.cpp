@@ -168,39 +168,28 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// `spans`: of the accounted step. Of computing, ranks send sums of many steps; of messages all spans count,
-/// so that more steps are looked at only where these are few.
+/// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
 void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
-    const std::vector<trace::Site>& sites, MPI_Comm comm, CaseResult& result) {
+    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
   const schedule::Program& program = runtime.program();
-  const trace::Works works(program, runtime.layout(), result.settings.micro_batch_per_rank);
-  trace::Observed computing{works.amounts};
-  const auto end = static_cast<int>(steps.seconds().size()), first = steps.keeps_all() ? 0 : end - 1;
-  for (int step = std::max(first, end - 32); step < end; ++step) {
-    const std::vector<double> mine = works.seconds(runtime.rank(), steps.spans(step));
-    const auto classes = static_cast<int>(mine.size());
-    std::vector<double> all(mine.size() * program.ranks.size());
-    check(MPI_Gather(mine.data(), classes, MPI_DOUBLE, all.data(), classes, MPI_DOUBLE, 0, comm),
-        "gathering times of computing");
-    auto& ranks = computing.seconds.emplace_back();
-    for (auto at = all.begin(); at != all.end(); at += classes) ranks.emplace_back(at, at + classes);
-  }
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
+  const int most = static_cast<int>(std::clamp<std::size_t>((1U << 21) / actions, 3, 10));
+  const auto end = static_cast<int>(steps.seconds().size());
   std::vector<trace::StepSpans> some = {spans};
-  for (int step = std::max(first, end - static_cast<int>(std::min<std::size_t>(5, (1U << 20) / actions))); step < end;
-      ++step)
+  for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
     if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
-  if (runtime.rank() == 0) result.blame = trace::find_blame(program, runtime.layout(), sites, computing, some);
+  if (runtime.rank() == 0)
+    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, nodes, some);
 }
 
-void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline,
-    const std::vector<trace::Site>& sites, MPI_Comm comm, CaseResult& result) {
+void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline, const topology::Groups& nodes,
+    MPI_Comm comm, CaseResult& result) {
   if (steps.seconds().empty()) return;
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
   const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
-  collect_blame(runtime, steps, spans, sites, comm, result);
+  collect_blame(runtime, steps, spans, nodes, comm, result);
   if (spans.empty()) return;
   trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
@@ -247,12 +236,12 @@ void collect_bytes(
 }  // namespace
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-    MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites) {
+    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
   for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
-  collect_time(runtime, steps, timeline, sites, comm, result);
+  collect_time(runtime, steps, timeline, nodes, comm, result);
   collect_memory(runtime, peak, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;

@@ -37,9 +37,6 @@ public:
 
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
-  /// Spans of this rank in a step, of the last one where only that is kept.
-  [[nodiscard]] const std::vector<engine::Span>& spans(int step) const { return kept(step).spans; }
-
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the moment when the first rank
   /// began; on other ranks nothing. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
@@ -80,7 +77,7 @@ private:
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport
 /// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
 /// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store the step's.
-/// sites: of the ranks; empty: one node.
+/// nodes: of the job.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-    MPI_Comm comm, CaseResult& result, const std::vector<trace::Site>& sites = {});
+    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

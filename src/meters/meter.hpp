@@ -47,7 +47,7 @@ struct NodeFolders {
   double stale_seconds = 2;  ///< Cray's counters that were not renewed for this long are no readings
 };
 
-/// Returns the meter of this node: energy of Cray's counters, else of RAPL (packages), else of hwmon, and
-/// power of Cray's or of hwmon, as far as they are readable. The same for every rank of the node.
+/// Returns the meter of this node: energy of Cray's counters or else RAPL (packages), and power of Cray's or
+/// else hwmon, as far as they are readable. The same for every rank of the node.
 [[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
 }  // namespace minitaw::meters

@@ -9,14 +9,17 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "meters/meter.hpp"
+#include "topology/hardware.hpp"
 
 namespace minitaw::meters {
 namespace {
 namespace fs = std::filesystem;
+using topology::line_of;
 using Clock = std::chrono::steady_clock;
 
 /// A file that begins with a number of so many J or W, which begins anew behind `range` (0: never); what it
@@ -27,20 +30,13 @@ struct Counter {
   double last = 0, sum = 0;
 };
 
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
-
-/// Energy and power of a node from what Linux shows of it. A file that cannot be read any more makes the
-/// meter unavailable.
+/// A file that cannot be read any more makes the meter unavailable.
 class NodeMeter final : public Meter {
 public:
   explicit NodeMeter(const NodeFolders& folders) : folders_(folders), freshness_(fs::path(folders.cray) / "freshness") {
     add_cray();
     if (energy_.empty()) add_rapl();
-    add_hwmon();
+    if (power_.empty()) add_hwmon();
     if (energy_.empty() && power_.empty())
       fault_ = why_.empty() ? "the system shows no energy or power of the node" : why_;
     const auto begin = Clock::now();
@@ -69,8 +65,7 @@ private:
     return std::nullopt;
   }
 
-  /// Reads counters and adds up what they have last said, or their sums; NaN without counters or with a
-  /// fault.
+  /// Reads counters and adds up what they have last said, or their sums; NaN without counters or with a fault.
   double total(std::vector<Counter>& counters, double Counter::* value) {
     double sum = 0;
     for (Counter& counter : counters) {
@@ -110,31 +105,23 @@ private:
     if (!energy_.empty()) parts_.push_back(fmt::format("energy of {} (rapl)", counted(std::ssize(energy_), "package")));
   }
 
-  /// Sensors at the board's supply: ACPI's, which the BMC feeds, and IBM's by IPMI. Others are of devices.
-  /// Where sensors say what they are of (Grace), those of a whole module count.
+  /// ACPI's sensors at the board's supply; where they say what they are of (Grace), those of a whole module.
   void add_hwmon() {
-    const bool energy = energy_.empty(), power = power_.empty();
     std::error_code missing;
-    for (const auto& sensor : fs::directory_iterator(folders_.hwmon, missing)) {
-      const std::string name = line_of(sensor.path() / "name"), of = line_of(sensor.path() / "power1_oem_info");
-      if ((name != "power_meter" && !name.starts_with("aem")) || !(of.empty() || of.starts_with("Module"))) continue;
-      if (power) add(power_, sensor.path() / "power1_average", 1e-6);
-      if (energy) add(energy_, sensor.path() / "energy1_input", 1e-6);
-    }
-    if (power && !power_.empty()) parts_.emplace_back("power of the node (hwmon)");
-    if (energy && !energy_.empty()) parts_.emplace_back("energy of the node (hwmon)");
+    for (const auto& sensor : fs::directory_iterator(folders_.hwmon, missing))
+      if (const std::string of = line_of(sensor.path() / "power1_oem_info");
+          line_of(sensor.path() / "name") == "power_meter" && (of.empty() || of.starts_with("Module")))
+        add(power_, sensor.path() / "power1_average", 1e-6);
+    if (!power_.empty()) parts_.emplace_back("power of the node (hwmon)");
   }
 
   /// Cray's counters are renewed ten times a second, and count how often.
   void require_renewed() {
     if (!fault_.empty() || !fs::exists(freshness_)) return;
     const auto now = number(freshness_);
-    if (now != fresh_) {
-      fresh_ = now;
-      renewed_ = Clock::now();
-    } else if (Clock::now() - renewed_ > std::chrono::duration<double>(folders_.stale_seconds)) {
+    if (std::exchange(fresh_, now) != now) renewed_ = Clock::now();
+    else if (Clock::now() - renewed_ > std::chrono::duration<double>(folders_.stale_seconds))
       fault_ = fmt::format("{} stands still", freshness_.string());
-    }
   }
 
   NodeFolders folders_;

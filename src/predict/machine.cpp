@@ -113,13 +113,8 @@ public:
   /// "0-3,8", or one number; each below `count`.
   std::set<int> numbers(const std::string& key, int count) {
     static const std::regex range(" *([0-9]{1,7})(?:-([0-9]{1,7}))? *");
-    std::string text;
-    if (has(key))
-      table_.get(key)->visit([&](const auto& node) {
-        if constexpr (toml::is_string<decltype(node)>) text = *node;
-        if constexpr (toml::is_integer<decltype(node)>) text = std::to_string(*node);
-      });
-    std::istringstream parts(text.empty() ? "none" : text);
+    const auto value = has(key) ? table_[key].value<std::int64_t>() : std::nullopt;
+    std::istringstream parts(value ? std::to_string(*value) : table_[key].value<std::string>().value_or("none"));
     std::set<int> found;
     std::smatch ends;
     for (std::string part; std::getline(parts, part, ',');) {
@@ -193,83 +188,61 @@ private:
   std::set<std::string> known_;
 };
 
-/// Keeps what the table does not name.
-void read_speed(Table table, Speed& speed) {
+Speed read_speed(Table table) {
+  Speed speed;
   Table actions = table.table("actions");
   using schedule::Kind;
   for (const Kind kind : {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
     if (const std::string key(name_of(kind)); actions.has(key)) speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
-  if (table.has("peak")) speed.peak = table.number("peak", compute_rate, 0);
-  speed.products = table.curve("products", speed.products);
-  if (speed.products.points.empty()) table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
-  speed.attention = table.curve("attention", speed.attention);
-  speed.attention_backward = table.curve("attention_backward", speed.attention_backward);
+  speed.peak = table.number("peak", compute_rate, 0);
+  if (!table.has("products")) table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
+  speed.products = table.curve("products", {});
+  speed.attention = table.curve("attention", speed.products);
+  speed.attention_backward = table.curve("attention_backward", speed.attention);
   table.finish();
+  return speed;
 }
 
-/// What each device has of its own. Keeps what the table does not name.
-void read_device(Table& table, Device& device) {
-  device.speed = table.factor("speed", device.speed);
+/// Keeps what the table does not name.
+void read_own(Table& table, Own& own) {
+  own.speed = table.factor("speed", own.speed);
+  if (table.has("memory")) own.memory = static_cast<std::uint64_t>(table.number("memory", amount));
+}
+
+void read_devices(Table table, Machine& machine) {
+  Device& device = machine.device;
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    if (table.has(model::name_of(dtype))) read_speed(table.table(model::name_of(dtype)), device.speeds[dtype]);
+    if (table.has(model::name_of(dtype))) device.speeds[dtype] = read_speed(table.table(model::name_of(dtype)));
   if (device.speeds.empty()) table.refuse("bf16", "is missing: a table with the device's rates in a precision");
-  device.memory_rate =
-      table.number("memory_rate", data_rate, device.memory_rate > 0 ? std::optional(device.memory_rate) : std::nullopt);
-  if (table.has("overhead")) device.overhead = table.number("overhead", time_span, 0);
-  if (table.has("memory")) device.memory = static_cast<std::uint64_t>(table.number("memory", amount));
-}
-
-/// With the rates that follow from others.
-Device completed(Device device) {
-  for (auto& [dtype, speed] : device.speeds) {
-    if (speed.attention.points.empty()) speed.attention = speed.products;
-    if (speed.attention_backward.points.empty()) speed.attention_backward = speed.attention;
-    for (Curve* const curve : {&speed.products, &speed.attention, &speed.attention_backward})
-      for (auto& [size, rate] : curve->points) rate *= device.speed;
-    for (auto& [kind, rate] : speed.actions) rate *= device.speed;
-  }
-  device.memory_rate *= device.speed;
-  return device;
-}
-
-void read_devices(Table& root, Machine& machine) {
-  Table table = root.table("device");
-  read_device(table, machine.device);
+  device.memory_rate = table.number("memory_rate", data_rate);
+  device.overhead = table.number("overhead", time_span, 0);
+  Own own;
+  read_own(table, own);
+  machine.own.assign(machine.ranks(), own);
   if (table.has("processors")) machine.processors = table.count("processors");
   machine.one_machine = table.choice<bool>("shared_by", {{"node", false}, {"machine", true}});
   machine.moving = table.number("moving", data_rate, 0);
   table.finish();
 }
 
-/// An exception changes what those before it have left of the devices of its ranks, and of the adapters that
-/// these ranks use.
-void read_exceptions(Table& root, Machine& machine) {
-  for (Table& exception : root.tables("exceptions")) {
-    const bool whole = exception.has("nodes");
-    std::set<int> ranks = whole ? std::set<int>() : exception.numbers("ranks", machine.ranks()), adapters;
-    for (const int node : whole ? exception.numbers("nodes", machine.nodes) : std::set<int>())
-      for (int i = 0; i < machine.ranks_per_node; ++i) ranks.insert(node * machine.ranks_per_node + i);
-    for (const int rank : ranks) {
-      Table own = exception.table("device");
-      if (exception.has("device")) read_device(own, machine.unlike.try_emplace(rank, machine.device).first->second);
-      own.finish();
-      adapters.insert(machine.adapter_of(rank));
+/// Replaces what others have left of the devices of some ranks, and of the adapters that these ranks use.
+void read_exception(Table& exception, Machine& machine) {
+  if (exception.has("between") && machine.topology != Topology::one_switch)
+    exception.refuse("between", "needs adapters at one switch: between.topology = \"switch\"");
+  const bool whole = exception.has("nodes");
+  const int size = whole ? machine.ranks_per_node : 1;
+  for (const int first : exception.numbers(whole ? "nodes" : "ranks", machine.ranks() / size))
+    for (int rank = first * size; rank < (first + 1) * size; ++rank) {
+      Table device = exception.table("device"), between = exception.table("between");
+      read_own(device, machine.own[rank]);
+      device.finish();
+      double& rate = machine.rates[machine.adapter_of(rank)];
+      rate = between.number("rate", data_rate, rate);
+      between.finish();
     }
-    if (exception.has("between") && machine.topology != Topology::one_switch)
-      exception.refuse("between", "needs adapters at one switch: between.topology = \"switch\"");
-    for (const int number : exception.has("between") ? adapters : std::set<int>()) {
-      Table own = exception.table("between");
-      Adapter& adapter =
-          machine.unlike_adapters.try_emplace(number, Adapter{machine.rate, machine.latency}).first->second;
-      adapter = {own.number("rate", data_rate, adapter.rate), own.number("latency", time_span, adapter.latency)};
-      if (adapter.latency < machine.latency / 2) own.refuse("latency", "is below half of the others', which is theirs");
-      own.finish();
-    }
-    exception.finish();
-  }
-  for (auto& [rank, device] : machine.unlike) device = completed(std::move(device));
-  machine.device = completed(std::move(machine.device));
+  exception.finish();
+  machine.alike = false;
 }
 
 void read_inside(Table table, Machine& machine) {
@@ -307,29 +280,22 @@ void read_between(Table table, Machine& machine) {
 }
 
 /// "between.rate=25 Gbit/s": what is no TOML is a text.
-void assign(toml::table& table, const std::string& key, const std::string& value) {
+toml::table parse_change(const std::string& change) {
+  const std::size_t equals = change.find('=');
+  if (equals == std::string::npos)
+    throw InputError(fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", change));
   try {
-    const toml::table parsed = toml::parse("value = " + value);
-    parsed.get("value")->visit([&](const auto& node) { table.insert_or_assign(key, node); });
+    return toml::parse(change);
   } catch (const toml::parse_error&) {
-    table.insert_or_assign(key, value);
+    return toml::parse(fmt::format("{}='{}'", change.substr(0, equals), change.substr(equals + 1)));
   }
 }
 
-void apply(toml::table& root, const std::string& override) {
-  const std::size_t equals = override.find('=');
-  if (equals == std::string::npos)
-    throw InputError(fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
-  const std::string path = override.substr(0, equals), value = override.substr(equals + 1);
-  toml::table* table = &root;
-  std::size_t begin = 0;
-  for (std::size_t dot; (dot = path.find('.', begin)) != std::string::npos; begin = dot + 1) {
-    const std::string key = path.substr(begin, dot - begin);
-    if (!table->contains(key)) table->insert(key, toml::table{});
-    table = table->get(key)->as_table();
-    if (table == nullptr) throw InputError(fmt::format("--machine-set {}: {} is no table", override, key));
-  }
-  assign(*table, path.substr(begin), value);
+void merge(toml::table& into, const toml::table& changes) {
+  for (const auto& [key, change] : changes)
+    if (toml::table* const inner = into[key.str()].as_table(); inner != nullptr && change.is_table())
+      merge(*inner, *change.as_table());
+    else change.visit([&](const auto& node) { into.insert_or_assign(key.str(), node); });
 }
 }  // namespace
 
@@ -337,22 +303,23 @@ Machine parse_machine(const std::string& text, const std::string& path, const st
   toml::table root;
   try {
     root = toml::parse(text);
+    for (const std::string& change : changes) merge(root, parse_change(change));
   } catch (const toml::parse_error& error) {
     throw InputError(fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
   }
-  for (const std::string& change : changes) apply(root, change);
   Table table(root, "", path);
   Machine machine;
   machine.path = path;
   machine.name = table.text("name", path);
   machine.nodes = table.count("nodes");
   machine.ranks_per_node = table.count("ranks_per_node");
-  read_devices(table, machine);
+  read_devices(table.table("device"), machine);
   const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
   if (Table inside = table.table("inside"); !alone || table.has("inside")) read_inside(std::move(inside), machine);
   if (Table between = table.table("between"); !one_node || table.has("between"))
     read_between(std::move(between), machine);
-  read_exceptions(table, machine);
+  machine.rates.assign(machine.all_adapters(), machine.rate);
+  for (Table& exception : table.tables("exceptions")) read_exception(exception, machine);
   table.finish();
   const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
   if (machine.topology == Topology::dragonfly && routers < 2)

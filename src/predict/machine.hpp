@@ -21,16 +21,15 @@ struct Speed : model::Speed {
 };
 
 struct Device {
-  double speed = 1;  ///< factor on all rates but `peak`
   std::map<model::Dtype, Speed> speeds;
-  double memory_rate = 0;               ///< for what computes little
-  double overhead = 0;                  ///< of each action
-  std::optional<std::uint64_t> memory;  ///< bytes
+  double memory_rate = 0;  ///< for what computes little
+  double overhead = 0;     ///< of each action
 };
 
-/// An adapter of a node. `latency`: from it to one that is no exception; half of theirs lies at each end.
-struct Adapter {
-  double rate = 0, latency = 0;
+/// What the device of a rank has of its own.
+struct Own {
+  double speed = 1;                       ///< factor on all rates but `peak`
+  std::optional<std::uint64_t> memory{};  ///< bytes
 };
 
 /// Links between the ranks of a node.
@@ -49,8 +48,9 @@ struct Machine {
   int nodes = 1;
   int ranks_per_node = 1;
 
-  Device device;                 ///< of all ranks but the exceptions
-  std::map<int, Device> unlike;  ///< exceptions, by rank
+  Device device;
+  std::vector<Own> own;  ///< by rank
+  bool alike = true;     ///< the file has no exceptions
   /// Processors that the ranks of a node, or of all nodes, share in time; 0: each rank has a device.
   int processors = 0;
   bool one_machine = false;  ///< all nodes share them, as on a cluster on one machine
@@ -60,10 +60,10 @@ struct Machine {
   Inside inside = Inside::network;
   double inside_rate = 0, inside_latency = 0;
 
-  int adapters = 1;    ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
-  double rate = 0;     ///< of an adapter, each direction
-  double latency = 0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
-  std::map<int, Adapter> unlike_adapters;  ///< exceptions, by number in the machine; below one switch only
+  int adapters = 1;           ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
+  double rate = 0;            ///< of an adapter, each direction
+  std::vector<double> rates;  ///< of all adapters of the machine; alike unless they are below one switch
+  double latency = 0;         ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
   Topology topology = Topology::one_switch;
   int messages = 1;    ///< that a lane may have under way at once in one direction
   bool eager = false;  ///< a message between nodes leaves with its send, not when the receive has begun too
@@ -73,24 +73,11 @@ struct Machine {
   int group_links = 1, chassis_links = 1, router_links = 1;
 
   [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
-  [[nodiscard]] const Device& device_of(int rank) const {
-    const auto found = unlike.find(rank);
-    return found == unlike.end() ? device : found->second;
-  }
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_per_node; }
   [[nodiscard]] int all_adapters() const { return nodes * adapters; }
   /// Counted over the machine.
   [[nodiscard]] int adapter_of(int rank) const {
     return node_of(rank) * adapters + rank % ranks_per_node * adapters / ranks_per_node;
-  }
-  [[nodiscard]] Adapter adapter(int number) const {
-    const auto found = unlike_adapters.find(number);
-    return found == unlike_adapters.end() ? Adapter{rate, latency} : found->second;
-  }
-  /// What a message from one adapter to another finds.
-  [[nodiscard]] Adapter between(int one, int other) const {
-    const Adapter a = adapter(one), b = adapter(other);
-    return {a.rate < b.rate ? a.rate : b.rate, a.latency + b.latency - latency};
   }
 };
 

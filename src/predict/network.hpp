@@ -115,8 +115,7 @@ private:
       sg::NetZone& zone = *root.add_netzone_star(name);
       for (unsigned i = 0; i < count; ++i) {
         adapters_.push_back(zone.add_host(fmt::format("{}.{}", name, i), host_speed));
-        const Adapter own = machine_.adapter(static_cast<int>(i));
-        add_leaf(zone, adapters_.back(), own.rate, 2 * own.latency - machine_.latency, true);
+        add_leaf(zone, adapters_.back(), machine_.rates[i], machine_.latency, true);
       }
       zone.seal();
       return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "schedule/validate.hpp"
@@ -24,14 +25,15 @@ schedule::Costs device_costs(
   return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
     const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
     if (a.kind == Kind::join) return 0.0;
-    const Device& device = machine.device_of(rank);
+    const Device& device = machine.device;
     const Speed& speed = device.speeds.at(dtype);
+    const double longer = part / machine.own[rank].speed;
     if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
-      return part * schedule::flops(a, layout) / measured->second;
+      return longer * schedule::flops(a, layout) / measured->second;
     const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
                                ? schedule::seconds_of(a, layout, speed, device.memory_rate)
                                : schedule::touched_bytes(program, rank, a, layout) / device.memory_rate;
-    return device.overhead + part * seconds;
+    return device.overhead + longer * seconds;
   };
 }
 
@@ -40,7 +42,7 @@ schedule::Costs device_costs(
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
-         machine.unlike.empty() && machine.unlike_adapters.empty();
+         machine.alike;
 }
 
 /// The first two replicas of a case.
@@ -56,17 +58,10 @@ Case two_replicas(Case c) {
 void drop_second_replica(schedule::Program& program) {
   const auto ranks = static_cast<int>(program.ranks.size()) / 2;
   program.ranks.resize(ranks);
-  std::vector<int> number;  // of each communicator, once those of the second replica are gone
-  std::vector<schedule::Communicator> kept;
   for (schedule::Communicator& communicator : program.communicators) {
     std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
-    number.push_back(static_cast<int>(kept.size()));
-    if (!communicator.ranks.empty()) kept.push_back(std::move(communicator));
+    if (communicator.ranks.empty()) communicator.ranks = {0};  // nobody calls it
   }
-  program.communicators = std::move(kept);
-  for (schedule::RankProgram& rank : program.ranks)
-    for (Action& a : rank.actions)
-      if (a.communicator >= 0) a.communicator = number[a.communicator];
   program.groups = program.groups.within(0, ranks);
 }
 
@@ -102,7 +97,7 @@ std::vector<schedule::Footprint> memory_of(const Prepared& p) {
 std::optional<bool> fits(const std::vector<schedule::Footprint>& memory, const Machine& machine) {
   bool known = true;
   for (int r = 0; r < static_cast<int>(memory.size()); ++r) {
-    const std::optional<std::uint64_t> has = machine.device_of(r).memory;
+    const std::optional<std::uint64_t> has = machine.own[r].memory;
     if (has && memory[r].total() > *has) return false;
     known &= has.has_value();
   }
@@ -123,25 +118,19 @@ Floor floor_of(const Case& c, const Machine& machine) {
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
   const std::vector<schedule::Footprint> memory = memory_of(p);
   Floor floor{worst(memory), fits(memory, p.machine)};
-  std::vector<double> out(p.machine.nodes), in = out;
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
     for (const Action& a : p.program.ranks[r].actions)
       if (a.lane == schedule::Lane::compute) computing += costs(r, a);
     floor.compute = std::max(floor.compute, computing);
-    for (int to = 0; to < bytes.ranks(); ++to)
-      if (const int here = p.machine.node_of(r), there = p.machine.node_of(to); here != there)
-        for (int kind = 0; kind < schedule::traffic_kinds; ++kind) {
-          const auto moved = static_cast<double>(bytes.at(r, to, static_cast<schedule::Traffic>(kind)));
-          out[here] += moved;
-          in[there] += moved;
-        }
   }
-  for (int node = 0; node < p.machine.nodes; ++node) {
-    double rate = 0;
-    for (int i = 0; i < p.machine.adapters; ++i) rate += p.machine.adapter(node * p.machine.adapters + i).rate;
-    if (const double most = std::max(out[node], in[node]); most > 0)
-      floor.adapter = std::max(floor.adapter, most / rate);
+  const auto nodes = topology::Groups(std::vector<int>(p.machine.nodes, p.machine.ranks_per_node));
+  const topology::Groups used = nodes.within(0, bytes.ranks());
+  for (int node = 0; node < used.count(); ++node) {
+    const auto most = static_cast<double>(std::max(bytes.leaving(used, node), bytes.entering(used, node)));
+    const auto first = p.machine.rates.begin() + node * p.machine.adapters;
+    const double rate = std::accumulate(first, first + p.machine.adapters, 0.0);
+    if (most > 0) floor.adapter = std::max(floor.adapter, most / rate);
   }
   return floor;
 }
@@ -155,13 +144,8 @@ Prediction predict(const Case& c, const Machine& machine) {
   result.program = std::move(p.program);
   result.tokens_per_s = static_cast<double>(sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
-  double peak = 0;  // of all ranks; of some alone it would say nothing
-  for (int r = 0; r < c.ranks; ++r) {
-    const double own = machine.device_of(r).speeds.at(c.shape.dtype).peak;
-    if (!(own > 0)) return result;
-    peak += own;
-  }
-  result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / peak;
+  if (const double peak = machine.device.speeds.at(c.shape.dtype).peak; peak > 0)
+    result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (c.ranks * peak);
   return result;
 }
 }  // namespace minitaw::predict

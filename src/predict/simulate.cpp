@@ -5,12 +5,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <deque>
 #include <exception>
 #include <fmt/format.h>
 #include <functional>
+#include <memory>
 #include <new>
 #include <ranges>
+#include <set>
 #include <span>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -37,19 +38,17 @@ public:
       const schedule::Costs& costs, int replicas)
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
         costs_(costs), replicas_(replicas), network_(machine), adapters_(machine.all_adapters()),
-        started_(matching_.other.size()), calls_(matching_.collectives()) {
+        started_(matching_.other.size()), over_(started_), calls_(matching_.collectives()), left_(started_.size()) {
     for (const schedule::RankProgram& rank : program.ranks) {
-      Rank& made = ranks_.emplace_back();
+      auto& lanes = lanes_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
-        made.lanes[static_cast<int>(rank.actions[i].lane)].actions.push_back(i);
-      made.over.resize(rank.actions.size());
+        lanes[index_of(rank.actions[i].lane)].actions.push_back(i);
       spans_.emplace_back(rank.actions.size());
-      left_ += rank.actions.size();
     }
   }
 
   void simulate() {
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
+    for (int r = 0; r < static_cast<int>(lanes_.size()); ++r) stirred_.insert(r);
     start_ready();
     Network::run();
     if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
@@ -64,11 +63,6 @@ private:
     int next = 0, first = 0;  ///< to start; the first that is not finished
     double opened = 0;        ///< when `next` could have started but for its waits; below 0: it could not yet
   };
-  struct Rank {
-    std::array<LaneState, schedule::lanes> lanes;
-    std::vector<char> over;  ///< by action
-    bool stirred = false;
-  };
   /// A transfer under way; those of its flows and of its work that are not over hold it.
   struct Transfer {
     std::vector<Place> sides;
@@ -78,35 +72,23 @@ private:
   using Shared = std::shared_ptr<Transfer>;
 
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  Rank& rank(int r) { return ranks_[r]; }
-  LaneState& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<int>(l)]; }
   Span& span(Place p) { return spans_[p.rank][p.action]; }
-  [[nodiscard]] double now() const { return Network::now(); }
-
-  /// Something happened that a lane of the rank may have waited for.
-  void stir(int r) {
-    if (std::exchange(rank(r).stirred, true)) return;
-    stirred_.push_back(r);
-  }
 
   void start_ready() {
     while (!stirred_.empty()) {
-      const int r = stirred_.front();
-      stirred_.pop_front();
-      rank(r).stirred = false;
-      for (int l = 0; l < schedule::lanes; ++l)
-        while (start_next(r, static_cast<schedule::Lane>(l))) {
+      const int r = stirred_.extract(stirred_.begin()).value();
+      for (LaneState& lane : lanes_[r])
+        while (start_next(r, lane)) {
         }
     }
   }
 
-  bool start_next(int r, schedule::Lane l) {
-    LaneState& own = lane(r, l);
+  bool start_next(int r, LaneState& own) {
     if (own.next == static_cast<int>(own.actions.size()) || !may_join(r, own)) return false;
-    if (own.opened < 0) own.opened = now();
+    if (own.opened < 0) own.opened = Network::now();
     const Place p{r, own.actions[own.next]};
     if (!waits_met(p)) return false;
-    span(p) = {own.opened, now(), 0};
+    span(p) = {own.opened, Network::now(), 0};
     ++own.next;
     own.opened = -1;
     start(p);
@@ -125,21 +107,20 @@ private:
   bool waits_met(Place p) {
     const Action& a = at(p);
     for (int l = 0; l < schedule::lanes; ++l)
-      if (l != static_cast<int>(a.lane) && lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[l])
-        return false;
+      if (l != static_cast<int>(a.lane) && lanes_[p.rank][l].first < a.waits[l]) return false;
     return true;
   }
 
   void finish(Place p) {
-    span(p).end = now();
-    rank(p.rank).over[p.action] = 1;
-    LaneState& own = lane(p.rank, at(p).lane);
+    span(p).end = Network::now();
+    over_[matching_.number(p)] = true;
+    LaneState& own = lanes_[p.rank][index_of(at(p).lane)];
     for (; own.first < own.next; ++own.first) {  // they count as finished in order
-      const int action = own.actions[own.first];
-      if (rank(p.rank).over[action] == 0) break;
-      span({p.rank, action}).end = now();
+      const Place first{p.rank, own.actions[own.first]};
+      if (!over_[matching_.number(first)]) break;
+      span(first).end = Network::now();
     }
-    stir(p.rank);
+    stirred_.insert(p.rank);
     --left_;
   }
 
@@ -170,20 +151,16 @@ private:
     const Place other{a.peer, matching_.other[number]};
     const bool sends = a.kind == Kind::send;
     const int from = sends ? p.rank : a.peer, to = sends ? a.peer : p.rank;
+    const auto transfer = [&](const Shared& t) { move(t, from, to, schedule::moved_bytes(a, layout_)); };
     started_[number] = true;
-    if (is_eager(from, to)) {  // the receive ends when both it has begun and the data are there
-      if (sends) begin({p}, [&](const Shared& t) { move(t, from, to, schedule::moved_bytes(a, layout_)); });
-      else if (is_over(other)) finish(p);
-    } else if (has_started(other)) {
-      begin({other, p}, [&](const Shared& t) { move(t, from, to, schedule::moved_bytes(a, layout_)); });
+    if (machine_.eager && machine_.node_of(from) !=
+                              machine_.node_of(to)) {  // the receive ends when both it has begun and the data are there
+      if (sends) begin({p}, transfer);
+      else if (over_[matching_.number(other)]) finish(p);
+    } else if (started_[matching_.number(other)]) {
+      begin({other, p}, transfer);
     }
   }
-
-  [[nodiscard]] bool is_eager(int from, int to) const {
-    return machine_.eager && machine_.node_of(from) != machine_.node_of(to);
-  }
-  [[nodiscard]] bool is_over(Place p) { return rank(p.rank).over[p.action] != 0; }
-  [[nodiscard]] bool has_started(Place p) const { return started_[matching_.number(p)]; }
 
   /// `add_parts` adds all parts; none ends before.
   void begin(std::vector<Place> sides, const auto& add_parts) {
@@ -208,11 +185,9 @@ private:
       int from = member(i), to = member(i + 1);
       if (a.kind == Kind::reduce) std::swap(from, to);
       if (replicated || machine_.node_of(from) != machine_.node_of(to)) {
-        for (const auto& [out, in] : across(t, from, to, bytes * rounds)) {
-          const Adapter link = machine_.between(out, in);
-          longest = std::max(longest, link.latency);
-          slowest = std::min(slowest > 0 ? slowest : link.rate, link.rate);
-        }
+        longest = std::max(longest, machine_.latency);
+        const double rate = across(t, from, to, bytes * rounds);
+        slowest = slowest > 0 ? std::min(slowest, rate) : rate;
       } else {
         move(t, from, to, bytes * rounds);
       }
@@ -222,42 +197,42 @@ private:
     t->rest += hops * (longest + (chain ? piece / slowest : 0));
   }
 
-  /// A step of a ring from node to node: through all adapters, as libraries for devices do. Returns which.
-  std::vector<std::pair<int, int>> across(const Shared& t, int from, int to, double bytes) {
-    std::vector<std::pair<int, int>> used;
-    for (int i = 0; i < machine_.adapters; ++i)
-      used.emplace_back(machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i);
-    if (machine_.adapters == 1 && from != to) move(t, from, to, bytes);
-    else
-      for (const auto& [out, in] : used) between(t, out, in, bytes / machine_.adapters);
-    return used;
+  /// A step of a ring from node to node: through all adapters, as libraries for devices do. Returns the rate of
+  /// the slowest.
+  double across(const Shared& t, int from, int to, double bytes) {
+    const int count = machine_.adapters, out = machine_.node_of(from) * count, in = machine_.node_of(to) * count;
+    double slowest = machine_.rates[out];
+    for (int i = 0; i < count; ++i) {
+      slowest = std::min({slowest, machine_.rates[out + i], machine_.rates[in + i]});
+      if (count > 1 || from == to) between(t, out + i, in + i, bytes / count);
+    }
+    if (count == 1 && from != to) move(t, from, to, bytes);
+    return slowest;
   }
 
   void between(const Shared& t, int adapter, int other, double bytes) {
     adapters_[adapter].out += bytes;
     adapters_[other].in += bytes;
-    ++t->parts;
-    network_.between(adapter, other, bytes, [this, t] { part_over(t); });
+    network_.between(adapter, other, bytes, part_of(t));
   }
 
   void move(const Shared& t, int from, int to, double bytes) {
     if (machine_.processors > 0 && machine_.moving > 0)
-      for (const int side : {from, to}) {
-        ++t->parts;
-        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); }, true);
-      }
+      for (const int side : {from, to}) network_.work(side, bytes / machine_.moving, part_of(t), true);
     if (machine_.node_of(from) != machine_.node_of(to))
       return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
+    network_.flow(from, to, bytes, part_of(t));
+  }
+
+  /// Returns what is to be called when the part is over.
+  Network::Done part_of(const Shared& t) {
     ++t->parts;
-    network_.flow(from, to, bytes, [this, t] { part_over(t); });
+    return [this, t] { part_over(t); };
   }
 
   void part_over(const Shared& t) {
     if (--t->parts > 0) return;
-    if (const double rest = std::exchange(t->rest, 0); rest > 0) {
-      ++t->parts;
-      return Network::later(rest, [this, t] { part_over(t); });
-    }
+    if (const double rest = std::exchange(t->rest, 0); rest > 0) return Network::later(rest, part_of(t));
     complete(*t);
     start_ready();
   }
@@ -267,7 +242,7 @@ private:
     const Action& a = at(t.sides.front());
     if (a.kind != Kind::send || t.sides.size() > 1) return;
     const Place other{a.peer, matching_.other[matching_.number(t.sides.front())]};
-    if (has_started(other)) finish(other);
+    if (started_[matching_.number(other)]) finish(other);
   }
 
   const schedule::Program& program_;
@@ -277,13 +252,13 @@ private:
   const schedule::Costs& costs_;
   int replicas_;
   Network network_;
-  std::vector<Rank> ranks_;
-  std::deque<int> stirred_;
+  std::vector<std::array<LaneState, schedule::lanes>> lanes_;  ///< by rank
+  std::set<int> stirred_;  ///< ranks where something happened that a lane may have waited for
   trace::StepSpans spans_;
   std::vector<AdapterUse> adapters_;
-  std::vector<bool> started_;              ///< sends and receives, by number
+  std::vector<bool> started_, over_;       ///< by number; sends and receives only, all actions
   std::vector<std::vector<Place>> calls_;  ///< of each collective, in order of arrival
-  std::size_t left_ = 0;
+  std::size_t left_;
 };
 
 /// Runs `work` in a process of its own, since SimGrid has one platform in a process; prints its errors.
@@ -310,21 +285,12 @@ void apart(const std::function<void()>& work) {
 
 /// Elements that a process shares with its children.
 template <class T>
-class Shared {
-public:
-  explicit Shared(std::size_t count)
-      : bytes_(std::max<std::size_t>(count, 1) * sizeof(T)), count_(count),
-        memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-    if (memory_ == MAP_FAILED) throw std::bad_alloc();
-  }
-  Shared& operator=(Shared&&) = delete;
-  ~Shared() { munmap(memory_, bytes_); }
-  [[nodiscard]] std::span<T> all() const { return {static_cast<T*>(memory_), count_}; }
-
-private:
-  std::size_t bytes_, count_;
-  void* memory_;
-};
+std::shared_ptr<T[]> shared(std::size_t count) {
+  const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(T);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<T*>(memory), [bytes](T* all) { munmap(all, bytes); }};
+}
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
@@ -332,20 +298,20 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
-  const Shared<Span> spans(actions);
-  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
+  const auto spans = shared<Span>(actions);
+  const auto adapters = shared<AdapterUse>(machine.all_adapters());
   apart([&] {
     Simulation simulation(program, layout, machine, costs, replicas);
     simulation.simulate();
-    std::ranges::copy(simulation.adapters(), adapters.all().begin());
-    std::ranges::copy(simulation.spans() | std::views::join, spans.all().begin());
+    std::ranges::copy(simulation.adapters(), adapters.get());
+    std::ranges::copy(simulation.spans() | std::views::join, spans.get());
   });
-  result.adapters.assign(adapters.all().begin(), adapters.all().end());
-  for (auto next = spans.all().begin(); const schedule::RankProgram& rank : program.ranks) {
-    result.spans.emplace_back(next, next + static_cast<std::ptrdiff_t>(rank.actions.size()));
-    next += static_cast<std::ptrdiff_t>(rank.actions.size());
+  result.adapters.assign(adapters.get(), adapters.get() + machine.all_adapters());
+  for (const Span* next = spans.get(); const schedule::RankProgram& rank : program.ranks) {
+    result.spans.emplace_back(next, next + rank.actions.size());
+    next += rank.actions.size();
   }
-  for (const Span& span : spans.all()) result.seconds = std::max(result.seconds, span.end);
+  for (const Span& span : std::span(spans.get(), actions)) result.seconds = std::max(result.seconds, span.end);
   result.account = trace::account(program, result.spans);
   return result;
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -21,8 +20,7 @@ namespace fs = std::filesystem;
 using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 using Set = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
-/// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that hwloc runs on every
-/// core.
+/// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that runs on every core.
 Topology load(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw std::bad_alloc();
@@ -47,10 +45,10 @@ std::string cpu_text(hwloc_topology_t node) {
     return counted(hwloc_get_nbobjs_by_type(node, type), word);
   };
   std::string model = info("CPUModel");
-  if (const std::string part = info("CPUPart"); model.empty())
-    model = part.empty() ? "unknown" : fmt::format("ARM implementer {} part {}", info("CPUImplementer"), part);
-  return fmt::format("{}, {}, {}, {}", model, count(HWLOC_OBJ_PACKAGE, "socket"), count(HWLOC_OBJ_CORE, "core"),
-      count(HWLOC_OBJ_PU, "thread"));
+  if (model.empty() && !info("CPUPart").empty())
+    model = fmt::format("ARM implementer {} part {}", info("CPUImplementer"), info("CPUPart"));
+  return fmt::format("{}, {}, {}, {}", model.empty() ? "unknown" : model, count(HWLOC_OBJ_PACKAGE, "socket"),
+      count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
 }
 
 /// A port of a network adapter that is up.
@@ -62,12 +60,6 @@ struct Port {
   [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
 };
 
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
-
 /// InfiniBand and RoCE: a state is "4: ACTIVE", a rate "200 Gb/sec (4X HDR)".
 void add_fabric(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& classes) {
   std::error_code missing;
@@ -77,51 +69,41 @@ void add_fabric(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& c
           {adapter, std::atoi(port.path().filename().c_str()), std::atof(line_of(port.path() / "rate").c_str())});
 }
 
-/// Slingshot: an interface is "up", its speed in Mbit/s. It may belong to an adapter that is there as a
-/// fabric.
+/// Slingshot: interface hsn0 is "up", its speed in Mbit/s.
 void add_slingshot(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& classes) {
   const fs::path folder = classes / "net" / adapter->name;
-  const auto same = [&](const Port& other) { return other.adapter->parent == adapter->parent; };
-  if (line_of(folder / "operstate") == "up" && std::ranges::none_of(ports, same))
+  if (std::string_view(adapter->name).starts_with("hsn") && line_of(folder / "operstate") == "up")
     ports.push_back({adapter, 1, 1e-3 * std::atof(line_of(folder / "speed").c_str())});
 }
 
 std::vector<Port> ports_up(hwloc_topology_t node, const fs::path& classes) {
   std::vector<Port> ports;
-  const auto each = [&](hwloc_obj_osdev_type_t type, std::string_view prefix, const auto& add) {
-    for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_osdev(node, at)) != nullptr;)
-      if (at->attr->osdev.type == type && std::string_view(at->name).starts_with(prefix)) add(ports, at, classes);
-  };
-  each(HWLOC_OBJ_OSDEV_OPENFABRICS, "", add_fabric);
-  each(HWLOC_OBJ_OSDEV_NETWORK, "hsn", add_slingshot);
+  for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_osdev(node, at)) != nullptr;)
+    if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) add_fabric(ports, at, classes);
+    else if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK) add_slingshot(ports, at, classes);
   std::ranges::sort(ports, {}, &Port::text);
   return ports;
 }
 
-/// Returns whether a word of a list names this port: "mlx5_0", "mlx5_0:1"; libfabric calls hsn0 cxi0.
-bool is_named(std::string word, const Port& port, bool by_prefix) {
-  if (word.starts_with("cxi")) word.replace(0, 3, "hsn");
-  const std::size_t colon = word.find(':');
-  if (colon != std::string::npos && word.substr(colon + 1) != std::to_string(port.number)) return false;
-  const std::string name = word.substr(0, colon), adapter = port.adapter->name;
-  return by_prefix ? adapter.starts_with(name) : adapter == name;
+/// Words of a list name a port, an adapter ("mlx5_0", not "mlx5_01"), or all whose names begin so ("mlx5").
+bool is_listed(const std::string& list, const Port& port) {
+  return std::ranges::any_of(std::views::split(list, ','), [name = port.text()](const auto& part) {
+    const std::string_view word(part.begin(), part.end());
+    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+    return !word.empty() && name.starts_with(word) &&
+           !(word.size() < name.size() && digit(word.back()) && digit(name[word.size()]));
+  });
 }
 
-/// Leaves those that carry messages, see Site::adapters. Words of NCCL's list are beginnings of names unless
-/// it begins with "=".
+/// Leaves those that carry messages, see docs/topo.md.
 void keep_carriers(std::vector<Port>& ports) {
   std::string list;
-  bool by_prefix = false;
-  for (const char* name : {"NCCL_IB_HCA", "FI_CXI_DEVICE_NAME", "UCX_NET_DEVICES"})  // the last one counts
+  for (const char* name : {"NCCL_IB_HCA", "UCX_NET_DEVICES"})  // the last one counts
     if (const char* text = std::getenv(name); text != nullptr && *text != '\0' && std::string_view(text) != "all")
-      list = text, by_prefix = *name == 'N';
-  const bool excludes = list.starts_with('^'), exact = list.substr(excludes ? 1 : 0).starts_with('=');
-  list.erase(0, excludes + exact);
-  const auto listed = [&](const Port& port) {
-    return std::ranges::any_of(std::views::split(list, ','),
-        [&](const auto& word) { return is_named(std::string(word.begin(), word.end()), port, by_prefix && !exact); });
-  };
-  if (!list.empty()) std::erase_if(ports, [&](const Port& port) { return listed(port) == excludes; });
+      list = text;
+  const bool excludes = list.starts_with('^');
+  list.erase(0, list.find_first_not_of("^="));
+  if (!list.empty()) std::erase_if(ports, [&](const Port& port) { return is_listed(list, port) == excludes; });
   if (ports.empty() || !(list.empty() || excludes)) return;
   const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
   std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
@@ -133,15 +115,20 @@ std::string text_of(hwloc_const_bitmap_t set) {
   return std::unique_ptr<char, decltype(&std::free)>(text, std::free).get();
 }
 
-/// Steps up from an object to what it is part of together with another one.
-int steps(hwloc_obj_t from, hwloc_obj_t to) {
-  int up = 0;
-  for (; from != nullptr; from = from->parent, ++up)
-    for (hwloc_obj_t at = to; at != nullptr; at = at->parent)
-      if (at == from) return up;
-  return up;
+/// Objects that hold both.
+int in_common(hwloc_obj_t one, hwloc_obj_t other) {
+  int count = 0;
+  for (; one != nullptr; one = one->parent)
+    for (hwloc_obj_t at = other; at != nullptr; at = at->parent) count += at == one ? 1 : 0;
+  return count;
 }
 }  // namespace
+
+std::string line_of(const fs::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
 
 std::string describe() {
   const Topology node = load("");
@@ -153,9 +140,9 @@ std::string describe() {
   return xml;
 }
 
-Site look(const std::string& cores, const std::string& bus, const NodeSource& source) {
+Site look(const std::string& cores, const std::string& bus, const std::string& xml, const fs::path& classes) {
   Site site;
-  const Topology owner = load(source.xml);
+  const Topology owner = load(xml);
   hwloc_topology_t node = owner.get();
   if (node == nullptr) return site;
   site.cpu = cpu_text(node);
@@ -173,10 +160,11 @@ Site look(const std::string& cores, const std::string& bus, const NodeSource& so
       site.domain_shared = hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
   }
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return site;  // the machine's adapters are not its nodes'
-  std::vector<Port> ports = ports_up(node, source.classes);
+  std::vector<Port> ports = ports_up(node, classes);
   keep_carriers(ports);
   if (ports.empty()) return site;
-  std::ranges::stable_sort(ports, {}, [&](const Port& port) { return steps(from, port.adapter); });
+  std::ranges::stable_sort(
+      ports, std::ranges::greater(), [&](const Port& port) { return in_common(from, port.adapter); });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
   site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;

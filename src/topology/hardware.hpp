@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 /// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
@@ -9,10 +10,8 @@ namespace minitaw::topology {
 /// none.
 struct Site {
   std::string cpu = "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
-  /// Ports that carry the job's messages, the nearest to the device (without one, to the cores) first:
-  /// "mlx5_1:1,mlx5_0:1". Those that UCX_NET_DEVICES, FI_CXI_DEVICE_NAME or NCCL_IB_HCA names, whichever is
-  /// set first; without a list, and of those that it does not exclude (^), the fastest: slower ones serve
-  /// storage.
+  /// Ports that carry the job's messages (docs/topo.md), the nearest to the device (without one, to the cores)
+  /// first: "mlx5_1:1,mlx5_0:1".
   std::string adapters{};
   std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
   std::string domain_shared{};                                      ///< "yes" or "no": by the cores and the device
@@ -26,16 +25,15 @@ inline constexpr struct {
     {"device_domains", &Site::device_domains}, {"domain_shared", &Site::domain_shared}, {"adapters", &Site::adapters},
     {"adapter_domains", &Site::adapter_domains}};
 
-/// What is looked at; tests have others.
-struct NodeSource {
-  std::string xml{};                   ///< a node as hwloc writes it; empty: this machine
-  std::string classes = "/sys/class";  ///< rates and states of ports, which hwloc does not tell
-};
-
 /// Returns this machine as hwloc writes it, so that one rank of a node reads it for all: the kernel lets only
 /// one at a time read the devices, which takes ten milliseconds and more.
 [[nodiscard]] std::string describe();
 
-/// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none).
-[[nodiscard]] Site look(const std::string& cores, const std::string& bus, const NodeSource& source = {});
+/// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none). `xml`:
+/// of describe(); empty: this machine. `classes`: states and rates of ports, which hwloc does not tell.
+[[nodiscard]] Site look(const std::string& cores, const std::string& bus, const std::string& xml = {},
+    const std::filesystem::path& classes = "/sys/class");
+
+/// The first line of a file; empty if it cannot be read.
+[[nodiscard]] std::string line_of(const std::filesystem::path& file);
 }  // namespace minitaw::topology

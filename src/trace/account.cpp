@@ -192,9 +192,7 @@ RankTime total_of(const std::vector<RankTime>& ranks) {
 }
 
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
-  StepAccount result;
-  for (const auto& rank : spans)
-    for (const Span& span : rank) result.length = std::max(result.length, span.end);
+  StepAccount result{schedule::idle(program, spans).seconds, {}};
   Accountant accountant(program, spans);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r) result.ranks.push_back(accountant.of(r, result.length));
   return result;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "schedule/execute.hpp"
@@ -11,123 +12,171 @@
 namespace minitaw::trace {
 namespace {
 using schedule::Action;
+using schedule::Kind;
 using schedule::Place;
 using schedule::Span;
 
-/// Of an even number, the mean of the two in the middle.
+/// What a subject, a rank or link, has of a class of work in a step.
+struct Share {
+  double amount = 0;
+  std::vector<std::pair<Place, Place>> actions{};  ///< sends with their receives, or compute actions twice
+};
+/// By class and subject. Work of a class takes all as long for the same amount, if nothing is wrong.
+using Works = std::map<std::tuple<Kind, double, double>, std::map<int, Share>>;
+using Suspects = std::map<std::string, std::set<int>>;  ///< subjects that have one cause in common if all are slow
+
+/// Compute actions of ranks are of one class if they have the same FLOPs (of visits: for a block) and bytes;
+/// messages are work of the link between nodes that they pass, a * nodes + b from a to b. Collectives pass many
+/// links, and tell of none. Returns computing and messages.
+std::pair<Works, Works> works_of(const schedule::Program& program, model::Layout layout,
+    const std::vector<std::int64_t>& own, const topology::Groups& nodes) {
+  const schedule::Matching matching = schedule::detail::match(program);
+  Works computing, messages;
+  const auto add = [](Share& share, double amount, Place place, Place other) {
+    share.amount += amount;
+    share.actions.emplace_back(place, other);
+  };
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+    if (!own.empty()) layout.shape.micro_batch = own[r];
+    for (int i = -1; const Action& a : program.ranks[r].actions) {
+      const Place place{r, ++i};
+      if (a.lane == schedule::Lane::compute) {
+        const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1,
+                     flops = schedule::flops(a, layout) / blocks, bytes = touched_bytes(program, r, a, layout);
+        if (flops + bytes > 0) add(computing[{a.kind, flops, bytes}][r], blocks, place, place);
+      } else if (a.kind == Kind::send && !nodes.together(r, a.peer)) {
+        const int link = nodes.group_of(r) * nodes.count() + nodes.group_of(a.peer);
+        add(messages[{a.kind, 0, moved_bytes(a, layout)}][link], 1, place,
+            {a.peer, matching.other[matching.number(place)]});
+      }
+    }
+  }
+  return {std::move(computing), std::move(messages)};
+}
+
+Suspects ranks_and_nodes(int ranks, const topology::Groups& nodes) {
+  const bool one = nodes.group_of(ranks - 1) == 0;
+  Suspects all;
+  for (int r = 0; r < ranks; ++r) {
+    all[fmt::format("node {}", nodes.group_of(r))].insert(r);
+    all[one ? fmt::format("rank {}", r) : fmt::format("rank {} (node {})", r, nodes.group_of(r))] = {r};
+  }
+  return all;
+}
+
+/// Those of a node, and of two nodes both ways.
+Suspects adapters_and_links(const Works& messages, const topology::Groups& nodes) {
+  Suspects all;
+  for (const auto& [cls, shares] : messages)
+    for (const auto& [link, share] : shares) {
+      const auto [a, b] = std::minmax({link / nodes.count(), link % nodes.count()});
+      for (const int node : {a, b}) all[fmt::format("the adapter of node {}", node)].insert(link);
+      all[fmt::format("the link of nodes {} and {}", a, b)].insert(link);
+    }
+  return all;
+}
+
+std::set<std::pair<int, int>> places_of(const Works& works, const std::set<int>& subjects) {
+  std::set<std::pair<int, int>> all;
+  for (const auto& [cls, shares] : works)
+    for (const auto& [subject, share] : shares)
+      if (subjects.contains(subject))
+        for (const auto& [one, other] : share.actions) all.insert({{one.rank, one.action}, {other.rank, other.action}});
+  return all;
+}
+
+/// Time in which one or more of the actions were under way.
+double seconds(const Share& share, const StepSpans& spans) {
+  std::vector<std::pair<double, double>> all;
+  for (const auto& [place, other] : share.actions) {
+    const Span &one = spans[place.rank][place.action], &two = spans[other.rank][other.action];
+    if (two.begin > one.end) all.emplace_back(one.begin, one.end);  // the data were there before they were asked for
+    else all.emplace_back(std::max(one.begin, two.begin), std::max(one.end, two.end));
+  }
+  std::ranges::sort(all);
+  double sum = 0, until = 0;
+  for (const auto& [begin, end] : all) {
+    sum += std::max(0.0, end - std::max(begin, until));
+    until = std::max(until, end);
+  }
+  return sum;
+}
+
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values.empty() ? Blame::unknown : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
 }
 
-bool contains(const std::vector<int>& numbers, int number) {
-  return std::ranges::find(numbers, number) != numbers.end();
+/// What a subject takes relative to the usual: median and lower quartile over the steps.
+struct Time {
+  double middle, low;
+};
+
+/// The usual is, of each class in each step, the lower median of all that have it. Without subjects that have
+/// no work in common with others.
+std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) {
+  std::map<int, std::vector<double>> of_steps;
+  for (const StepSpans& spans : steps) {
+    std::map<int, double> taken, expected;
+    for (const auto& [cls, shares] : works) {
+      std::vector<double> units;
+      for (const auto& [subject, share] : shares) units.push_back(seconds(share, spans) / share.amount);
+      if (units.size() < 2) continue;
+      for (auto unit = units.begin(); const auto& [subject, share] : shares) taken[subject] += share.amount * *unit++;
+      std::ranges::sort(units);
+      for (const auto& [subject, share] : shares) expected[subject] += share.amount * units[(units.size() - 1) / 2];
+    }
+    for (const auto& [subject, usual] : expected)
+      if (usual > 0) of_steps[subject].push_back(taken[subject] / usual);
+  }
+  std::map<int, Time> all;
+  for (auto& [subject, some] : of_steps) {
+    std::ranges::sort(some);
+    all[subject] = {median(some), some[(some.size() - 1) / 4]};
+  }
+  return all;
 }
 
-/// Subjects that have one cause in common if all of them are slow.
-struct Suspect {
-  std::string name;
-  std::vector<int> subjects;
+struct Culprit {
+  std::string name{};
+  std::set<int> subjects{};
   double ratio = 1;  ///< its time to the median of its peers
-  int peers = 0;     ///< 0: it does not stand out
+  int peers = 0;     ///< 0: nothing stands out
 };
 
-/// The rule by which a suspect stands out from all subjects outside of it.
-class Judge {
-public:
-  Judge(const Observed& observed, double least)
-      : o_(observed), least_(observed.seconds.size() < 3 ? std::max(clear, least) : least) {
-    if (o_.work.size() > many) shared_ = timed({});
-  }
+/// Returns whether a suspect is that much slower than all subjects outside of it (docs/results.md). `least`:
+/// the difference that is worth a word.
+bool stands_out(Culprit& one, const std::map<int, Time>& times, std::size_t steps, double least) {
+  constexpr double sigmas = 4, sigma_of_deviation = 1.4826;
+  std::vector<double> own, peers, deviations;
+  for (const auto& [subject, time] : times) (one.subjects.contains(subject) ? own : peers).push_back(time.middle);
+  if (peers.empty() || own.size() < one.subjects.size()) return false;
+  const double centre = median(peers);
+  for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
+  if (peers.size() < 2 || steps < 3) least = std::max(0.2, least);
+  // Of few peers the oddest counts too; more than twice the least of its own is not one cause.
+  const double needed = std::max({sigmas * sigma_of_deviation * median(deviations), centre * least,
+      peers.size() < 8 ? 2 * std::ranges::max(deviations) : 0, (std::ranges::max(own) - centre) / 2});
+  // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them / sqrt(steps).
+  const double of_steps = sigmas * sigma_of_deviation * 1.25 / std::sqrt(static_cast<double>(steps));
+  one.ratio = median(own) / centre;
+  one.peers = static_cast<int>(peers.size());
+  return std::ranges::all_of(one.subjects, [&](int subject) {
+    const auto [middle, low] = times.at(subject);
+    return low - centre > centre * least && middle - centre > std::max(needed, of_steps * (middle - low));
+  });
+}
 
-  /// The one of most subjects, of these the slowest, of these the last.
-  [[nodiscard]] Suspect worst(const std::vector<Suspect>& suspects) const {
-    Suspect worst;
-    for (const Suspect& suspect : suspects)
-      if (Suspect one = judged(suspect);
-          one.peers > 0 && std::pair(one.subjects.size(), one.ratio) >= std::pair(worst.subjects.size(), worst.ratio))
-        worst = std::move(one);
-    return worst;
-  }
-
-  /// Of each subject to the others; NaN: nobody does what it does.
-  [[nodiscard]] std::vector<double> ratios() const {
-    std::vector<double> all;
-    for (int i = 0; i < static_cast<int>(o_.work.size()); ++i) all.push_back(times({i})[i].middle);
-    return all;
-  }
-
-private:
-  static constexpr std::size_t few = 8;    ///< peers, of which the oddest counts too
-  static constexpr std::size_t many = 64;  ///< subjects, of whose median one suspect is no part to speak of
-  static constexpr double clear = 0.2;     ///< the least difference with one peer, or one or two steps
-  /// Relative to the median of all but the suspect: median and lower quartile over steps.
-  struct Time {
-    double middle = Blame::unknown, low = Blame::unknown;
-  };
-
-  [[nodiscard]] std::vector<Time> times(const std::vector<int>& suspect) const {
-    return shared_.empty() ? timed(suspect) : shared_;
-  }
-
-  [[nodiscard]] std::vector<Time> timed(const std::vector<int>& suspect) const {
-    std::vector<std::vector<double>> of_steps(o_.work.size());
-    for (const auto& seconds : o_.seconds) add_step(seconds, suspect, of_steps);
-    std::vector<Time> all(o_.work.size());
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (std::vector<double>& steps = of_steps[i]; !steps.empty()) {
-        std::ranges::sort(steps);
-        all[i] = {median(steps), steps[(steps.size() - 1) / 4]};
-      }
-    return all;
-  }
-
-  void add_step(const std::vector<std::vector<double>>& seconds, const std::vector<int>& suspect,
-      std::vector<std::vector<double>>& of_steps) const {
-    const int count = static_cast<int>(o_.work.size());
-    std::vector<double> taken(o_.work.size()), expected(o_.work.size());
-    for (std::size_t c = 0; count > 0 && c < o_.work.front().size(); ++c) {
-      std::vector<double> each;
-      for (int i = 0; i < count; ++i)
-        if (o_.work[i][c] > 0 && !contains(suspect, i)) each.push_back(seconds[i][c] / o_.work[i][c]);
-      if (each.size() < (suspect.empty() ? 2 : 1)) continue;
-      const double usual = median(std::move(each));
-      for (int i = 0; i < count; ++i) {
-        taken[i] += o_.work[i][c] > 0 ? seconds[i][c] : 0;
-        expected[i] += usual * o_.work[i][c];
-      }
-    }
-    for (int i = 0; i < count; ++i)
-      if (expected[i] > 0) of_steps[i].push_back(taken[i] / expected[i]);
-  }
-
-  [[nodiscard]] Suspect judged(Suspect one) const {
-    const std::vector<Time> all = times(one.subjects);
-    std::vector<double> own, peers, deviations;
-    for (int i = 0; i < static_cast<int>(all.size()); ++i)
-      if (!std::isnan(all[i].middle)) (contains(one.subjects, i) ? own : peers).push_back(all[i].middle);
-    if (peers.empty() || own.size() < one.subjects.size()) return {};
-    const double centre = median(peers), most = std::ranges::max(own) - centre;
-    for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
-    const double least = centre * (peers.size() < 2 ? std::max(clear, least_) : least_);
-    const double oddest = peers.size() < few ? std::ranges::max(deviations) : 0;
-    // More than twice the least of its own: not one cause.
-    const double needed = std::max({4 * 1.4826 * median(deviations), 2 * oddest, least, most / 2});
-    // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them / sqrt(steps).
-    const double of_steps = 4 * 1.4826 * 1.25 / std::sqrt(static_cast<double>(o_.seconds.size()));
-    for (const int i : one.subjects)
-      if (const auto [middle, low] = all[i];
-          low - centre <= least || middle - centre <= std::max(needed, of_steps * (middle - low)))
-        return {};
-    one.ratio = median(own) / centre;
-    one.peers = static_cast<int>(peers.size());
-    return one;
-  }
-
-  const Observed& o_;
-  double least_;
-  std::vector<Time> shared_;  ///< of many subjects
-};
+/// The one of most subjects, of these the slowest, of these the last.
+Culprit worst(const Suspects& suspects, const std::map<int, Time>& times, std::size_t steps, double least) {
+  Culprit worst;
+  for (const auto& [name, subjects] : suspects)
+    if (Culprit one{name, subjects};
+        stands_out(one, times, steps, least) &&
+        std::pair(subjects.size(), one.ratio) >= std::pair(worst.subjects.size(), worst.ratio))
+      worst = std::move(one);
+  return worst;
+}
 
 /// Executes a measured step again.
 class Replay : public schedule::Listener {
@@ -140,16 +189,13 @@ public:
 
   /// A side that had ended before the last one began waited for nobody; what comes after waits for its data.
   void collective(std::span<const Place> sides) override {
-    std::vector<double> starts;
     double last = 0, again = 0;
     for (const Place side : sides) {
-      starts.push_back(start(side));
       last = std::max(last, span(side).begin);
-      again = std::max(again, starts.back());
+      again = std::max(again, start(side));
     }
-    for (std::size_t i = 0; i < sides.size(); ++i)
-      if (const Span& s = span(sides[i]); s.end < last)
-        again = std::max(again, finish(sides[i], starts[i], s.end - s.begin));
+    for (const Place side : sides)
+      if (const Span& s = span(side); s.end < last) again = std::max(again, finish(side, start(side), s.end - s.begin));
     for (const Place side : sides)
       if (const Span& s = span(side); s.end >= last) (void)finish(side, again, s.end - last);
   }
@@ -192,146 +238,24 @@ private:
   std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;
 };
 
-/// Messages of a program by the link that they pass, between nodes or between ranks of one. Collectives pass
-/// many, and tell of none.
-class Links {
-public:
-  Links(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites, bool inside,
-      std::span<const StepSpans> steps)
-      : what_(inside ? "rank" : "node") {
-    const schedule::Matching matching = schedule::detail::match(program);
-    std::map<double, int> classes;
-    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-      for (int i = -1; const Action& a : program.ranks[r].actions) {
-        if (++i; a.kind != schedule::Kind::send) continue;
-        const int from = sites.empty() ? 0 : sites[r].node, to = sites.empty() ? 0 : sites[a.peer].node;
-        if ((from == to) != inside) continue;
-        const std::pair ends = inside ? std::pair{r, a.peer} : std::pair{from, to};
-        const int link = links_.try_emplace(ends, static_cast<int>(links_.size())).first->second;
-        const Place receive{a.peer, matching.other[matching.number({r, i})]};
-        link_of[{r, i}] = link_of[{receive.rank, receive.action}] = link;
-        messages_.push_back({{r, i}, receive, link,
-            classes.try_emplace(moved_bytes(a, layout), static_cast<int>(classes.size())).first->second});
-      }
-    observed_.work.assign(links_.size(), std::vector<double>(classes.size()));
-    for (const Message& m : messages_) observed_.work[m.link][m.cls] += 1;
-    for (const StepSpans& spans : steps) observe(spans);
-  }
-
-  /// Schedules load even equal links unlike: small differences say nothing.
-  [[nodiscard]] Suspect worst() const {
-    std::map<std::pair<int, int>, std::vector<int>> both_ways, of_end;
-    for (const auto& [ends, link] : links_) {
-      both_ways[std::minmax(ends.first, ends.second)].push_back(link);
-      for (const int end : {ends.first, ends.second}) of_end[{end, end}].push_back(link);
-    }
-    std::vector<Suspect> all;
-    for (const auto& [end, links] : of_end)
-      all.push_back({fmt::format("the {} of {} {}", what_ == "node" ? "adapter" : "links", what_, end.first), links});
-    for (const auto& [ends, links] : both_ways)
-      all.push_back({fmt::format("the link of {}s {} and {}", what_, ends.first, ends.second), links});
-    return Judge(observed_, 0.25).worst(all);
-  }
-
-  std::map<std::pair<int, int>, int> link_of;  ///< by rank and action, of both sides
-
-private:
-  struct Message {
-    Place send, receive;
-    int link, cls;
-  };
-
-  /// The time in which messages of a class were under way on a link, one or more of them.
-  void observe(const StepSpans& spans) {
-    std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> busy;
-    for (const Message& m : messages_) {
-      const Span &sent = spans[m.send.rank][m.send.action], &got = spans[m.receive.rank][m.receive.action];
-      const bool late = got.begin > sent.end;  // the data were there before they were asked for
-      busy[{m.link, m.cls}].emplace_back(
-          late ? sent.begin : std::max(sent.begin, got.begin), late ? sent.end : std::max(sent.end, got.end));
-    }
-    auto& seconds = observed_.seconds.emplace_back(observed_.work);
-    for (auto& [at, intervals] : busy) {
-      double sum = 0, until = 0;
-      std::ranges::sort(intervals);
-      for (const auto& [begin, end] : intervals) {
-        sum += std::max(0.0, end - std::max(begin, until));
-        until = std::max(until, end);
-      }
-      seconds[at.first][at.second] = sum;
-    }
-  }
-
-  std::string what_;                          ///< the ends are
-  std::map<std::pair<int, int>, int> links_;  ///< numbers, by ends
-  std::vector<Message> messages_;
-  Observed observed_;
-};
-
-/// Nodes of several ranks, and ranks: "rank 17 (node 4, device 1)".
-std::vector<Suspect> computing_suspects(int ranks, const std::vector<Site>& sites) {
-  std::map<int, std::vector<int>> nodes;
-  for (int r = 0; r < ranks; ++r) nodes[sites.empty() ? 0 : sites[r].node].push_back(r);
-  std::vector<Suspect> all;
-  for (const auto& [node, members] : nodes) all.push_back({fmt::format("node {}", node), members});
-  for (int r = 0; r < ranks; ++r) {
-    std::string where = nodes.size() > 1 ? fmt::format(" (node {})", sites[r].node) : "";
-    if (!sites.empty() && sites[r].device >= 0)
-      where = fmt::format(" (node {}, device {})", sites[r].node, sites[r].device);
-    all.push_back({fmt::format("rank {}{}", r, where), {r}});
-  }
-  return all;
+/// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be
+/// executed again.
+double saved(
+    const schedule::Program& program, const StepSpans& spans, const std::set<std::pair<int, int>>& slow, double ratio) {
+  const double measured = schedule::idle(program, spans).seconds,
+               again = replay(program, spans, [](int, int) { return 1; });
+  if (!(std::abs(again / measured - 1) < 0.03)) return Blame::unknown;
+  return 1 - replay(program, spans, [&](int r, int i) { return slow.contains({r, i}) ? ratio : 1; }) / again;
 }
 
-/// Share of the step that `speedup` saves; NaN if it cannot be executed again.
-double saved(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
-  double length = 0;
-  for (const auto& rank : spans)
-    for (const Span& span : rank) length = std::max(length, span.end);
-  const double again = replay(program, spans, [](int, int) { return 1; });
-  return std::abs(again / length - 1) < 0.03 ? 1 - replay(program, spans, speedup) / again : Blame::unknown;
-}
-
-Blame told(const Suspect& who, bool computes, double share) {
-  const int all = who.peers + static_cast<int>(who.subjects.size());
-  std::string text =
-      computes
-          ? fmt::format("{} computes {:.0f} % slower than the median of {} ranks", who.name, 100 * (who.ratio - 1), all)
-          : fmt::format("{} moves data at {:.0f} % of the median rate of {} links", who.name, 100 / who.ratio, all);
-  if (share >= 0.005) text += fmt::format("; without it the step would be {:.0f} % shorter", 100 * share);
-  else if (!std::isnan(share)) text += "; the step would be as long without it";
-  return {std::move(text), who.name, who.ratio - 1, share};
+/// `words`: what it does, with a number and the peers.
+Blame told(const Culprit& who, const std::string& words, double share) {
+  std::string end = "; the step would be as long without it";
+  if (share >= 0.005) end = fmt::format("; without it the step would be {:.0f} % shorter", 100 * share);
+  if (std::isnan(share)) end = "";
+  return {fmt::format("{} {}{}", who.name, words, end), who.name, who.ratio - 1, share};
 }
 }  // namespace
-
-Works::Works(const schedule::Program& program, model::Layout layout, const std::vector<std::int64_t>& own)
-    : amounts(program.ranks.size()), class_of(program.ranks.size()) {
-  if (!own.empty()) layout.shape.micro_batch = std::ranges::max(own);
-  std::map<std::tuple<schedule::Kind, double, double>, int> classes;
-  for (std::size_t r = 0; r < amounts.size(); ++r)
-    for (const Action& a : program.ranks[r].actions) {
-      const double part = own.empty() || a.micro_batch < 0
-                              ? 1
-                              : static_cast<double>(own[r]) / static_cast<double>(layout.shape.micro_batch);
-      const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1,
-                   work = part * schedule::flops(a, layout) / blocks,
-                   bytes = part * touched_bytes(program, static_cast<int>(r), a, layout);
-      class_of[r].push_back(-1);
-      if (a.lane != schedule::Lane::compute || work + bytes == 0) continue;
-      const int cls = classes.try_emplace({a.kind, work, bytes}, static_cast<int>(classes.size())).first->second;
-      class_of[r].back() = cls;
-      amounts[r].resize(classes.size());
-      amounts[r][cls] += blocks;
-    }
-  for (std::vector<double>& rank : amounts) rank.resize(classes.size());
-}
-
-std::vector<double> Works::seconds(int rank, const std::vector<Span>& spans) const {
-  std::vector<double> sums(amounts[rank].size());
-  for (std::size_t i = 0; i < spans.size(); ++i)
-    if (const int cls = class_of[rank][i]; cls >= 0) sums[cls] += spans[i].end - spans[i].begin;
-  return sums;
-}
 
 double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
   Replay again(program, spans, speedup);
@@ -339,33 +263,32 @@ double replay(const schedule::Program& program, const StepSpans& spans, const Sp
   return again.length;
 }
 
-Blame find_blame(const schedule::Program& program, const model::Layout& layout, const std::vector<Site>& sites,
-    const Observed& computing, std::span<const StepSpans> steps) {
+Blame find_blame(const schedule::Program& program, const model::Layout& layout, const std::vector<std::int64_t>& own,
+    const topology::Groups& nodes, std::span<const StepSpans> steps) {
   const int ranks = static_cast<int>(program.ranks.size());
   if (ranks < 2 || steps.empty()) return {};
   Blame blame{.text = "no rank or link stands out"};
-  const Judge judge(computing, 0.05);
-  const Suspect slow = judge.worst(computing_suspects(ranks, sites));
-  const auto is_slow = [&](int rank) { return contains(slow.subjects, rank); };
+  const auto [compute, moved] = works_of(program, layout, own, nodes);
+  const std::map<int, Time> of_ranks = times(compute, steps);
+  const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, steps.size(), 0.05);
   if (slow.peers > 0)
-    blame = told(slow, true, saved(program, steps.front(), [&](int rank, int action) {
-      return is_slow(rank) && program.ranks[rank].actions[action].lane == schedule::Lane::compute ? slow.ratio : 1;
-    }));
-  for (const bool inside : {false, true}) {
-    const Links links(program, layout, sites, inside, steps);
-    const Suspect link = links.worst();
-    // Data move slowly to and from a rank that is slow itself.
-    if (link.peers == 0 || std::ranges::any_of(links.link_of, [&](const auto& side) {
-          return contains(link.subjects, side.second) && is_slow(side.first.first);
-        }))
-      continue;
-    const double share = saved(program, steps.front(), [&](int rank, int action) {
-      const auto at = links.link_of.find({rank, action});
-      return at != links.link_of.end() && contains(link.subjects, at->second) ? link.ratio : 1;
-    });
-    if (share >= 0.005 && !(share <= blame.share)) blame = told(link, false, share);
-  }
-  blame.ratios = judge.ratios();
+    blame = told(slow,
+        fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
+            slow.peers + slow.subjects.size()),
+        saved(program, steps.front(), places_of(compute, slow.subjects), slow.ratio));
+  // Schedules load even equal links unlike: small differences say nothing.
+  const Culprit link = worst(adapters_and_links(moved, nodes), times(moved, steps), steps.size(), 0.25);
+  const auto sides = places_of(moved, link.subjects);
+  // Data move slowly to and from a rank that is slow itself.
+  const bool excused = std::ranges::any_of(sides, [&](const auto& side) { return slow.subjects.contains(side.first); });
+  const double share = link.peers > 0 && !excused ? saved(program, steps.front(), sides, link.ratio) : 0;
+  if (share >= 0.005 && !(share <= blame.share))
+    blame = told(link,
+        fmt::format("moves data at {:.0f} % of the median rate of {} links", 100 / link.ratio,
+            link.peers + link.subjects.size()),
+        share);
+  blame.ratios.resize(ranks, Blame::unknown);
+  for (const auto& [rank, time] : of_ranks) blame.ratios[rank] = time.middle;
   return blame;
 }
 }  // namespace minitaw::trace

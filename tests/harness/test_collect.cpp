@@ -119,7 +119,8 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   }
   for (const int executed : {3, 4}) {  // the second is not true
     CaseResult result;
-    collect(*runtime_, steps, executed, 1000U + static_cast<unsigned>(rank_), false, MPI_COMM_WORLD, result);
+    collect(*runtime_, steps, executed, 1000U + static_cast<unsigned>(rank_), false, topology::Groups({ranks}),
+        MPI_COMM_WORLD, result);
     if (rank_ != 0) continue;
     const bool adds_up = executed == 3 || ranks == 1;
     EXPECT_EQ(result.status, adds_up ? Status::ok : Status::wrong) << result.reason;

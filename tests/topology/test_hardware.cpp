@@ -53,14 +53,14 @@ constexpr const char* small = "package:2 numa:1 core:2 pu:1";
 
 TEST(Hardware, CoresHaveTheirDomains) {
   const std::string xml = node("package:2 numa:2 core:3 pu:2");
-  EXPECT_EQ(look("0", "", {.xml = xml}).cpu, "unknown, 2 sockets, 12 cores, 24 threads");
+  EXPECT_EQ(look("0", "", xml).cpu, "unknown, 2 sockets, 12 cores, 24 threads");
   for (const auto& [cores, domains] :
       {std::pair{"0-5", "0"}, {"6", "1"}, {"5-6", "0-1"}, {"0,23", "0,3"}, {"unknown", ""}})
-    EXPECT_EQ(look(cores, "", {.xml = xml}).core_domains, domains) << cores;
+    EXPECT_EQ(look(cores, "", xml).core_domains, domains) << cores;
 }
 
 TEST(Hardware, ThisMachineIsTheSameByItsDescription) {
-  const Site read = look("0", "", {.xml = describe()}), own = look("0", "");
+  const Site read = look("0", "", describe()), own = look("0", "");
   EXPECT_THAT(own.cpu, HasSubstr("thread"));
   for (const auto& field : site_fields) EXPECT_EQ(read.*field.value, own.*field.value) << field.name;
 }
@@ -70,43 +70,39 @@ struct Adapters : testing::Test {
   Adapters() { say(); }
   ~Adapters() override { say(), std::filesystem::remove_all(classes); }
   static void say(const char* variable = nullptr, const char* list = "") {
-    for (const char* name : {"UCX_NET_DEVICES", "FI_CXI_DEVICE_NAME", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"})
-      unsetenv(name);
+    for (const char* name : {"UCX_NET_DEVICES", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"}) unsetenv(name);
     if (variable != nullptr) setenv(variable, list, 1);
   }
-  void port(const std::string& name, const std::string& state, int gbit) const {
-    const auto write = [&](const std::string& file, const std::string& line) {
-      std::filesystem::create_directories((classes / file).parent_path());
-      std::ofstream(classes / file) << line << "\n";
-    };
-    const bool ethernet = name.find(':') == std::string::npos;
-    const std::string folder =
-        ethernet ? "net/" + name : fmt::format("infiniband/{}/ports/{}", name.substr(0, 6), name.substr(7));
-    write(folder + (ethernet ? "/operstate" : "/state"), state);
-    ethernet ? write(folder + "/speed", std::to_string(1000 * gbit))
-             : write(folder + "/rate", fmt::format("{} Gb/sec (4X HDR)", gbit));
+  /// A port "mlx5_0:1", or an interface "hsn0".
+  void port(const std::string& name, const char* state, int gbit) const {
+    const std::size_t colon = name.find(':');
+    const bool net = colon == std::string::npos;
+    const auto folder =
+        classes / (net ? "net" : "infiniband") / name.substr(0, colon) / (net ? "" : "ports/" + name.substr(colon + 1));
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / (net ? "operstate" : "state")) << state << "\n";
+    std::ofstream(folder / (net ? "speed" : "rate"))
+        << (net ? 1000 * gbit : gbit) << (net ? "\n" : " Gb/sec (4X HDR)\n");
   }
-  [[nodiscard]] Site at(const char* cores, const char* bus = "") const {
-    return look(cores, bus, {.xml = xml, .classes = classes});
-  }
+  [[nodiscard]] Site at(const char* cores, const char* bus = "") const { return look(cores, bus, xml, classes); }
 
   std::filesystem::path classes = std::filesystem::temp_directory_path() / "minitaw_test_classes";
   std::string xml;
 };
 
 TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
-  xml = node(small, {fabric("11", "mlx5_0") + fabric("12", "mlx5_1") + fabric("13", "mlx5_2")});
+  xml = node(small, {fabric("11", "mlx5_0") + fabric("12", "mlx5_1") + fabric("13", "mlx5_10")});
   for (const char* name : {"mlx5_0:1", "mlx5_1:1", "mlx5_1:2"}) port(name, "4: ACTIVE", 400);
-  port("mlx5_2:1", "4: ACTIVE", 100);
+  port("mlx5_10:1", "4: ACTIVE", 100);
   using Row = std::tuple<const char*, const char*, const char*>;
   for (const auto& [variable, list, carry] :
       {Row{nullptr, "", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},  // the slow one is for storage
           Row{"UCX_NET_DEVICES", "all", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},
-          Row{"UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1"},
-          Row{"UCX_NET_DEVICES", "mlx5_2:1", "mlx5_2:1"}, Row{"UCX_NET_DEVICES", "^mlx5_0:1", "mlx5_1:1,mlx5_1:2"},
-          Row{"UCX_NET_DEVICES", "mlx5", ""}, Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_1:1,mlx5_1:2,mlx5_2:1"},
-          Row{"NCCL_IB_HCA", "=mlx5", ""}, Row{"NCCL_IB_HCA", "=mlx5_1:2,mlx5_0", "mlx5_0:1,mlx5_1:2"},
-          Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_2:1"}, Row{"MINITAW_SHAPED_LINKS", "rate=1mbit", ""}}) {
+          Row{"UCX_NET_DEVICES", "mlx5_0:1,mlx5_10:1", "mlx5_0:1,mlx5_10:1"},
+          Row{"UCX_NET_DEVICES", "^mlx5_0:1", "mlx5_1:1,mlx5_1:2"},
+          Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_10:1,mlx5_1:1,mlx5_1:2"}, Row{"NCCL_IB_HCA", "efa", ""},
+          Row{"NCCL_IB_HCA", "=mlx5_1", "mlx5_1:1,mlx5_1:2"}, Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_10:1"},
+          Row{"MINITAW_SHAPED_LINKS", "rate=1mbit", ""}}) {
     say(variable, list);
     EXPECT_EQ(at("0").adapters, carry) << list;
   }
@@ -135,18 +131,12 @@ TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
   EXPECT_EQ(at("0", "0000:77:00.0").domain_shared, "") << "a device that is not there";
 }
 
-/// Slingshot's are network interfaces; one that is an adapter of InfiniBand, too (Slingshot 10), is one.
 TEST_F(Adapters, OfSlingshotCount) {
-  xml = node(
-      small, {net("11", "hsn0") + net("12", "eth0"),
-                 net("41", "hsn1") + pci("42", "0200", named("hsn2", 2) + named("mlx5_0", 3)) + net("43", "hsn3")});
-  for (const char* name : {"eth0", "hsn0", "hsn1", "hsn2", "hsn3"})
-    port(name, name == std::string("hsn3") ? "down" : "up", 200);
-  port("mlx5_0:1", "4: ACTIVE", 200);
-  EXPECT_EQ(at("0").adapters, "hsn0:1,hsn1:1,mlx5_0:1");
-  EXPECT_EQ(at("3").adapters, "hsn1:1,mlx5_0:1,hsn0:1");
-  say("FI_CXI_DEVICE_NAME", "cxi1");
-  EXPECT_EQ(at("0").adapters, "hsn1:1");
+  xml = node(small, {net("11", "hsn0") + net("12", "eth0"), net("41", "hsn1") + net("43", "hsn3")});
+  for (const char* name : {"eth0", "hsn0", "hsn1"}) port(name, "up", 200);
+  port("hsn3", "down", 200);
+  EXPECT_EQ(at("0").adapters, "hsn0:1,hsn1:1");
+  EXPECT_EQ(at("3").adapters, "hsn1:1,hsn0:1");
 }
 }  // namespace
 }  // namespace minitaw::topology
