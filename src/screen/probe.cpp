@@ -310,11 +310,10 @@ private:
           const double rate = repeated(partner >= 0, [&] { exchange(machine_.nodes.rank(node_, partner)); });
           if (partner >= 0) keep(rates[partner], rate);
         });
-      for (const auto& [kind, best] : {std::pair(schedule::Kind::all_gather, &gathers),
-               std::pair(schedule::Kind::reduce_scatter, &scatters)})
-        node_by_node(fmt::format("{} of the groups", name_of(kind)), [&](bool here) {
-          keep(*best, repeated(here && size > 1, [&] { collect(kind); }));
-        });
+      for (const auto& [kind, best] :
+          {std::pair(schedule::Kind::all_gather, &gathers), std::pair(schedule::Kind::reduce_scatter, &scatters)})
+        node_by_node(fmt::format("{} of the groups", name_of(kind)),
+            [&](bool here) { keep(*best, repeated(here && size > 1, [&] { collect(kind); })); });
     }
     begin(Partner::inside) = rates;
     begin(Partner::none)[0] = gathers;

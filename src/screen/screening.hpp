@@ -74,7 +74,8 @@ struct Rule {
   double sigmas = 6;  ///< standard deviations, estimated from the median absolute deviation
   double least = 0;   ///< replaces that of the rates; 0: does not
   int rounds = 2;     ///< in which a suspect must stand out
-  double false_alarms = 0.05;  ///< of each quantity, expected: the more subjects, the more rounds each must stand out in
+  double false_alarms =
+      0.05;  ///< of each quantity, expected: the more subjects, the more rounds each must stand out in
 };
 
 /// Judges each quantity in each round, and names what stands out in `rule.rounds` of them:

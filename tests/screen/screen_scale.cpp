@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/// Precision and recall of the judge on a simulated machine. RATIOS.txt: a line for each measured value, the name of its
-/// quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those of a kind.
+/// Precision and recall of the judge on a simulated machine. RATIOS.txt: a line for each measured value, the name of
+/// its quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those of
+/// a kind.
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -23,8 +24,10 @@ int main(int argc, char** argv) {
   const Machine machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
   std::mt19937 bits(1);
   const auto noise = [&](const Quantity& q) {
-    const std::vector<double>& some = ratios.at(q.is_latency ? "latency" : q.partner == Partner::node ? "between"
-            : q.partner == Partner::inside || q.of_node ? "inside" : "kernel");
+    const std::vector<double>& some = ratios.at(q.is_latency                                ? "latency"
+                                                : q.partner == Partner::node                ? "between"
+                                                : q.partner == Partner::inside || q.of_node ? "inside"
+                                                                                            : "kernel");
     return some[bits() % some.size()];
   };
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
