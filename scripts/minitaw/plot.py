@@ -100,8 +100,8 @@ def main(words=None):
     for output in options.output:
         if pathlib.Path(output).suffix not in (*PICTURES, ".csv"):
             raise BadInput(f"-o: \"{output}\" must end in .pdf, .svg, .png or .csv")
-    files = [name for name in options.files if not name.endswith(".json")]
-    found = points([*(load_all(files) if files else []), *(predicted(name) for name in options.files if name.endswith(".json"))], options)
+    results = load_all([name for name in options.files if not name.endswith(".json")])
+    found = points([*results, *(predicted(name) for name in options.files if name.endswith(".json"))], options)
     for output in options.output:
         if output.endswith(".csv"):
             write_file(output, as_csv(["schedule", options.x, options.y + (f" relative to {options.relative_to}" if options.relative_to else "")], sorted(found)))

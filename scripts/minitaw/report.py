@@ -275,9 +275,8 @@ def heat_map(units, values, nodes):
     share = numpy.ma.median(middle) / middle if units == "s" else middle / numpy.ma.median(middle)
     drawn = new_figure(height=3.4)
     axes = drawn.subplots()
-    picture = axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest")
     axes.set(ylabel="rank", xlabel="partner", yticks=numpy.flatnonzero(numpy.diff(nodes, prepend=-1)))  # the first rank of each node
-    drawn.colorbar(picture, label="of the usual rate" if units != "s" else "usual latency over this one")
+    drawn.colorbar(axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest"), label="of the usual rate" if units != "s" else "usual latency over this one")
     return as_image(drawn)
 
 
@@ -286,8 +285,7 @@ def screening_section(book):
     if not known:
         return "minitaw screen was not run with this file"
     blocks = []
-    for result in known:
-        found = result.screening
+    for found in (result.screening for result in known):
         blocks += [f"{found['verdict']} ({found['settings']}).", {"Culprits": "\n".join(found["culprits"])} if len(found["culprits"]) else "No culprit.",
                    [Picture(name, heat_map(units, values, found["node_of_rank"])) for name, (units, values) in found["measured"].items() if values.size]]
     return ["Medians over all rounds, relative to the median of all ranks or links. An empty cell was not measured.", *blocks]

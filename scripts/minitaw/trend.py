@@ -42,11 +42,11 @@ def draw(cases, output):
     axes = drawn.subplots()
     names = {name: re.sub(r"schedule=(\S+).*", r"\1", name) + f" ({number})" for number, name in enumerate(cases)}
     for name, some in cases.items():
-        first = some[0]["tokens_per_s"]
-        axes.plot([case["started"][:16].replace("T", " ") for case in some], [case["tokens_per_s"] / first for case in some], label=names[name], **styles_of(names.values())[names[name]])
-        for before, case in zip(some, some[1:]):
-            if change_of(before, case)[1]:
-                axes.annotate("▼" if change_of(before, case)[1] == "slower" else "▲", (case["started"][:16].replace("T", " "), case["tokens_per_s"] / first))
+        at = [(case["started"][:16].replace("T", " "), case["tokens_per_s"] / some[0]["tokens_per_s"]) for case in some]
+        axes.plot(*zip(*at), label=names[name], **styles_of(names.values())[names[name]])
+        for before, case, place in zip(some, some[1:], at[1:]):
+            if mark := change_of(before, case)[1]:
+                axes.annotate("▼" if mark == "slower" else "▲", place)
     axes.set_title("rate relative to the first measurement; ▲▼: a change beyond noise", loc="left", fontsize=9)
     axes.tick_params(axis="x", rotation=30)
     legend_below(drawn, axes)
@@ -63,9 +63,8 @@ def main(words=None):
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf")
     cases = history(load_all(options.files))
     for number, (name, some) in enumerate(cases.items()):
-        write_stdout(f"# {number}: {name}\n")
         rows = list(lines(some))
-        widths = [max(len(row[i]) for row in rows) for i in range(6)]
-        write_stdout("".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        write_stdout(f"# {number}: {name}\n" + "".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
     if options.output:
         draw(cases, options.output)
