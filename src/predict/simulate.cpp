@@ -5,13 +5,13 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <deque>
 #include <exception>
 #include <fmt/format.h>
 #include <functional>
 #include <memory>
 #include <new>
 #include <ranges>
-#include <set>
 #include <span>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -39,6 +39,7 @@ public:
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
         costs_(costs), replicas_(replicas), network_(machine), adapters_(machine.all_adapters()),
         started_(matching_.other.size()), over_(started_), calls_(matching_.collectives()), left_(started_.size()) {
+    is_stirred_.resize(program.ranks.size());
     for (const schedule::RankProgram& rank : program.ranks) {
       auto& lanes = lanes_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
@@ -48,7 +49,7 @@ public:
   }
 
   void simulate() {
-    for (int r = 0; r < static_cast<int>(lanes_.size()); ++r) stirred_.insert(r);
+    for (int r = 0; r < static_cast<int>(lanes_.size()); ++r) stir(r);
     start_ready();
     Network::run();
     if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
@@ -74,9 +75,18 @@ private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   Span& span(Place p) { return spans_[p.rank][p.action]; }
 
+  /// Something happened that a lane of the rank may have waited for. Ranks are looked at in the order of these events.
+  void stir(int r) {
+    if (is_stirred_[r]) return;
+    is_stirred_[r] = true;
+    stirred_.push_back(r);
+  }
+
   void start_ready() {
     while (!stirred_.empty()) {
-      const int r = stirred_.extract(stirred_.begin()).value();
+      const int r = stirred_.front();
+      stirred_.pop_front();
+      is_stirred_[r] = false;
       for (LaneState& lane : lanes_[r])
         while (start_next(r, lane)) {
         }
@@ -120,7 +130,7 @@ private:
       if (!over_[matching_.number(first)]) break;
       span(first).end = Network::now();
     }
-    stirred_.insert(p.rank);
+    stir(p.rank);
     --left_;
   }
 
@@ -253,7 +263,8 @@ private:
   int replicas_;
   Network network_;
   std::vector<std::array<LaneState, schedule::lanes>> lanes_;  ///< by rank
-  std::set<int> stirred_;  ///< ranks where something happened that a lane may have waited for
+  std::deque<int> stirred_;
+  std::vector<bool> is_stirred_;
   trace::StepSpans spans_;
   std::vector<AdapterUse> adapters_;
   std::vector<bool> started_, over_;       ///< by number; sends and receives only, all actions
