@@ -319,7 +319,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")->type_name("KEY=VALUE");
   verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
       ->type_name("FILE.h5");
-  verb->add_option("--rounds", options->rounds, "times that everything is measured; a culprit stands out in two")
+  verb->add_option("--rounds", options->rounds, "times that everything is measured; a culprit stands out in most")
       ->check(CLI::Range(2, 100))
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "for each measurement")

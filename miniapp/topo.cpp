@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <fmt/format.h>
-#include <limits>
 #include <memory>
 #include <mpi.h>
 #include <nlohmann/json.hpp>
@@ -34,19 +33,7 @@ constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are
 constexpr int flow_tag = 1, ping_tag = 2;
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
-/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
-constexpr std::chrono::microseconds nap{200};
-constexpr comm::WaitPolicy busy{.spins = 0, .yields = std::numeric_limits<int>::max()},
-    asleep{.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap};
-
-/// The largest of all ranks, on all ranks; a barrier, too.
-double largest(double mine = 0) {
-  double all = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
-  comm::mpi::wait({&request, 1}, asleep);
-  return all;
-}
+double largest(double mine = 0) { return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200)); }
 
 /// Messages from one rank to another, repeated.
 struct Flow {
@@ -82,21 +69,13 @@ private:
     (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double begin = MPI_Wtime();
-      for (const bool first : {true, false}) ping(rank_ == a ? b : a, (rank_ == a) == first);
+      for (const bool first : {true, false})
+        comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, ping_tag, MPI_COMM_WORLD);
       if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
     }
     (void)largest();
     std::ranges::sort(seconds);
     return seconds.empty() ? 0 : seconds[seconds.size() / 2];
-  }
-
-  static void ping(int peer, bool send) {
-    double word = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request)
-               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request),
-        "a ping");
-    comm::mpi::wait({&request, 1}, busy);
   }
 
   /// Seconds until this rank has sent and received `count` messages of each of its flows; two at a time.
@@ -120,7 +99,7 @@ private:
                       &requests.emplace_back()),
                 "MPI_Isend");
         }
-      if (!requests.empty()) comm::mpi::wait(requests, busy);
+      if (!requests.empty()) comm::mpi::wait(requests, comm::mpi::measuring);
     }
     const double seconds = MPI_Wtime() - begin;
     (void)largest();

@@ -120,7 +120,6 @@ private:
   }
 
   [[nodiscard]] std::vector<Flow> flows(const std::vector<double>& round) const {
-    if (quantity().partner == Partner::none) return {};
     const int partners = machine_.partners(quantity().partner);
     std::vector<Flow> all;
     for (int to = 0; to < machine_.nodes.ranks(); ++to)
@@ -271,6 +270,7 @@ std::vector<Culprit> judge(const Machine& machine, const std::vector<Measured>& 
       }
   std::vector<Culprit> links;
   for (const Measured& m : measured) {
+    if (m.quantity.partner == Partner::none) continue;
     const auto explained = [&](int rank) {
       return std::ranges::any_of(culprits, [&](const Culprit& c) { return explains(c, rank, m.quantity, machine); });
     };

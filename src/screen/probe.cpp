@@ -16,8 +16,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::check;
-using kernels::Op;
+using comm::mpi::check, comm::mpi::measuring;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
@@ -26,10 +25,7 @@ constexpr int pings = 20, most_messages = 4096;
 constexpr int slices = 5;  // of a measurement inside a node
 constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
 
-/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
-constexpr std::chrono::microseconds nap{500};
-constexpr comm::WaitPolicy busy{.spins = 0, .yields = std::numeric_limits<int>::max()},
-    asleep{.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap};
+constexpr std::chrono::microseconds nap{500};  // of ranks that wait for those that measure
 
 /// Repetitions of `work` in a second, all finished, over so many seconds; once before, to warm up.
 template <class Work>
@@ -108,7 +104,7 @@ public:
   }
 
 private:
-  /// A matrix of small equal numbers; the memory lives as long as the view.
+  /// A matrix of zeros with its memory.
   template <class E>
   struct Owned : kernels::Matrix<E> {
     Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
@@ -166,7 +162,7 @@ public:
         buffer_("minitaw::screen", 2 * bytes()), staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
     check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport(
-        "auto", {own_.comm, program_, {staging_.data(), staging_.size()}, busy, options_.shared_devices});
+        "auto", {own_.comm, program_, {staging_.data(), staging_.size()}, measuring, options_.shared_devices});
     at_once_ = options_.one_machine || options_.shared_devices ? 1
                : kernels::on_host                              ? std::max(1, place.node_cores / options_.threads)
                                                                : std::ranges::max(place.nodes.sizes());
@@ -209,9 +205,7 @@ private:
   /// All ranks come here before the next stage begins.
   void next(const std::string& stage) {
     options_.done();
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(own_.comm, &request), "MPI_Ibarrier");
-    comm::mpi::wait({&request, 1}, asleep);
+    (void)largest(0);
     options_.next(stage);
   }
 
@@ -235,31 +229,30 @@ private:
 
   // Inside a node, by the transport of the schedules.
 
-  using Transfers = std::vector<comm::Transport::Started>;
-  void finish(Transfers& transfers) const {
-    for (const comm::Transport::Started& transfer : transfers) comm::finish({&transfer}, busy);
+  /// Returns when what the transport has put on queues of the device is over too.
+  void fence() const {
     for (int l = 0; l < schedule::lanes && transport_->on_stream(); ++l)
       engine::lane_space(static_cast<schedule::Lane>(l)).fence("minitaw::screen");
   }
 
   void exchange(int peer) {
-    Transfers both;
-    for (const bool send : {false, true}) {
-      const auto kind = send ? schedule::Kind::send : schedule::Kind::recv;
-      both.push_back(transport_->start(lane_of(kind, schedule::Payload::weights, true),
-          {send, peer, schedule::Payload::weights, buffer_.data() + (send ? 0 : bytes()), bytes()}));
-    }
-    // Both sides must move: neither may be waited for alone.
-    comm::finish({&both[0], &both[1]}, busy);
-    finish(both);
+    const auto start = [&](schedule::Kind kind, std::byte* data) {
+      constexpr auto payload = schedule::Payload::weights;
+      return transport_->start(
+          lane_of(kind, payload, true), {kind == schedule::Kind::send, peer, payload, data, bytes()});
+    };
+    const auto in = start(schedule::Kind::recv, buffer_.data() + bytes()),
+               out = start(schedule::Kind::send, buffer_.data());
+    comm::finish({&in, &out}, measuring);  // neither may be waited for alone
+    fence();
   }
 
   void collect(schedule::Kind kind) {
     const auto payload = kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
-    Transfers one;
-    one.push_back(transport_->start(
-        lane_of(kind, payload, true), kind, {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_}));
-    finish(one);
+    const auto transfer = transport_->start(
+        lane_of(kind, payload, true), kind, {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_});
+    comm::finish({&transfer}, measuring);
+    fence();
   }
 
   /// Bytes/s of `work`, which moves `bytes()` on every rank that takes part, in a slice of a measurement's time.
@@ -272,17 +265,11 @@ private:
       return MPI_Wtime() - begin;
     };
     const double first = largest(takes_part ? timed(1) : 0);
-    const int count = std::clamp(static_cast<int>(options_.seconds / slices / first), 1, most_messages);
+    const int count = static_cast<int>(std::clamp(options_.seconds / slices / first, 1.0, 1.0 * most_messages));
     return takes_part ? static_cast<double>(bytes()) * count / timed(count) : nothing;
   }
 
-  double largest(double mine) {
-    double all = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, own_.comm, &request), "MPI_Iallreduce");
-    comm::mpi::wait({&request, 1}, asleep);
-    return all;
-  }
+  double largest(double mine) const { return comm::mpi::largest(mine, own_.comm, nap); }
 
   /// Nodes that share cores measure one after the other.
   template <class Work>
@@ -369,8 +356,6 @@ private:
     const double bytes = std::max<double>(first_message, median(all) * options_.link_seconds / 2);
     messages_ = std::clamp(static_cast<int>(std::ceil(bytes / largest_message)), 1, most_messages);
     message_bytes_ = std::min(largest_message, static_cast<std::size_t>(bytes / messages_));
-    sent_.resize(message_bytes_);
-    received_.resize(message_bytes_);
   }
 
   /// Seconds: half of the fastest round, which both sides know.
@@ -378,26 +363,20 @@ private:
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < pings; ++i) {
       const double begin = MPI_Wtime();
-      for (const bool first : {true, false}) ping(peer, (rank_ < peer) == first);
+      for (const bool first : {true, false}) ping(peer, first);
       fastest = std::min(fastest, (MPI_Wtime() - begin) / 2);
     }
     return fastest;
   }
 
-  void ping(int peer, bool send) const {
-    double word = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, own_.comm, &request)
-               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, own_.comm, &request),
-        "a ping");
-    comm::mpi::wait({&request, 1}, busy);
-  }
+  /// Half of a round trip with the peer.
+  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, ping_tag, own_.comm); }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
     sent_.resize(std::max(sent_.size(), size));
     received_.resize(std::max(received_.size(), size));
-    for (const bool first : {true, false}) ping(peer, (rank_ < peer) == first);  // both are here
+    for (const bool first : {true, false}) ping(peer, first);  // both are here
     const double begin = MPI_Wtime();
     double arrived = begin;
     constexpr int under_way = 2;  // the handshake of the next message passes while the one before it does
@@ -410,9 +389,9 @@ private:
         check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &out.emplace_back()),
             "MPI_Isend");
       }
-      comm::mpi::wait(in, busy);
+      comm::mpi::wait(in, measuring);
       arrived = MPI_Wtime();
-      comm::mpi::wait(out, busy);
+      comm::mpi::wait(out, measuring);
     }
     return static_cast<double>(size) * messages / (arrived - begin);
   }

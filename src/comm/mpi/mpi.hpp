@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <fmt/format.h>
+#include <limits>
 #include <mpi.h>
 #include <span>
 #include <string>
@@ -50,6 +52,15 @@ struct OwnComm {
 
 /// Returns when all requests are complete.
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
+
+// What measurements share: ranks that measure test again at once, yielding to others on their core; those that wait
+// for them sleep, and take no core from them.
+
+/// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
+double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
+/// Half of a round trip of a word: sends it to the peer, or receives it.
+void ping(int peer, bool send, int tag, MPI_Comm comm);
+inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
 
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
