@@ -62,8 +62,8 @@ std::string help(const CLI::App& app, const Options& options) {
           deck::help_text(entry), picture_of(entry), entry.name);
     topics.push_back(entry.name);
   }
-  throw InputError(fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-      options.topic, nearest(options.topic.substr(0, 64), topics)));
+  throw InputError(fmt::format("no help on \"{}\"{} (minitaw help keys lists keys and schedules)", options.topic,
+      did_you_mean(options.topic, topics)));
 }
 }  // namespace
 
@@ -72,6 +72,9 @@ void add_help(CLI::App& app, Invocation&) {
   CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
   verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
-  verb->callback([&app, options] { fmt::print("{}", help(app, *options)); });
+  verb->callback([&app, options] {
+    const std::string text = help(app, *options);
+    fmt::print("{}", options->markdown ? text : wrapped(text, terminal_width()));
+  });
 }
 }  // namespace minitaw::app

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <string_view>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -30,8 +34,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> verbs = app::verb_names(app);
   const std::string word = argv[1];
   if (std::ranges::find(verbs, word) == verbs.end())
-    throw InputError(fmt::format("unknown verb \"{}\"; did you mean \"{}\"? (minitaw --help lists all)", word,
-        nearest(word.substr(0, 64), verbs)));
+    throw InputError(fmt::format("unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
 }
 
 /// An option that is a key of the deck.
@@ -48,21 +51,43 @@ void check_keys(const CLI::App& app, int argc, char** argv) {
   }
 }
 
-int run(int argc, char** argv) {
-  CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
-  app::Invocation invocation{argc, argv};
-  app.set_version_flag("--version", record::version_text());
-  app.require_subcommand(1);
+#ifdef MINITAW_PREDICTOR
+void add_verbs(CLI::App& app, app::Invocation& invocation) { app::add_predict(app, invocation); }
+#else
+#ifdef MINITAW_HAVE_PREDICT
+/// Goes on as the program beside this one that has SimGrid, whose 31 MiB no rank of a job needs.
+[[noreturn]] void become_predictor(std::vector<char*> words) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  throw InputError(fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
+}
+#endif
+
+void add_verbs(CLI::App& app, app::Invocation& invocation) {
   app::add_run(app, invocation);  // in the order of the overview
   app::add_verify(app, invocation);
   app::add_screen(app, invocation);
   app::add_topo(app, invocation);
   app::add_plan(app, invocation);
 #ifdef MINITAW_HAVE_PREDICT
-  app::add_predict(app, invocation);
+  const std::vector<std::string> words = invocation.arguments();
+  if (words.size() > 1 && words[1] == "predict") become_predictor({invocation.argv, invocation.argv + words.size()});
+  if (words.size() == 3 && words[1] == "help" && words[2] == "predict")
+    become_predictor({invocation.argv[0], invocation.argv[2], std::string("--help").data()});
+  app.add_subcommand("predict", app::predict_purpose);
 #endif
   app::add_show(app, invocation);
   app::add_help(app, invocation);
+}
+#endif
+
+int run(int argc, char** argv) {
+  CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
+  app::Invocation invocation{argc, argv};
+  app.set_version_flag("--version", record::version_text());
+  app.require_subcommand(1);
+  add_verbs(app, invocation);
   check_verb(app, argc, argv);
   if (argv[1][0] != '-') check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for

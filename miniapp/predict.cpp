@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "predict/predict.hpp"
+#include "predict/search.hpp"
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
 #include "record/table.hpp"
+#include "signals.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -27,6 +29,7 @@ struct Options {
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
   std::string timeline;              ///< file; empty: none
   bool json = false, best = false;
+  double seconds = 60;  ///< of --best
   TableOptions table;
 };
 
@@ -155,121 +158,45 @@ void write_timelines(const std::string& path, const std::vector<trace::Timeline>
   if (!file) throw InputError(fmt::format("--timeline: {} cannot be written", path));
 }
 
-/// A way to spread the same sequences of a step over the machine.
-struct Candidate {
-  Case settings;
-  predict::Floor floor;
-  std::optional<Prediction> prediction;
-  std::string why;  ///< it is not predicted
+/// Writes where a search is to a line of the terminal, at most five times a second.
+class SearchLine {
+public:
+  bool operator()(const predict::SearchProgress& now) {
+    constexpr std::chrono::milliseconds interval(200);
+    if (width_ > 0 && (shown_ == Clock::time_point() || Clock::now() - shown_ > interval)) {
+      shown_ = Clock::now();
+      const predict::Candidate* const best = now.best;
+      const std::string text = fmt::format("{} {}/{}{}", now.part, now.done, now.of,
+          best == nullptr ? ""
+                          : fmt::format("; best so far {}, {} replicas, {:.4g} s", best->settings.schedule,
+                                best->settings.replicas, best->prediction->seconds));
+      fmt::print(stderr, "\r{:.{}}\x1b[K", text, width_ - 1);
+    }
+    return caught_signal() == 0;
+  }
+  void end() const {
+    if (shown_ != Clock::time_point()) fmt::print(stderr, "\r\x1b[K");
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  int width_ = isatty(STDERR_FILENO) != 0 ? terminal_width() : 0;
+  Clock::time_point shown_{};
 };
 
-/// What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ, FSDP's
-/// reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
-constexpr std::array forms_of_keeping = {"", ":reshard=group", ":reshard=none", ":fetch=step:reshard=none",
-    ":fetch=step:reduce=none:reshard=none", ":fetch=step:reduce=group:reshard=group"};
-
-std::vector<std::string> specs_for(const Machine& machine) {
-  std::vector<std::string> specs;
-  for (const schedule::Entry& entry : schedule::registry()) {
-    if (entry.one_rank) continue;
-    std::vector<std::string> forms = {entry.name};
-    for (const schedule::OptionDoc& option : entry.options) {
-      std::vector<std::string> values;
-      if (option.name == "prefetch") values = {"1", "2"};
-      if (option.name == "chunks") values = {"1", "2", "4"};
-      if (option.name == "hierarchical") values = {"off", "on"};
-      if (option.name == "rails" && machine.adapters > 1) values = {"1", std::to_string(machine.adapters)};
-      std::vector<std::string> more;
-      for (const std::string& form : forms)
-        for (const std::string& value : values) more.push_back(form + ":" + option.name + "=" + value);
-      if (!values.empty()) forms = more;
-    }
-    const bool keeps = std::ranges::count(entry.options, "reshard", &schedule::OptionDoc::name) > 0;
-    for (const std::string& form : forms)
-      for (const char* kept : forms_of_keeping)
-        if (keeps || *kept == 0) specs.push_back(schedule::to_text(schedule::parse_spec(form + kept)));
-  }
-  return specs;
-}
-
-/// All that fit ranks and layers: schedules with prefetch, replicas, groups, micro-batches, recompute.
-std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
-  const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
-  std::vector<topology::Groups> groupings = {base.groups};
-  if (base.groups.count() > 1 && base.ranks % (2 * base.groups.count()) == 0)
-    groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
-  std::vector<Candidate> all;
-  Case c = base;
-  for (const std::string& spec : specs_for(machine))
-    for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
-      if (c.ranks % c.replicas != 0) continue;
-      for (const topology::Groups& groups : groupings)
-        for (std::int64_t b = 1; b <= sequences; b *= 2)
-          for (const model::Recompute recompute :
-              {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
-            if (sequences % b != 0) continue;
-            c.schedule = spec;
-            c.groups = groups;
-            c.shape.micro_batch = b;
-            c.shape.recompute = recompute;
-            c.micro_batches = static_cast<int>(sequences / b);
-            try {
-              schedule::check(request_of(c));
-              all.push_back({c, {}, {}, {}});
-            } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
-            }
-          }
-    }
-  return all;
-}
-
-/// The number of groups makes no difference: pipelines and flat FSDP do not know them.
-bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
-  const auto key = [](const Candidate& c) {
-    return std::tuple(c.settings.schedule, c.settings.replicas, c.settings.shape.micro_batch,
-        c.settings.shape.recompute, c.prediction ? c.prediction->seconds : 0);
-  };
-  return &a != &b && key(a) == key(b);
-}
-
-constexpr std::size_t shown = 10;
-
-/// Predicts candidates with low floors first. Once ten are faster than the next floor, the rest has lost.
-void search(const Case& base, const Machine& machine, int width) {
-  std::vector<Candidate> all = candidates(base, machine);
-  for (Candidate& c : all) {
-    try {
-      c.floor = predict::floor_of(c.settings, machine);
-    } catch (const InputError& error) {
-      c.why = error.what();
-    }
-    if (!c.floor.fits.value_or(true)) c.why = "memory";
-  }
-  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
-  std::vector<double> times;
-  for (Candidate& c : all) {
-    if (!c.why.empty()) continue;
-    std::ranges::sort(times);
-    if (times.size() >= shown && c.floor.seconds() >= times[shown - 1]) {
-      c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
-      continue;
-    }
-    c.prediction = predict::predict(c.settings, machine);
-    c.prediction->spans = {};
-    c.prediction->program = {};
-    if (std::ranges::any_of(all, [&](const Candidate& other) { return differ_by_groups_alone(other, c); })) {
-      c.prediction.reset();
-      c.why = "groups";
-      continue;
-    }
-    times.push_back(c.prediction->seconds);
-  }
-  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+void print_best(const Case& base, const Machine& machine, int width, double seconds) {
+  constexpr std::size_t shown = 10;
+  catch_signals_silently();
+  catch_signals();
+  SearchLine line;
+  const std::vector<predict::Candidate> all =
+      predict::search(base, machine, {shown, seconds, [&](const auto& progress) { return line(progress); }});
+  line.end();
   const record::TextTable<Row> table = make_table(machine, width);
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Candidate& c = all[i];
+    const predict::Candidate& c = all[i];
     const Case& s = c.settings;
     if (!c.prediction) ++lost[c.why];
     else if (i < shown)
@@ -281,20 +208,27 @@ void search(const Case& base, const Machine& machine, int width) {
   write_stdout(head(machine, table) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
   fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
-             "predicted, and slower;\n# groups: listed with another number of them, which changes nothing\n");
+             "predicted, and slower;\n# groups: listed with another number of them, which changes nothing{}\n",
+      lost.contains("time") ? fmt::format("; time: not tried within {:g} s (--time-limit)", seconds) : "");
 }
 
 int run(const Options& options) {
   const int width = layout_of(options.table).width;
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
-  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
+  std::vector<std::string> overrides = options.deck.overrides;
+  if (options.best) {  // the search brings its own
+    std::erase_if(
+        overrides, [](const std::string& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
+    overrides.insert(overrides.end(), {"schedule=ddp", "replicas=1"});
+  }
+  const deck::Deck deck = deck::read_deck(options.deck.path, overrides,
       {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true, .adapters = machine.adapters});
   if (options.best) {
     if (options.json || deck.cases.size() != 1)
       throw InputError(
           "--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
-    search(deck.cases.front(), machine, width);
+    print_best(deck.cases.front(), machine, width, options.seconds);
     return 0;
   }
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
@@ -323,8 +257,7 @@ int run(const Options& options) {
 
 void add_predict(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "predict", "what a step costs on a machine that is described in a file; needs no MPI job and no device");
+  CLI::App* verb = app.add_subcommand("predict", predict_purpose);
   add_deck(*verb, options->deck);
   verb->add_option("--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
       ->required()
@@ -336,6 +269,10 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   CLI::Option* best = verb->add_flag("--best", options->best,
       "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
       "of the one case");
+  verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->needs(best);
   verb->add_option(
           "--timeline", options->timeline, "write when every action of the predicted steps runs, for scripts/timeline")
       ->type_name("FILE.json")

@@ -59,6 +59,19 @@ public:
     const std::scoped_lock lock(mutex_);
     running_ = run;
     recorder_.begin_case(case_of(run));
+    renew(0, 0);
+  }
+
+  /// On a terminal: where the run is, in a line that what comes next replaces; at most five times a second.
+  void renew(int steps, double seconds) {
+    const std::scoped_lock lock(mutex_);
+    if (width_ == 0 || !running_ || seconds < renewed_) return;
+    const Case& c = case_of(*running_);
+    const std::string text =
+        fmt::format("{}: {} of {} steps, {}", c.schedule, steps, c.warmup + c.steps, clock_text(seconds));
+    fmt::print("\r{:.{}}\x1b[K", text, width_ - 1);
+    std::fflush(stdout);
+    renewed_ = seconds + 0.2;
   }
 
   /// The run has ended, well or not, after so many seconds.
@@ -113,7 +126,7 @@ private:
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
-    fmt::print("{}", text);
+    fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", text);
     std::fflush(stdout);
     recorder_.log(text);
   }
@@ -149,6 +162,8 @@ private:
   record::TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
+  int width_ = terminal_width();
+  double renewed_ = 0;          ///< second of the run from which on its line is written again; 0: there is none
   int position_ = 0;            ///< runs that this session has begun
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
@@ -253,10 +268,11 @@ private:
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
-  [[nodiscard]] std::function<StopReason()> stop_of(std::function<double()> seconds) const {
-    return [this, seconds, steps = 0]() mutable {
+  [[nodiscard]] std::function<StopReason()> stop_of(std::function<double()> seconds) {
+    return [this, seconds = std::move(seconds), steps = 0]() mutable {
       if (caught_signal() != 0) return StopReason::signal;
       const double step = seconds() / ++steps;
+      if (writer_) writer_->renew(steps, seconds());
       return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
     };
   }

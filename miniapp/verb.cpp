@@ -113,6 +113,22 @@ record::TableLayout layout_of(const TableOptions& options, int behind) {
   return {width > 0 ? std::max(1, width - behind) : 0, options.columns};
 }
 
+std::string wrapped(const std::string& text, int width) {
+  std::string all;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line); all += line + "\n") {
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    while (width > 0 && line.size() > static_cast<std::size_t>(width)) {
+      std::size_t end = line.rfind(' ', static_cast<std::size_t>(width));
+      if (end == line.npos || end <= indent) end = line.find(' ', indent);  // a word that is longer
+      if (end == line.npos) break;
+      all += line.substr(0, end) + "\n";
+      line.replace(0, end + 1, indent, ' ');
+    }
+  }
+  return all;
+}
+
 ByteUnit byte_unit(double bytes, double most) {
   constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   int power = 0;

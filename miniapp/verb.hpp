@@ -30,9 +30,12 @@ void add_verify(CLI::App& app, Invocation& invocation);
 void add_screen(CLI::App& app, Invocation& invocation);
 void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
-void add_predict(CLI::App& app, Invocation& invocation);  ///< only in builds with SimGrid
+void add_predict(CLI::App& app, Invocation& invocation);  ///< in minitaw-predict, of builds with SimGrid
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
+
+constexpr const char* predict_purpose =
+    "what a step costs on a machine that is described in a file; needs no MPI job and no device";
 
 [[nodiscard]] std::vector<std::string> verb_names(const CLI::App& app);
 
@@ -59,6 +62,9 @@ void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
 [[nodiscard]] int terminal_width();
 /// Of a table, behind whose lines so many characters are needed.
 [[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
+
+/// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
+[[nodiscard]] std::string wrapped(const std::string& text, int width);
 
 /// The power of 1024 that leaves a number below `most`.
 struct ByteUnit {

@@ -5,19 +5,23 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace minitaw::test {
 /// What Kokkos tells tools between construction and destruction, whichever thread it happens in: fences by
-/// name, memory taken and given back by label.
+/// name, memory taken and given back by label; copies; regions and sections that have begun, by name.
 class KokkosListener {
 public:
   using Seen = std::map<std::string, int>;
 
-  KokkosListener() : before_(Kokkos::Tools::Experimental::get_callbacks()) {
+  /// Kokkos fences at regions, because this is a tool that does not say that it needs none.
+  explicit KokkosListener(bool regions = false) : before_(Kokkos::Tools::Experimental::get_callbacks()) {
     {
       const std::scoped_lock lock(mutex_);
       seen_ = {};
-      copies_ = 0;
+      begun_ = {};
+      sections_ = {};
+      open_ = copies_ = 0;
     }
     Kokkos::Tools::Experimental::set_begin_fence_callback(
         [](const char* name, std::uint32_t, std::uint64_t*) { note("fence ", name); });
@@ -35,6 +39,17 @@ public:
           const std::scoped_lock lock(mutex_);
           ++copies_;
         });
+    if (!regions) return;
+    Kokkos::Tools::Experimental::set_push_region_callback([](const char* name) { begin(name); });
+    Kokkos::Tools::Experimental::set_pop_region_callback([] { end(); });
+    Kokkos::Tools::Experimental::set_create_profile_section_callback([](const char* name, std::uint32_t* id) {
+      const std::scoped_lock lock(mutex_);
+      *id = static_cast<std::uint32_t>(sections_.size());
+      sections_.emplace_back(name);
+    });
+    Kokkos::Tools::Experimental::set_start_profile_section_callback(
+        [](std::uint32_t id) { begin(sections_.at(id).c_str()); });
+    Kokkos::Tools::Experimental::set_stop_profile_section_callback([](std::uint32_t) { end(); });
   }
   ~KokkosListener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
   KokkosListener(const KokkosListener&) = delete;
@@ -50,7 +65,26 @@ public:
     return copies_;
   }
 
+  [[nodiscard]] Seen begun() const {
+    const std::scoped_lock lock(mutex_);
+    return begun_;
+  }
+  /// Regions and sections that have not ended.
+  [[nodiscard]] int open() const {
+    const std::scoped_lock lock(mutex_);
+    return open_;
+  }
+
 private:
+  static void begin(const char* name) {
+    const std::scoped_lock lock(mutex_);
+    ++begun_[name];
+    ++open_;
+  }
+  static void end() {
+    const std::scoped_lock lock(mutex_);
+    --open_;
+  }
   static void note(const char* kind, const char* name) {
     const std::scoped_lock lock(mutex_);
     ++seen_[std::string(kind) + name];
@@ -58,7 +92,8 @@ private:
 
   Kokkos::Tools::Experimental::EventSet before_;
   static inline std::mutex mutex_;
-  static inline Seen seen_;
-  static inline int copies_ = 0;
+  static inline Seen seen_, begun_;
+  static inline std::vector<std::string> sections_;
+  static inline int open_ = 0, copies_ = 0;
 };
 }  // namespace minitaw::test

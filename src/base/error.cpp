@@ -22,9 +22,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 }  // namespace
 
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto best = std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
-  return best == candidates.end() ? std::string() : *best;
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string_view begin = word.substr(0, 64);  // no name is as long
+  const auto distance = [&](const std::string& c) { return edit_distance(begin, c); };
+  const auto best = std::ranges::min_element(candidates, {}, distance);
+  if (best == candidates.end() || 3 * distance(*best) > 2 * std::max(begin.size(), best->size())) return {};
+  return "; did you mean \"" + *best + "\"?";
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {

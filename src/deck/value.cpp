@@ -67,8 +67,8 @@ double to_positive(const std::string& key, const std::string& text) {
 std::size_t to_choice(const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
   const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
-    throw InputError(fmt::format("{}: {} is not one of {}; did you mean \"{}\"?", key, in_quotes(text),
-        fmt::join(choices, ", "), nearest(text, choices)));
+    throw InputError(fmt::format(
+        "{}: {} is not one of {}{}", key, in_quotes(text), fmt::join(choices, ", "), did_you_mean(text, choices)));
   return static_cast<std::size_t>(at - choices.begin());
 }
 
@@ -162,6 +162,8 @@ void override_setting(Settings& settings, const std::string& text) {
   if (equals == std::string::npos || name.empty())
     throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
   const Key* key = require_key(name, "--set");
+  if (const auto found = settings.find(key->name); found != settings.end() && found->second.where == "--set")
+    throw InputError(fmt::format("--set: {} is set twice; give it once, as a list if it shall be swept", key->name));
   std::erase_if(settings, [&](const auto& other) {
     return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
   });

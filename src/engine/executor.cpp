@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/executor.hpp"
 
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -16,9 +17,26 @@ LaneExecutor::LaneExecutor(const schedule::RankProgram& program, schedule::Lane 
       messages_(static_cast<std::size_t>(messages)), low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
-    actions_.push_back({i, &action, action.waits});
+    actions_.push_back({i, &action, action.waits, {}, {}});
     actions_.back().waits[index_of(lane)] = 0;  // its own lane is in order
   }
+}
+
+void LaneExecutor::show(const schedule::Program& program) {
+  for (Entry& entry : actions_) {
+    entry.name = to_text(*entry.action, program);
+    // Regions end in reverse order on their thread; transfers that this drives do not.
+    if (lane_ != schedule::Lane::compute && !asynchronous())
+      entry.section = std::make_unique<Kokkos::Profiling::ProfilingSection>(entry.name);
+  }
+}
+
+void LaneExecutor::tell(int number, bool after) {
+  const Entry& entry = actions_[number];
+  if (after) observer_(*entry.action, after);
+  if (entry.section != nullptr) after ? entry.section->stop() : entry.section->start();
+  else if (!entry.name.empty()) after ? Kokkos::Profiling::popRegion() : Kokkos::Profiling::pushRegion(entry.name);
+  if (!after) observer_(*entry.action, after);
 }
 
 void LaneExecutor::begin_step() {
@@ -42,11 +60,11 @@ void LaneExecutor::execute_next() {
   queue().open(number);
   for (int l = 0; l < schedule::lanes; ++l)
     if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
-  queue().run(number, [this, &next] {
-    observer_(*next.action, false);
+  queue().run(number, [this, number, &next] {
+    tell(number, false);
     const comm::Transport::Started transfer = start_(*next.action);
     comm::finish({&transfer});  // the queue may not return before its work is over
-    observer_(*next.action, true);
+    tell(number, true);
   });
   progress_.submitted(lane_, static_cast<int>(++next_));
 }
@@ -63,7 +81,7 @@ bool LaneExecutor::finish_first() {
   if (under_way_.empty() || !under_way_.front().done()) return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
-  observer_(*actions_[number].action, true);
+  tell(number, true);
   fenced().end(number);
   progress_.submitted(lane_, number + 1);
   return true;
@@ -75,7 +93,7 @@ bool LaneExecutor::start_next() {
   if (!std::exchange(opened_, true)) queue().open(number);
   if (!waits_complete()) return false;
   fenced().begin(number);
-  observer_(*actions_[next_].action, false);
+  tell(number, false);
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
@@ -167,10 +185,13 @@ std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& sta
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
+  if (Kokkos::Profiling::profileLibraryLoaded())
+    for (const auto& lane : lanes) lane->show(whole_program_);
   return lanes;
 }
 
 double Executor::step() {
+  const Kokkos::Profiling::ScopedRegion region("minitaw::step " + whole_program_.schedule);
   progress_.begin_step();
   clock_.begin_step();
   for (const auto& lane : lanes_) lane->begin_step();

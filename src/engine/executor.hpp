@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <Kokkos_Profiling_ProfileSection.hpp>
 #include <array>
 #include <atomic>
 #include <deque>
@@ -105,6 +106,9 @@ public:
       Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
   void observe(const Observer& observer) { observer_ = observer; }
+  /// Shows every action to the profilers that Kokkos has loaded: as a region on the thread that starts it
+  /// (NVTX ranges in Nsight Systems), or as a section where several transfers are under way.
+  void show(const schedule::Program& program);
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
@@ -144,6 +148,8 @@ private:
     int index;
     const schedule::Action* action;
     schedule::LaneCounts waits;  ///< actions of each other lane
+    std::string name{};          ///< for profilers; empty: there are none
+    std::unique_ptr<Kokkos::Profiling::ProfilingSection> section{};
   };
   struct UnderWay {
     int number;
@@ -155,6 +161,8 @@ private:
   [[nodiscard]] const schedule::Action* pending() const;
   /// The queue, on a lane that advance() drives.
   [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
+  /// An action starts, or is complete or enqueued.
+  void tell(int number, bool after);
   void wait_for(int lane, int count);
   /// Returns whether all actions that the next one waits for are complete.
   [[nodiscard]] bool waits_complete();

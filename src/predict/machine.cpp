@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -60,10 +61,14 @@ public:
     return table_.contains(key);
   }
 
+  [[nodiscard]] bool is_unread(const std::string& key) const { return table_.contains(key) && !known_.contains(key); }
+
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     const toml::node* node = table_.get(key);
     const auto line = (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
-    throw InputError(fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
+    const std::string where =
+        line > 0 ? fmt::format("{}:{}", path_, line) : path_;  // a table that is missing has no line
+    throw InputError(fmt::format("{}: {}{} {}", where, prefix_, key, what));
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
@@ -80,7 +85,8 @@ public:
       if (name == value) return meant;
       names.push_back(name);
     }
-    refuse(key, fmt::format("is \"{}\"; did you mean \"{}\"?", value, nearest(value, names)));
+    refuse(
+        key, fmt::format("is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names)));
   }
 
   int count(const std::string& key, std::optional<int> otherwise = std::nullopt) {
@@ -167,8 +173,7 @@ public:
   void finish() const {
     for (const auto& [key, node] : table_)
       if (const std::string name(key.str()); !known_.contains(name))
-        refuse(name, fmt::format("is no key of a machine; did you mean \"{}\"?",
-                         nearest(name.substr(0, 64), {known_.begin(), known_.end()})));
+        refuse(name, fmt::format("is no key of a machine{}", did_you_mean(name, {known_.begin(), known_.end()})));
   }
 
 private:
@@ -273,6 +278,11 @@ void read_between(Table table, Machine& machine) {
     machine.chassis_links = table.count("chassis_links", 1);
     machine.router_links = table.count("router_links", 1);
   }
+  constexpr std::pair<const char*, const char*> others[] = {{"leaf", "a fat tree"}, {"spines", "a fat tree"},
+      {"groups", "a dragonfly"}, {"chassis", "a dragonfly"}, {"routers", "a dragonfly"}, {"group_links", "a dragonfly"},
+      {"chassis_links", "a dragonfly"}, {"router_links", "a dragonfly"}};
+  for (const auto& [key, network] : others)
+    if (table.is_unread(key)) table.refuse(key, fmt::format("is a key of {}, and not of this topology", network));
   if (machine.adapters > machine.ranks_per_node)
     table.refuse("adapters", fmt::format("are {}, more than the {} of a node; a rank uses one adapter",
                                  machine.adapters, counted(machine.ranks_per_node, "rank")));

@@ -37,14 +37,6 @@ schedule::Costs device_costs(
   };
 }
 
-/// Returns whether every replica has nodes of its own, with only one switch between them. All replicas then
-/// do the same at the same time, and each sends to the next one what it gets from the one before.
-bool replicas_are_alike(const Case& c, const Machine& machine) {
-  return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
-         machine.alike;
-}
-
 /// The first two replicas of a case.
 Case two_replicas(Case c) {
   c.micro_batches = c.micro_batches / c.replicas * 2;
@@ -108,12 +100,8 @@ std::size_t worst(const std::vector<schedule::Footprint>& memory) {
   const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
   return most == memory.end() ? 0 : most->total();
 }
-}  // namespace
-
-std::size_t Prediction::worst_memory() const { return worst(memory); }
-
-Floor floor_of(const Case& c, const Machine& machine) {
-  const Prepared p = prepare(c, machine);
+/// The bounds of a prepared case.
+Floor floor_of(const Prepared& p) {
   const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
   const std::vector<schedule::Footprint> memory = memory_of(p);
@@ -133,6 +121,26 @@ Floor floor_of(const Case& c, const Machine& machine) {
     if (most > 0) floor.adapter = std::max(floor.adapter, most / rate);
   }
   return floor;
+}
+}  // namespace
+
+std::size_t Prediction::worst_memory() const { return worst(memory); }
+
+bool replicas_are_alike(const Case& c, const Machine& machine) {
+  return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
+         machine.alike;
+}
+
+std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine) {
+  Prepared p = prepare(cases.front(), machine);
+  std::vector<Floor> floors;
+  for (const Case& c : cases) {
+    p.simulated.shape.recompute = c.shape.recompute;
+    p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
+    floors.push_back(floor_of(p));
+  }
+  return floors;
 }
 
 Prediction predict(const Case& c, const Machine& machine) {

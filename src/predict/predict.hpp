@@ -17,5 +17,10 @@ struct Floor {
   double adapter = 0;        ///< seconds, of the node that sends or receives most, over all of its adapters
   [[nodiscard]] double seconds() const { return compute > adapter ? compute : adapter; }
 };
-[[nodiscard]] Floor floor_of(const Case& c, const Machine& machine);
+/// Of cases that have one program: they differ in recomputation alone.
+[[nodiscard]] std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine);
+
+/// Returns whether every replica has nodes of its own, with only one switch between them. All replicas then
+/// do the same at the same time, and each sends to the next one what it gets from the one before: one is simulated.
+[[nodiscard]] bool replicas_are_alike(const Case& c, const Machine& machine);
 }  // namespace minitaw::predict

@@ -238,9 +238,9 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
   for (const Column& column : sample.columns) known.emplace_back(column.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
-      throw InputError(fmt::format("--columns: there is no column \"{}\"; did you mean \"{}\"? (docs/results.md "
-                                   "lists those of the summary)",
-          name, nearest(name.substr(0, 64), known)));
+      throw InputError(
+          fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
+              did_you_mean(name, known)));
     if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
       chosen.push_back(summary_column(sample, name));
       continue;

@@ -10,15 +10,28 @@
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
+/// The entry of each schedule, defined in its file.
+namespace schedules {
+Entry serial();
+Entry ddp();
+Entry fsdp();
+Entry one_forward_one_backward();
+Entry zero_bubble_1();
+Entry zero_bubble_2();
+Entry zero_bubble_v();
+Entry weipipe();
+Entry tawpipe();
+}  // namespace schedules
+
 namespace {
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
   if (at != entry.options.end()) return *at;
   std::vector<std::string> names;
   for (const OptionDoc& o : entry.options) names.push_back(o.name);
-  throw InputError(names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
-                                 : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name,
-                                       name, nearest(name, names)));
+  throw InputError(
+      names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
+                    : fmt::format("schedule: {} has no option \"{}\"{}", entry.name, name, did_you_mean(name, names)));
 }
 
 /// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains `value`.
@@ -63,7 +76,8 @@ const Entry& entry_of(const std::string& name) {
   if (at != registry().end()) return *at;
   std::vector<std::string> names;
   for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
+  throw InputError(
+      fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name, did_you_mean(name, names)));
 }
 
 Spec parse_spec(const std::string& text) {

@@ -61,19 +61,6 @@ struct Entry {
 /// Every schedule, in the order in which help and documentation list them.
 [[nodiscard]] const std::vector<Entry>& registry();
 
-/// The entry of each schedule, defined in its file.
-namespace schedules {
-[[nodiscard]] Entry serial();
-[[nodiscard]] Entry ddp();
-[[nodiscard]] Entry fsdp();
-[[nodiscard]] Entry one_forward_one_backward();
-[[nodiscard]] Entry zero_bubble_1();
-[[nodiscard]] Entry zero_bubble_2();
-[[nodiscard]] Entry zero_bubble_v();
-[[nodiscard]] Entry weipipe();
-[[nodiscard]] Entry tawpipe();
-}  // namespace schedules
-
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 

@@ -80,12 +80,16 @@ public:
     return quantity().partner == Partner::none ? merge_ranks(ports) : merge_ports(ports);
   }
 
-  /// Links, but for those that end at a rank of which `explained` knows.
-  [[nodiscard]] std::vector<Culprit> find_links(const std::function<bool(int)>& explained) const {
+  /// Links, but for those that end at a rank which accounts for what stands out.
+  using Explained = std::function<bool(int rank, const Evidence& evidence)>;
+  [[nodiscard]] std::vector<Culprit> find_links(const Explained& explained) const {
     Found<std::pair<int, int>> links;
     std::size_t subjects = 0;
     for (const std::vector<double>& round : measured_.rounds) subjects = judge_flows(flows(round), links);
-    std::erase_if(links, [&](const auto& link) { return explained(link.first.first) || explained(link.first.second); });
+    std::erase_if(links, [&](const auto& link) {
+      const Evidence seen = evidence(link.second, "");
+      return explained(link.first.first, seen) || explained(link.first.second, seen);
+    });
     keep(links, subjects);
     std::vector<Culprit> culprits;
     for (const auto& [link, rounds] : links) {
@@ -240,6 +244,20 @@ bool explains(const Culprit& culprit, int rank, const Quantity& quantity, const 
   return false;
 }
 
+/// How many times as slow as usual.
+double factor_of(const Evidence& e, bool is_latency) { return is_latency ? e.value / e.usual : e.usual / e.value; }
+
+/// Returns whether a culprit accounts for a link that is slow at this rank. One whose kernels are slow by a tenth
+/// does not send at a third of the rate; its latencies may be of any length.
+bool explains_link(
+    const Culprit& culprit, int rank, const Evidence& evidence, const Quantity& quantity, const Machine& machine) {
+  if (!explains(culprit, rank, quantity, machine)) return false;
+  if (culprit.who.kind == Suspect::adapter || quantity.is_latency) return true;
+  double most = 1;
+  for (const Evidence& e : culprit.evidence) most = std::max(most, factor_of(e, e.units == "s"));
+  return factor_of(evidence, false) <= most * most * most;
+}
+
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.
 bool is_explained(
     const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits, const Machine& machine) {
@@ -250,11 +268,14 @@ bool is_explained(
   });
 }
 
-/// Adds a culprit, or what more is known of it.
+/// Adds a culprit, or what more is known of it; the other direction of a link is the same one.
 void add(std::vector<Culprit>& culprits, const Culprit& more) {
-  const auto known = std::ranges::find(culprits, more.who, &Culprit::who);
+  Suspect other_way = more.who;
+  if (more.who.kind == Suspect::link) std::swap(other_way.a, other_way.b);
+  const auto known =
+      std::ranges::find_if(culprits, [&](const Culprit& c) { return c.who == more.who || c.who == other_way; });
   if (known == culprits.end()) return culprits.push_back(more);
-  known->both_ways |= more.both_ways;
+  known->both_ways |= more.both_ways || known->who != more.who;
   known->evidence.insert(known->evidence.end(), more.evidence.begin(), more.evidence.end());
 }
 }  // namespace
@@ -271,8 +292,9 @@ std::vector<Culprit> judge(const Machine& machine, const std::vector<Measured>& 
   std::vector<Culprit> links;
   for (const Measured& m : measured) {
     if (m.quantity.partner == Partner::none) continue;
-    const auto explained = [&](int rank) {
-      return std::ranges::any_of(culprits, [&](const Culprit& c) { return explains(c, rank, m.quantity, machine); });
+    const auto explained = [&](int rank, const Evidence& evidence) {
+      return std::ranges::any_of(
+          culprits, [&](const Culprit& c) { return explains_link(c, rank, evidence, m.quantity, machine); });
     };
     for (const Culprit& found : Judge(machine, m, rule).find_links(explained)) add(links, found);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -64,24 +65,27 @@ Suspects ranks_and_nodes(int ranks, const topology::Groups& nodes) {
   return all;
 }
 
-/// Those of a node, and of two nodes both ways.
-Suspects adapters_and_links(const Works& messages, const topology::Groups& nodes) {
+/// The links of two nodes, both ways.
+Suspects pairs_of(const Works& messages, const topology::Groups& nodes) {
   Suspects all;
   for (const auto& [cls, shares] : messages)
     for (const auto& [link, share] : shares) {
       const auto [a, b] = std::minmax({link / nodes.count(), link % nodes.count()});
-      for (const int node : {a, b}) all[fmt::format("the adapter of node {}", node)].insert(link);
       all[fmt::format("the link of nodes {} and {}", a, b)].insert(link);
     }
   return all;
 }
 
-std::set<std::pair<int, int>> places_of(const Works& works, const std::set<int>& subjects) {
-  std::set<std::pair<int, int>> all;
+/// Actions by (rank, index) that would be so many times as fast.
+using Speedups = std::map<std::pair<int, int>, double>;
+
+Speedups speedups_of(const Works& works, const std::set<int>& subjects, double ratio) {
+  Speedups all;
   for (const auto& [cls, shares] : works)
     for (const auto& [subject, share] : shares)
       if (subjects.contains(subject))
-        for (const auto& [one, other] : share.actions) all.insert({{one.rank, one.action}, {other.rank, other.action}});
+        for (const auto& [one, other] : share.actions)
+          for (const Place place : {one, other}) all[{place.rank, place.action}] = ratio;
   return all;
 }
 
@@ -137,6 +141,58 @@ std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) 
   return all;
 }
 
+/// Transfers of a step, of which those with slow ranks are compared with the others.
+class Transfers : public schedule::Listener {
+public:
+  Transfers(const schedule::Program& program, const model::Layout& layout, const topology::Groups& nodes,
+      const StepSpans& spans, const std::set<int>& slow)
+      : program_(program), layout_(layout), nodes_(nodes), spans_(spans), slow_(slow) {}
+
+  void local(Place) override {}
+  void message(Place send, Place receive) override { collective(std::array{send, receive}); }
+  void collective(std::span<const Place> sides) override {
+    const Action& a = program_.ranks[sides[0].rank].actions[sides[0].action];
+    std::set<int> passed;
+    double begin = 0, end = 0;
+    for (const auto& [rank, action] : sides) {
+      const Span& side = spans_[rank][action];
+      passed.insert(nodes_.group_of(rank));
+      begin = std::max(begin, side.begin);
+      end = std::max(end, side.end);
+    }
+    Alike& alike = classes_[{a.kind, moved_bytes(a, layout_), sides.size(), passed.size()}];
+    const bool touches = std::ranges::any_of(sides, [&](Place p) { return slow_.contains(p.rank); });
+    (touches ? alike.touching : alike.others).push_back(end - begin);
+    if (touches) alike.places.insert(alike.places.end(), sides.begin(), sides.end());
+  }
+
+  /// Adds the speedup of those that are slower than the others. Returns whether nearly all could be compared.
+  [[nodiscard]] bool append_to(Speedups& all) const {
+    double whole = 0, alone = 0;  // seconds
+    for (const auto& [cls, alike] : classes_) {
+      const double taken = std::accumulate(alike.touching.begin(), alike.touching.end(), 0.0);
+      whole += taken;
+      if (alike.others.empty()) alone += taken;
+      const double ratio = median(alike.touching) / median(alike.others);
+      if (ratio > 1)
+        for (const Place p : alike.places) all[{p.rank, p.action}] = ratio;
+    }
+    return alone <= 0.1 * whole;
+  }
+
+private:
+  struct Alike {
+    std::vector<double> touching, others;  ///< seconds
+    std::vector<Place> places;             ///< of those that touch a slow rank
+  };
+  const schedule::Program& program_;
+  const model::Layout& layout_;
+  const topology::Groups& nodes_;
+  const StepSpans& spans_;
+  const std::set<int>& slow_;
+  std::map<std::tuple<Kind, double, std::size_t, std::size_t>, Alike> classes_;  ///< kind, bytes, ranks, nodes
+};
+
 struct Culprit {
   std::string name{};
   std::set<int> subjects{};
@@ -176,6 +232,45 @@ Culprit worst(const Suspects& suspects, const std::map<int, Time>& times, std::s
         std::pair(subjects.size(), one.ratio) >= std::pair(worst.subjects.size(), worst.ratio))
       worst = std::move(one);
   return worst;
+}
+
+/// The links of a node, and what each adapter reaches at best: over its fastest link, of others without that node.
+std::pair<std::set<int>, std::map<int, Time>> links_of(
+    int suspect, const std::map<int, Time>& links, const topology::Groups& nodes) {
+  std::set<int> own;
+  std::map<int, Time> adapters;
+  for (const auto& [link, time] : links) {
+    const std::array ends = {link / nodes.count(), link % nodes.count()};
+    const bool touches = std::ranges::count(ends, suspect) > 0;
+    if (touches) own.insert(link);
+    for (const int node : ends)
+      if (touches == (node == suspect))
+        if (const auto at = adapters.try_emplace(node, time).first; time.middle < at->second.middle) at->second = time;
+  }
+  return {std::move(own), std::move(adapters)};
+}
+
+/// An adapter, or a link of two nodes. A slow adapter slows other messages of those that it talks to as well: what
+/// tells it from them is that none of its links is fast.
+Culprit worst_link(const Works& moved, const topology::Groups& nodes, std::span<const StepSpans> steps, double least) {
+  const std::map<int, Time> links = times(moved, steps);
+  Culprit adapter;
+  for (int node = 0; node < nodes.count(); ++node) {
+    const auto [own, adapters] = links_of(node, links, nodes);
+    Culprit one{fmt::format("the adapter of node {}", node), {node}};
+    std::set<int> neighbours;  // with one alone nobody knows which of the two it is
+    for (const int link : own) neighbours.insert({link / nodes.count(), link % nodes.count()});
+    if (neighbours.size() < 3 || !stands_out(one, adapters, steps.size(), least) || one.ratio <= adapter.ratio)
+      continue;
+    const double best = adapters.at(node).middle, centre = best / one.ratio;
+    // More than twice the least of its own is not one cause.
+    if (std::ranges::any_of(own, [&](int link) { return links.at(link).middle - centre > 2 * (best - centre); }))
+      continue;
+    adapter = one;
+    adapter.subjects = own;
+  }
+  Culprit pair = worst(pairs_of(moved, nodes), links, steps.size(), least);
+  return adapter.subjects.size() > pair.subjects.size() ? adapter : pair;
 }
 
 /// Executes a measured step again.
@@ -240,18 +335,22 @@ private:
 
 /// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be
 /// executed again.
-double saved(
-    const schedule::Program& program, const StepSpans& spans, const std::set<std::pair<int, int>>& slow, double ratio) {
+double saved(const schedule::Program& program, const StepSpans& spans, const Speedups& speedups) {
   const double measured = schedule::idle(program, spans).seconds,
                again = replay(program, spans, [](int, int) { return 1; });
   if (!(std::abs(again / measured - 1) < 0.03)) return Blame::unknown;
-  return 1 - replay(program, spans, [&](int r, int i) { return slow.contains({r, i}) ? ratio : 1; }) / again;
+  const auto speedup = [&](int rank, int action) {
+    const auto found = speedups.find({rank, action});
+    return found == speedups.end() ? 1 : found->second;
+  };
+  return 1 - replay(program, spans, speedup) / again;
 }
 
-/// `words`: what it does, with a number and the peers.
-Blame told(const Culprit& who, const std::string& words, double share) {
+/// `words`: what it does, with a number and the peers. `least`: it may cost more.
+Blame told(const Culprit& who, const std::string& words, double share, bool least = false) {
   std::string end = "; the step would be as long without it";
-  if (share >= 0.005) end = fmt::format("; without it the step would be {:.0f} % shorter", 100 * share);
+  if (share >= 0.005)
+    end = fmt::format("; without it the step would be {}{:.0f} % shorter", least ? "at least " : "", 100 * share);
   if (std::isnan(share)) end = "";
   return {fmt::format("{} {}{}", who.name, words, end), who.name, who.ratio - 1, share};
 }
@@ -271,22 +370,30 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout, 
   const auto [compute, moved] = works_of(program, layout, own, nodes);
   const std::map<int, Time> of_ranks = times(compute, steps);
   const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, steps.size(), 0.05);
-  if (slow.peers > 0)
+  if (slow.peers > 0) {
+    Speedups speedups = speedups_of(compute, slow.subjects, slow.ratio);
+    Transfers transfers(program, layout, nodes, steps.front(), slow.subjects);
+    schedule::detail::execute(program, transfers);
+    const bool compared = transfers.append_to(speedups);
     blame = told(slow,
         fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
             slow.peers + slow.subjects.size()),
-        saved(program, steps.front(), places_of(compute, slow.subjects), slow.ratio));
+        saved(program, steps.front(), speedups), !compared);
+  }
   // Schedules load even equal links unlike: small differences say nothing.
-  const Culprit link = worst(adapters_and_links(moved, nodes), times(moved, steps), steps.size(), 0.25);
-  const auto sides = places_of(moved, link.subjects);
+  const Culprit link = worst_link(moved, nodes, steps, 0.25);
+  const Speedups moving = speedups_of(moved, link.subjects, link.ratio);
   // Data move slowly to and from a rank that is slow itself.
-  const bool excused = std::ranges::any_of(sides, [&](const auto& side) { return slow.subjects.contains(side.first); });
-  const double share = link.peers > 0 && !excused ? saved(program, steps.front(), sides, link.ratio) : 0;
-  if (share >= 0.005 && !(share <= blame.share))
+  const bool excused =
+      std::ranges::any_of(moving, [&](const auto& side) { return slow.subjects.contains(side.first.first); });
+  const double share = link.peers > 0 && !excused ? saved(program, steps.front(), moving) : 0;
+  if (share >= 0.005 && !(share <= blame.share)) {
+    const bool adapter = link.name.starts_with("the adapter");
     blame = told(link,
-        fmt::format("moves data at {:.0f} % of the median rate of {} links", 100 / link.ratio,
-            link.peers + link.subjects.size()),
-        share);
+        fmt::format("moves data at {:.0f} % of the median rate of {} {}", 100 / link.ratio,
+            link.peers + (adapter ? 1 : std::ssize(link.subjects)), adapter ? "adapters" : "links"),
+        share, true);  // other messages that share an adapter with these are faster then, too
+  }
   blame.ratios.resize(ranks, Blame::unknown);
   for (const auto& [rank, time] : of_ranks) blame.ratios[rank] = time.middle;
   return blame;

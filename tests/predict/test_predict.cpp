@@ -131,12 +131,16 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, own + "ranks = 0\ndevice.speed = 0", ":14: exceptions[0].device.speed must be a number above"},
            {rate, rate + "\n[exceptions]\nranks = 0", "exceptions must be a list of tables"},
            {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
-           {rate, rate + "\nleaf = 2", "between.leaf is no key of a machine"},
+           {rate, rate + "\nleaf = 2", ":12: between.leaf is a key of a fat tree, and not of this topology"},
+           {rate, tree + "\nleaf = 2\nrouters = 1", "between.routers is a key of a dragonfly"},
+           {"[inside]\n", "[inside]\nxxxxxx = 1\n", "m.toml:9: inside.xxxxxx is no key of a machine"},
            {"[inside]\n", "[inside]\nlatenzy = \"1 us\"\n",
                ":9: inside.latenzy is no key of a machine; did you mean \"latency\"?"},
-           {"[inside]\n", "[inside]\nkind = \"swich\"\n", "is \"swich\"; did you mean \"switch\"?"},
+           {"[inside]\n", "[inside]\nkind = \"swich\"\n",
+               "is \"swich\", and not one of switch, pairs, memory; did you mean \"switch\"?"},
            {"nodes = 2", "nodes = 0", ":1: nodes must be a whole number from 1"},
            {"nodes = 2", "nodes = 2.5", ":1: nodes must be a whole number from 1"},
+           {"[inside]", "[elsewhere]", "m.toml: inside.rate is missing"},
            {"nodes = 2\n", "", "nodes is missing: a whole number"},
            {"fp32", "fp64", "device.bf16 is missing: a table with the device's rates in a precision"},
            {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
@@ -378,6 +382,8 @@ TEST(Predict, TimesActionsByHand) {
       EXPECT_NEAR(p.mfu, flops * sequences * 16 / p.seconds / (2 * 2e9), 1e-9);
     }
 }
+
+Floor floor_of(const Case& c, const Machine& machine) { return floors_of({c}, machine).front(); }
 
 /// Rank 1 computes at half the speed; memory must be enough on each rank.
 TEST(Predict, DevicesMayBeUnlike) {

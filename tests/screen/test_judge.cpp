@@ -146,6 +146,35 @@ TEST(Judge, ADirectionThatIsSlowIsALinkOfTwoNodes) {
   EXPECT_EQ(nodes_of(found[0], m), (std::vector{0, 1}));
 }
 
+/// Messages between four nodes of one rank, [to][from], of which those of nodes 1 and 2 differ.
+std::vector<double> between(double usual, double to_2, double to_1) {
+  std::vector<double> values(16, usual);
+  for (int r = 0; r < 4; ++r) values[5 * r] = std::nan("");
+  values[2 * 4 + 1] = to_2;
+  values[1 * 4 + 2] = to_1;
+  return values;
+}
+
+TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
+  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const std::vector<double> slow = between(9, 3, 3);
+  const Measured rates{{"rate", "B/s", Partner::node}, {slow, slow}};
+  EXPECT_EQ(suspects(judge(m, {products({{10, 8, 10, 10}, {10, 8, 10, 10}}), rates})),
+      (std::vector<Suspect>{{Suspect::rank, 1}, {Suspect::link, 1, 2}}));
+  EXPECT_EQ(suspects(judge(m, {products({{10, 5, 10, 10}, {10, 5, 10, 10}}), rates})),
+      (std::vector<Suspect>{{Suspect::rank, 1}}));
+}
+
+TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {
+  const Machine m{topology::Groups({1, 1, 1, 1}), 1};
+  const std::vector<double> rate = between(9, 3, 9), latency = between(1e-4, 1e-4, 5e-3);
+  const auto found = judge(m, {{{"rate", "B/s", Partner::node}, {rate, rate}},
+                                  {{"latency", "s", Partner::node, 0.5, true}, {latency, latency}}});
+  ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::link, 1, 2}}));
+  EXPECT_TRUE(found[0].both_ways);
+  EXPECT_EQ(found[0].evidence.size(), 2U);
+}
+
 TEST(Machine, RanksOfANodeShareItsAdaptersEvenly) {
   const Machine m{topology::Groups({4, 2}), 2};
   std::vector<int> adapters;

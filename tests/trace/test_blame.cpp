@@ -22,6 +22,7 @@ struct Job {
   model::Layout layout;
   topology::Groups nodes;
   std::map<int, double> rank{}, adapter{};  ///< by rank, by node
+  std::map<int, double> port{};             ///< transfers of a rank
   std::map<std::pair<int, int>, double> link{};
   std::vector<std::int64_t> own{};  ///< B of each rank, if they differ
   double noise = 0;  ///< standard deviation of the logarithm of an action's time, half of it in common for a rank
@@ -38,15 +39,21 @@ struct Job {
 
   /// Of a transfer: the slowest link that it passes.
   [[nodiscard]] double slow_link(int from, const Action& a) const {
-    std::set<int> passed = {nodes.group_of(from)};
-    if (is_point_to_point(a.kind)) passed.insert(nodes.group_of(a.peer));
+    std::set<int> passed, ends = {from};
+    if (is_point_to_point(a.kind)) ends.insert(a.peer);
     else
-      for (const int r : program.communicators[a.communicator].ranks) passed.insert(nodes.group_of(r));
-    if (passed.size() < 2) return 1;
+      ends.insert(
+          program.communicators[a.communicator].ranks.begin(), program.communicators[a.communicator].ranks.end());
+    double held = 1;
+    for (const int r : ends) {
+      passed.insert(nodes.group_of(r));
+      if (port.contains(r)) held = port.at(r);
+    }
+    if (passed.size() < 2) return held;
     const auto found = link.find({*passed.begin(), *passed.rbegin()});
     double slowest = found == link.end() ? 1 : found->second;
     for (const int node : passed) slowest = std::max(slowest, adapter.contains(node) ? adapter.at(node) : 1);
-    return slowest * between / inside;
+    return held * slowest * between / inside;
   }
 
   [[nodiscard]] StepSpans step(unsigned seed) const {
@@ -123,6 +130,22 @@ TEST(Blame, NamesTheRankAndWhatTheStepWouldBeWithoutIt) {
         job.rank.clear();
         EXPECT_NEAR(found.share, 1 - job.length() / slow, 0.02) << found.text;
       }
+}
+
+/// What slows a rank may slow its transfers too: they are compared with others', or the step may be shorter still.
+TEST(Blame, WithoutASlowRankItsTransfersAreFastToo) {
+  for (const auto& [spec, compared] : {std::pair{"tawpipe", true}, {"weipipe", true}, {"1f1b", true}, {"ddp", false}}) {
+    Job job(spec, topology::Groups({2, 2, 2}), 6);
+    job.rank = {{4, 1.5}};
+    job.port = {{4, 4}};
+    const Blame found = job.blame();
+    EXPECT_EQ(found.culprit, "rank 4 (node 2)");
+    EXPECT_EQ(found.text.find("at least") == std::string::npos, compared) << found.text;
+    const double slow = job.length();
+    job.rank.clear();
+    if (compared) job.port.clear();
+    EXPECT_NEAR(found.share, 1 - job.length() / slow, 0.02) << spec << ": " << found.text;
+  }
 }
 
 TEST(Blame, NamesTheNodeWhereAllOfItsRanksAreSlow) {

@@ -27,14 +27,16 @@ Program make(const Request& request) {
 }
 }  // namespace
 
-Entry schedules::serial() {
+namespace schedules {
+Entry serial() {
   return {.name = "serial", .doc = "one rank, the reference", .build = make, .one_rank = true, .replicable = false};
 }
 
-Entry schedules::ddp() {
+Entry ddp() {
   return {.name = "ddp",
       .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
       .build = make,
       .replicable = false};
 }
+}  // namespace schedules
 }  // namespace minitaw::schedule

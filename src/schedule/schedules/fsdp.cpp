@@ -193,7 +193,8 @@ Program make(const Request& request) {
 }
 }  // namespace
 
-Entry schedules::fsdp() {
+namespace schedules {
+Entry fsdp() {
   return {.name = "fsdp",
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
       .options =
@@ -203,4 +204,5 @@ Entry schedules::fsdp() {
       .build = make,
       .check = require};
 }
+}  // namespace schedules
 }  // namespace minitaw::schedule

@@ -222,7 +222,8 @@ Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
 }
 }  // namespace
 
-Entry schedules::one_forward_one_backward() {
+namespace schedules {
+Entry one_forward_one_backward() {
   Entry result = entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
   result.options.push_back({"chunks", {"1", "1..16"},
       "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
@@ -230,19 +231,20 @@ Entry schedules::one_forward_one_backward() {
   return result;
 }
 
-Entry schedules::zero_bubble_1() {
+Entry zero_bubble_1() {
   return entry<order_zb_h<1>>("zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
 }
 
-Entry schedules::zero_bubble_2() {
+Entry zero_bubble_2() {
   return entry<order_zb_h<2>>(
       "zb2", "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches");
 }
 
-Entry schedules::zero_bubble_v() {
+Entry zero_bubble_v() {
   return entry<order_zb_v>("zbv",
       "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
       "no gaps where F, B and W take as long, with the activations of 1F1B",
       2);
 }
+}  // namespace schedules
 }  // namespace minitaw::schedule

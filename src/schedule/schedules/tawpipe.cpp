@@ -357,7 +357,8 @@ Program make(const Request& request) {
 }
 }  // namespace
 
-Entry schedules::tawpipe() {
+namespace schedules {
+Entry tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
       .options = with_keeping({{"gwps", {"on", "off", "direct"},
@@ -381,4 +382,5 @@ Entry schedules::tawpipe() {
       .check = require,
       .settle = settle};
 }
+}  // namespace schedules
 }  // namespace minitaw::schedule

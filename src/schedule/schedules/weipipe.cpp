@@ -159,11 +159,13 @@ Program make(const Request& request) {
 }
 }  // namespace
 
-Entry schedules::weipipe() {
+namespace schedules {
+Entry weipipe() {
   return {.name = "weipipe",
       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
       .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
       .build = make,
       .shards_per_rank = 1};
 }
+}  // namespace schedules
 }  // namespace minitaw::schedule

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "predict/search.hpp"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+
+namespace minitaw::predict {
+namespace {
+/// Two nodes of two ranks over adapters of 10 MB/s; a device has `memory`.
+Machine machine_with(const std::string& memory) {
+  return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\nmemory = \"" + memory +
+                           "\"\n[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
+                           "[between]\nrate = \"10 MB/s\"\n",
+      "m.toml");
+}
+
+Case base() {
+  Case c;
+  c.schedule = "ddp";
+  c.shape = {4, 64, 2, 2, std::vector<std::int64_t>(4, 128), 64, 16, 1};
+  c.ranks = 4;
+  c.groups = topology::Groups({2, 2});
+  c.micro_batches = 4;
+  return c;
+}
+
+/// The worst of those that fit are as good as the search says: every candidate is predicted by itself.
+TEST(Search, FindsTheBestOfAllThatFit) {
+  const Machine machine = machine_with("900 kB");
+  const std::vector<Candidate> all = search(base(), machine, {.best = 4, .seconds = 1e6});
+  std::multiset<double> seconds;
+  std::map<std::string, int> why;
+  std::set<std::string> schedules;
+  for (const Candidate& c : all) {
+    ++why[c.why];
+    schedules.insert(c.settings.schedule.substr(0, c.settings.schedule.find(':')));
+    EXPECT_EQ(c.settings.micro_batches * c.settings.shape.micro_batch, 4) << "the same sequences";
+    const Prediction alone = predict(c.settings, machine);
+    EXPECT_EQ(*alone.fits, c.why != "memory") << c.settings.schedule;
+    if (*alone.fits && c.why != "groups") seconds.insert(alone.seconds);
+    if (c.prediction) {
+      EXPECT_EQ(c.prediction->seconds, alone.seconds);
+    }
+  }
+  auto expected = seconds.begin();
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(all[i].prediction->seconds, *expected++) << i;
+  EXPECT_GT(why["memory"], 0);
+  EXPECT_EQ(why["time"], 0);
+  for (const char* schedule : {"ddp", "fsdp", "tawpipe", "weipipe", "1f1b", "zb1", "zb2", "zbv"})
+    EXPECT_TRUE(schedules.contains(schedule)) << schedule;
+}
+
+TEST(Search, EndsInTimeOrWhenItIsToldTo) {
+  const Machine machine = machine_with("1 GB");
+  for (const Candidate& c : search(base(), machine, {.seconds = 0})) {
+    EXPECT_EQ(c.why, "time");
+    EXPECT_FALSE(c.prediction);
+  }
+  int bounds = 0, steps = 0, found = 0;
+  const auto go_on = [&](const SearchProgress& now) {
+    ++(now.part == "bounds" ? bounds : steps);
+    found += now.best != nullptr ? 1 : 0;
+    return steps < 3;
+  };
+  const std::vector<Candidate> all = search(base(), machine, {.seconds = 1e6, .go_on = go_on});
+  EXPECT_TRUE(all[0].prediction);
+  EXPECT_EQ(std::ranges::count_if(all, [](const Candidate& c) { return c.prediction || c.why == "groups"; }), 2);
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(found, 2) << "from the second step on there is a best one";
+  EXPECT_EQ(3 * bounds, std::ssize(all)) << "three kinds of recomputation have one program";
+}
+}  // namespace
+}  // namespace minitaw::predict
