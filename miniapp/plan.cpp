@@ -24,8 +24,7 @@
 
 namespace minitaw::app {
 namespace {
-using model::Layout;
-using schedule::Program;
+using model::Layout, schedule::Program;
 
 struct Options {
   DeckOptions deck;
@@ -146,8 +145,7 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 }
 
 /// Bytes by kind; "total" comes last.
-template <class Kind>
-Json by_kind(const auto& bytes, Json json = {}) {
+template <class Kind> Json by_kind(const auto& bytes, Json json = {}) {
   for (std::size_t k = 0; k < bytes.size(); ++k) json[schedule::name_of(static_cast<Kind>(k))] = bytes[k];
   json["total"] = total(bytes);
   return json;
@@ -280,8 +278,7 @@ std::string cells(const std::string& name, const std::vector<std::string>& cells
   return text + "\n";
 }
 
-template <class Kind>
-std::string title_line(const std::string& name, int kinds) {
+template <class Kind> std::string title_line(const std::string& name, int kinds) {
   std::vector<std::string> titles = schedule::names_of<Kind>(kinds);
   titles.emplace_back("total");
   return cells(name, titles);

@@ -19,8 +19,7 @@
 
 namespace minitaw::app {
 namespace {
-using screen::Culprit;
-using screen::Measured;
+using screen::Culprit, screen::Measured;
 namespace h5 = record::h5;
 
 struct Options {

@@ -15,8 +15,7 @@
 #include "signals.hpp"
 
 namespace minitaw::app {
-using harness::StopReason;
-using record::Row;
+using harness::StopReason, record::Row;
 using Seconds = std::chrono::duration<double>;
 
 namespace {
@@ -110,8 +109,7 @@ public:
   }
 
 private:
-  template <class... Args>
-  void say(fmt::format_string<Args...> format, Args&&... args) {
+  template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
     fmt::print("{}", text);
     std::fflush(stdout);

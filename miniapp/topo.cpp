@@ -18,8 +18,7 @@
 
 namespace minitaw::app {
 namespace {
-using comm::mpi::check;
-using topology::Groups;
+using comm::mpi::check, topology::Groups;
 
 /// Rates and latencies of messages over one kind of link; docs/topo.md defines each figure.
 struct Figure {

@@ -17,9 +17,7 @@
 
 namespace minitaw::app {
 namespace {
-using harness::Check;
-using harness::Reference;
-using harness::Tolerance;
+using harness::Check, harness::Reference, harness::Tolerance;
 
 struct Options {
   DeckOptions deck;

@@ -11,8 +11,7 @@
 #endif
 
 namespace minitaw {
-template <int n>
-struct Words {
+template <int n> struct Words {
   std::uint32_t word[n];
 
   MINITAW_HOST_DEVICE std::uint32_t operator[](int i) const { return word[i]; }

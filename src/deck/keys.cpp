@@ -33,8 +33,7 @@ Store size(const std::string& key, T Owner::* field, std::int64_t least, std::in
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
-template <class T, class Owner>
-Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
+template <class T, class Owner> Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
   return [=](Draft& draft, const std::string& text) {
     const std::size_t at = to_choice(key, text, words);
     if constexpr (std::is_enum_v<T>) field_of(draft, field) = static_cast<T>(at);
@@ -42,8 +41,7 @@ Store choice(const std::string& key, T Owner::* field, std::vector<std::string> 
   };
 }
 
-template <class T>
-Text text_of(T Case::* field) {
+template <class T> Text text_of(T Case::* field) {
   return [=](const Case& c) { return fmt::format("{}", c.*field); };
 }
 

@@ -14,8 +14,7 @@
 
 namespace minitaw::engine {
 namespace {
-using schedule::Memory;
-using schedule::SlotClass;
+using schedule::Memory, schedule::SlotClass;
 
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 

@@ -34,8 +34,7 @@ private:
 
 /// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is
 /// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
-template <class Done, class Check>
-void wait_until(const Done& done, const Check& check) {
+template <class Done, class Check> void wait_until(const Done& done, const Check& check) {
   using namespace std::chrono_literals;
   comm::Backoff pause({.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
   for (; !done(); pause.once()) check();

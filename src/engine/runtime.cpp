@@ -11,11 +11,7 @@
 
 namespace minitaw::engine {
 namespace {
-using model::Buffer;
-using schedule::Action;
-using schedule::Kind;
-using schedule::Operand;
-using schedule::SlotClass;
+using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
 using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
@@ -27,8 +23,7 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
 
 // Called by the host build only.
 [[maybe_unused]] float to_float(float value) { return value; }
-template <class E>
-[[maybe_unused]] E rounded(float value) {
+template <class E> [[maybe_unused]] E rounded(float value) {
   if constexpr (std::is_same_v<E, Bf16>) return to_bf16(value);
   else return value;
 }
@@ -50,8 +45,7 @@ void add_to_accumulator(
 }
 
 /// to = from, rounded, as add_to_accumulator().
-template <class E>
-void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
+template <class E> void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
   if constexpr (kernels::on_host) {
     for (std::int64_t i = 0; i < elements; ++i) to[i] = rounded<E>(from[i]);
   } else {

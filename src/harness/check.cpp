@@ -16,11 +16,9 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
-using model::ReferenceTensors;
+using comm::mpi::check, model::ReferenceTensors;
 
-template <class T>
-std::vector<float> to_host(model::Buffer buffer) {
+template <class T> std::vector<float> to_host(model::Buffer buffer) {
   using Device = Kokkos::View<const T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
   const Device device(buffer.as<T>(), buffer.bytes / sizeof(T));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
@@ -34,8 +32,7 @@ std::vector<float> to_host(model::Buffer buffer) {
 }
 
 /// The first rank of the first replica (the others hold the same) for which `holds` is true.
-template <class Holds>
-int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
+template <class Holds> int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()) / program.replicas; ++r)
     if (holds(program.ranks[r])) return r;
   throw LogicError("engine: nobody " + what);

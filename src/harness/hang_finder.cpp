@@ -6,8 +6,7 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
-using schedule::RankState;
+using comm::mpi::check, schedule::RankState;
 using namespace std::chrono_literals;
 
 /// Between two looks for a question, and how long collectors wait for answers.

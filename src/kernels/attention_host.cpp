@@ -49,8 +49,7 @@ struct Packed {
 };
 
 /// One block: c = (or, if `add`, +=) a b over `depth`.
-template <bool add>
-void multiply_block(int depth, Left a, Packed b, Packed c) {
+template <bool add> void multiply_block(int depth, Left a, Packed b, Packed c) {
   Simd sums[block_rows][block_vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
@@ -77,8 +76,7 @@ void multiply_block(int depth, Left a, Packed b, Packed c) {
 
 /// c [rows, columns] = (or, if `add`, +=) a [rows, depth] b [depth, columns]; rows and columns are multiples
 /// of those of a block.
-template <bool add>
-void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
+template <bool add> void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
       multiply_block<add>(
@@ -93,8 +91,7 @@ void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
 constexpr int tile = 128;
 static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
 
-template <class Tag>
-using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
+template <class Tag> using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
 using TileTeam = TilePolicy<void>::member_type;
 
 /// Tasks differ much in length (causal), so a free thread takes the next one.
@@ -188,12 +185,10 @@ struct Inputs {
 
   [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
-  template <class Work>
-  [[nodiscard]] int scratch_floats() const {
+  template <class Work> [[nodiscard]] int scratch_floats() const {
     return Work{{nullptr}, z.head_dim, width()}.memory.floats;
   }
-  template <class Work>
-  [[nodiscard]] Work work_of(const TileTeam& team) const {
+  template <class Work> [[nodiscard]] Work work_of(const TileTeam& team) const {
     return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, z.head_dim, width()};
   }
   [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
@@ -357,8 +352,7 @@ struct Backward : Inputs {
   }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
-  template <class Also>
-  void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
+  template <class Also> void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
       const Tile t = Tile::at(q, k, z.seq);
@@ -433,8 +427,7 @@ struct Backward : Inputs {
   }
 };
 
-template <class Tag>
-void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
+template <class Tag> void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
   Kokkos::parallel_for("minitaw::attention_backward",
       tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
 }

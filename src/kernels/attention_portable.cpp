@@ -36,16 +36,14 @@ struct Launch {
   }
 
   /// Runs what kernel(tile), with a compile-time constant, makes.
-  template <class Kernel>
-  void run(const char* label, const Kernel& kernel) const {
+  template <class Kernel> void run(const char* label, const Kernel& kernel) const {
     if (tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
     else Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
   }
 };
 
 /// body(i) for i in [0, count), then a barrier.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
+template <class Body> KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);
   team.team_barrier();
 }
@@ -98,8 +96,7 @@ KOKKOS_INLINE_FUNCTION void store_tile(
 }
 
 /// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
-template <class E, int tile>
-struct Forward {
+template <class E, int tile> struct Forward {
   E* y;
   float* lse;
   const E* qkv;
@@ -169,8 +166,7 @@ struct Forward {
 // Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then the
 // gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
 
-template <class E>
-struct Delta {
+template <class E> struct Delta {
   float* delta;
   const E *dy, *y;
   AttentionSizes z;
@@ -186,8 +182,7 @@ struct Delta {
 };
 
 /// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
-template <int tile>
-struct Work {
+template <int tile> struct Work {
   float *query, *slope, *key, *value, *one, *two, *score, *dscore;
 
   KOKKOS_FUNCTION Work(float* base, int width)
@@ -196,8 +191,7 @@ struct Work {
         score(two + tile * pitch(width)), dscore(score + tile * tile) {}
 };
 
-template <class E, int tile>
-struct Inputs {
+template <class E, int tile> struct Inputs {
   const E *dy, *qkv;
   const float *lse, *delta;
   AttentionSizes z;
@@ -231,8 +225,7 @@ struct Inputs {
   }
 };
 
-template <class E, int tile>
-struct QueryGradient {
+template <class E, int tile> struct QueryGradient {
   E* dqkv;
   Inputs<E, tile> in;
 
@@ -255,8 +248,7 @@ struct QueryGradient {
   }
 };
 
-template <class E, int tile>
-struct KeyValueGradient {
+template <class E, int tile> struct KeyValueGradient {
   E* dqkv;
   Inputs<E, tile> in;
 

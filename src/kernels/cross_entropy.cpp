@@ -15,8 +15,7 @@ using namespace detail;
 
 /// Float exponentials take the place of the logits, so that each is computed once. bf16 would lose their
 /// digits: they are computed again, as floats of a block at a time.
-template <class E>
-struct Row {
+template <class E> struct Row {
   static constexpr bool kept = std::is_same_v<E, float>;
   static constexpr int block = 512;
 
@@ -24,8 +23,7 @@ struct Row {
   int count;
 
   /// use(values, their number, where they are from)
-  template <class Use>
-  void blocks(const Use& use) const {
+  template <class Use> void blocks(const Use& use) const {
     if constexpr (kept) {
       use(x, count, x);
     } else {
@@ -63,8 +61,7 @@ struct Row {
   }
 };
 
-template <class E>
-struct HostLossAndGradient {
+template <class E> struct HostLossAndGradient {
   double* losses;
   E* logits;
   const std::int32_t* targets;
@@ -97,8 +94,7 @@ struct Running {
   float largest;
   double sum = 0;
 
-  template <int n>
-  KOKKOS_FUNCTION void add(const Floats<n>& logits) {
+  template <int n> KOKKOS_FUNCTION void add(const Floats<n>& logits) {
     float top = logits[0], part = 0;
     for (int j = 1; j < n; ++j) top = logits[j] > top ? logits[j] : top;
     if (top > largest) {
@@ -111,8 +107,7 @@ struct Running {
 };
 
 /// Reads the row for its statistics and again for its gradient: stored exponentials would cost a write.
-template <class E, int n>
-struct LossAndGradient {
+template <class E, int n> struct LossAndGradient {
   double* losses;
   E* logits;
   const std::int32_t* targets;

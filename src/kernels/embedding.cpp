@@ -7,8 +7,7 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, int n>
-struct Forward {
+template <class E, int n> struct Forward {
   E* x;
   const E* table;
   const std::int32_t* tokens;
@@ -21,8 +20,7 @@ struct Forward {
   }
 };
 
-template <class E, int n>
-struct Backward {
+template <class E, int n> struct Backward {
   float* dtable;
   const E* dx;
   const std::int32_t *tokens, *order, *segments;
@@ -53,8 +51,7 @@ struct Backward {
 };
 }  // namespace
 
-template <class E>
-void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
+template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
   const int width = static_cast<int>(x.extent(1));
   with_packs<E>(width, {x.data(), table.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0), width / n),

@@ -36,10 +36,8 @@ template <class E>
 using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// A read-only matrix that takes no part in deducing E, so that a Matrix<E> converts.
-template <class E>
-using MatrixIn = Matrix<const std::type_identity_t<E>>;
-template <class E>
-using VectorIn = Vector<const std::type_identity_t<E>>;
+template <class E> using MatrixIn = Matrix<const std::type_identity_t<E>>;
+template <class E> using VectorIn = Vector<const std::type_identity_t<E>>;
 
 /// Token numbers in device memory.
 using TokensIn = Vector<const std::int32_t>;
@@ -62,8 +60,7 @@ void linear_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Matr
 }
 
 /// dx [T, in] = dy [T, out] w.
-template <class E>
-void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
+template <class E> void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
   matmul<E, E>(exec, dx, dy, Op::plain, w, Op::plain, 0);
 }
 
@@ -75,8 +72,7 @@ void linear_backward_weight(
 }
 
 /// x [T, H] = table [V, H] at tokens [T].
-template <class E>
-void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
+template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
 
 /// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions sorted by token,
 /// ascending among equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token.
@@ -136,8 +132,7 @@ enum class Attention {
 
 /// Returns the kernel that `kernel` means in this build for elements of type E and these sizes; never
 /// automatic. Throws InputError if an explicit choice cannot compute them.
-template <class E>
-[[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
+template <class E> [[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
 
 /// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a vendor's
 /// library. Slow; belongs before the first step. Without it a vendor's kernel refuses to run.
@@ -160,8 +155,7 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
 
 /// y [T, F].
-template <class E>
-void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
+template <class E> void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
 
 /// dx [T, 2 F], and y [T, F] again, for the gradient of the weights behind it. dx may be x, y may be dy.
 template <class E>
@@ -180,8 +174,7 @@ template <class E>
 void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> contribution, bool accumulate);
 
 /// rounded [n] = sum [n] in the type E.
-template <class E>
-void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
+template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
 
 /// *sum = a number that depends on every bit and its place; the bytes are even in number and place. On a host
 /// a plain loop on the calling thread.

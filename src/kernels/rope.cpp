@@ -20,8 +20,7 @@ struct Table {
 };
 
 /// n elements of a head at a time: an even number, in one access each, or two one by one (n = 1).
-template <class E, int n>
-struct Turn {
+template <class E, int n> struct Turn {
   static constexpr int step = n == 1 ? 2 : n;
 
   E* qkv;

@@ -32,8 +32,7 @@ struct AdamW {
 
 /// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at
 /// most 1.
-template <class Real>
-[[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
+template <class Real> [[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
   return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
 }
 }  // namespace minitaw::kernels

@@ -67,8 +67,7 @@ struct Flops {
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a template's.
-template <class Function>
-void with_element(Dtype dtype, const Function& function) {
+template <class Function> void with_element(Dtype dtype, const Function& function) {
   if (dtype == Dtype::fp32) function(float{});
   else function(Bf16{});
 }

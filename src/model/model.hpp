@@ -20,13 +20,11 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 
-  template <class T>
-  [[nodiscard]] T* as() const {
+  template <class T> [[nodiscard]] T* as() const {
     return reinterpret_cast<T*>(data);
   }
   /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
-  template <class T>
-  [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
+  template <class T> [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
     require(begin + static_cast<std::size_t>(count) * sizeof(T));
     return reinterpret_cast<T*>(data + begin);
   }
@@ -67,11 +65,9 @@ private:
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 
-template <class E>
-class Block;
+template <class E> class Block;
 
-using kernels::AdamW;
-using kernels::ExecutionSpace;
+using kernels::AdamW, kernels::ExecutionSpace;
 
 /// Optimiser state of a shard or of a slice of the embeddings: first moment, second moment, and the fp32
 /// master weights, which for fp32 compute are the weights themselves (empty buffer here). All zero before the
@@ -158,15 +154,12 @@ public:
 private:
   /// A block on the weights, saved and deferred of `o`. Without weights, it takes its gains from `deferred`;
   /// without `deferred`, its backward pass is not split.
-  template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+  template <class E> [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
   /// A hidden state or its gradient [T, H].
-  template <class E>
-  [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
+  template <class E> [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
   /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is written.
-  template <class Use>
-  void for_gradients(int shard, const Operands& o, const Use& use);
+  template <class Use> void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
       const AdamW& adamw, int step);
 

@@ -56,12 +56,10 @@ void write_attribute(hid_t object, const std::string& name, const Values& values
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
 
-template <class T>
-struct Array {
+template <class T> struct Array {
   std::vector<hsize_t> shape;
   std::vector<T> values;  ///< row-major
 };
 /// A whole dataset; throws unless it has so many dimensions and this type, one of Values.
-template <class T>
-[[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
+template <class T> [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
 }  // namespace minitaw::record::h5

@@ -21,8 +21,7 @@ static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 namespace {
 /// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
-template <class Read>
-auto reading(const std::string& path, const Read& read) {
+template <class Read> auto reading(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const std::runtime_error& error) {
@@ -58,8 +57,7 @@ h5::Dataset table(std::string path, std::string units, std::string axes, const R
   return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
 }
 
-template <class Entries, class Part>
-auto parts_of(const Entries& entries, const Part& part) {
+template <class Entries, class Part> auto parts_of(const Entries& entries, const Part& part) {
   std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
   std::ranges::transform(entries, std::back_inserter(values), part);
   return values;
@@ -238,8 +236,7 @@ std::string resolved(const std::string& path) {
 std::string running_name(const std::string& path) { return path + ".running"; }
 
 /// Puts what the file has of a case before the new repetitions.
-template <class T>
-void prepend(std::vector<T> earlier, std::vector<T>& later) {
+template <class T> void prepend(std::vector<T> earlier, std::vector<T>& later) {
   earlier.insert(earlier.end(), later.begin(), later.end());
   later = std::move(earlier);
 }

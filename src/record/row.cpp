@@ -38,8 +38,7 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
 
 namespace {
-template <class Range>
-double mean(const Range& values) {
+template <class Range> double mean(const Range& values) {
   if (values.empty()) return none;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -66,8 +65,7 @@ double variation(const std::vector<double>& samples) {
 }
 
 /// The largest of the ranks' values.
-template <class Value>
-std::int64_t worst(const CaseResult& result, const Value& value) {
+template <class Value> std::int64_t worst(const CaseResult& result, const Value& value) {
   std::uint64_t most = 0;
   for (const RankMemory& rank : result.memory) most = std::max(most, value(rank));
   return static_cast<std::int64_t>(most);
@@ -281,8 +279,7 @@ const Column& Row::column(std::string_view name) const {
 }
 
 namespace {
-template <class T>
-const T& get(const Row& row, std::string_view name) {
+template <class T> const T& get(const Row& row, std::string_view name) {
   if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
   throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
 }

@@ -47,8 +47,7 @@ struct TableLayout {
   std::vector<std::string> columns{};  ///< these and no others; empty: all
 };
 
-template <class Entry>
-struct TextColumn {
+template <class Entry> struct TextColumn {
   std::string name, units;
   int width;  ///< at least; below zero: left-aligned
   std::function<std::string(const Entry&)> cell;
@@ -57,8 +56,7 @@ struct TextColumn {
 };
 
 /// An aligned table. Lines that are no data begin with #.
-template <class Entry>
-class TextTable {
+template <class Entry> class TextTable {
 public:
   /// Columns as wide as their names, units and the cells of `entries`. With a width, texts are cut to
   /// `widest_text` characters, and then columns left out.

@@ -91,15 +91,13 @@ public:
   }
 
   /// Changes the pieces of `range` in place, after cutting them at its borders.
-  template <class Change>
-  void change(Interval range, const Change& change) {
+  template <class Change> void change(Interval range, const Change& change) {
     const auto [first, last] = inside(range);
     std::for_each(first, last, change);
   }
 
   /// Returns whether any piece of `range` fulfils the condition.
-  template <class Which>
-  [[nodiscard]] bool any(Interval range, const Which& which) const {
+  template <class Which> [[nodiscard]] bool any(Interval range, const Which& which) const {
     return std::ranges::any_of(
         pieces_, [&](const Piece& piece) { return piece.range.common(range).size() > 0 && which(piece); });
   }

@@ -34,8 +34,7 @@ public:
 
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
-  template <class... Args>
-  [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
+  template <class... Args> [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
     refuse(rule, program_, rank_, action_, what, std::forward<Args>(args)...);
   }
 

@@ -29,8 +29,7 @@ constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
 constexpr std::chrono::microseconds nap{500};  // of ranks that wait for those that measure
 
 /// Repetitions of `work` in a second, all finished, over so many seconds; once before, to warm up.
-template <class Work>
-double per_second(const kernels::ExecutionSpace& exec, double seconds, const Work& work) {
+template <class Work> double per_second(const kernels::ExecutionSpace& exec, double seconds, const Work& work) {
   const auto once = [&] {
     work();
     exec.fence("minitaw::screen");
@@ -106,8 +105,7 @@ public:
 
 private:
   /// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on zeros.
-  template <class E>
-  struct Owned : kernels::Matrix<E> {
+  template <class E> struct Owned : kernels::Matrix<E> {
     Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
     Owned(const kernels::ExecutionSpace& exec, std::int64_t rows, std::int64_t columns)
         : memory("minitaw::screen", rows, columns) {
@@ -116,8 +114,7 @@ private:
           exec, kernels::Vector<E>(memory.data(), memory.size()), {}, 0, UniformRow{{}, {}, 0.0F, 1.0F});
     }
   };
-  template <class E>
-  [[nodiscard]] Owned<E> make(std::int64_t rows, std::int64_t columns) const {
+  template <class E> [[nodiscard]] Owned<E> make(std::int64_t rows, std::int64_t columns) const {
     return {exec_, rows, columns};
   }
 
@@ -260,8 +257,7 @@ private:
   }
 
   /// Bytes/s of `work`, which moves `bytes()` on every rank that takes part, in a slice of a measurement's time.
-  template <class Work>
-  double repeated(bool takes_part, const Work& work) {
+  template <class Work> double repeated(bool takes_part, const Work& work) {
     const auto timed = [&](int count) {
       if (takes_part) work();  // all begin when the last one is here
       const double begin = MPI_Wtime();
@@ -276,8 +272,7 @@ private:
   double largest(double mine) const { return comm::mpi::largest(mine, own_.comm, nap); }
 
   /// Nodes that share cores measure one after the other.
-  template <class Work>
-  void node_by_node(const std::string& stage, const Work& work) {
+  template <class Work> void node_by_node(const std::string& stage, const Work& work) {
     const int turns = options_.one_machine ? machine_.nodes.count() : 1;
     for (int turn = 0; turn < turns; ++turn) {
       next(stage);

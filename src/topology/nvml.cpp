@@ -9,8 +9,7 @@
 namespace minitaw::nvml {
 namespace {
 /// Leaves null what the library lacks under every name.
-template <class Function, class... Names>
-void find(void* file, Function*& function, Names... names) {
+template <class Function, class... Names> void find(void* file, Function*& function, Names... names) {
   for (const char* name : {names...})
     if (function == nullptr) function = reinterpret_cast<Function*>(dlsym(file, name));
 }

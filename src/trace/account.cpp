@@ -7,8 +7,7 @@
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Span;
+using schedule::Action, schedule::Span;
 
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 

@@ -8,10 +8,7 @@
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::names_of;
-using schedule::Place;
+using schedule::Action, schedule::Kind, schedule::names_of, schedule::Place;
 }  // namespace
 
 Timeline make_timeline(

@@ -95,8 +95,7 @@ struct Nccl {
   std::unique_ptr<Transport> transport;
 };
 
-template <class Owner>
-std::shared_ptr<Transport> build(const schedule::Program& program) {
+template <class Owner> std::shared_ptr<Transport> build(const schedule::Program& program) {
   const auto owner = std::make_shared<Owner>(program);
   return {owner, owner->transport.get()};
 }
@@ -246,14 +245,12 @@ public:
   }
 
 private:
-  template <class T>
-  [[nodiscard]] T load(std::int64_t i) const {
+  template <class T> [[nodiscard]] T load(std::int64_t i) const {
     T value;
     std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
     return value;
   }
-  template <class T>
-  void store(std::int64_t i, T value) {
+  template <class T> void store(std::int64_t i, T value) {
     std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
   }
 

@@ -14,21 +14,18 @@ namespace minitaw::test {
 inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
 
 /// From and to the type in memory.
-template <class E>
-E element_of(double value) {
+template <class E> E element_of(double value) {
   if constexpr (std::is_same_v<E, Bf16>) return to_bf16(static_cast<float>(value));
   else return static_cast<E>(value);
 }
-template <class E>
-double double_of(E element) {
+template <class E> double double_of(E element) {
   if constexpr (std::is_same_v<E, Bf16>) return to_float(element);
   else return static_cast<double>(element);
 }
 
 /// A matrix in device memory with values that a test gives and reads on the host. It begins `shift` elements
 /// behind an aligned address.
-template <class E = float>
-class DeviceMatrix {
+template <class E = float> class DeviceMatrix {
 public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
       : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift), rows_(rows),
@@ -57,15 +54,13 @@ private:
   int shift_;
 };
 
-template <class E>
-Doubles rounded(Doubles values) {
+template <class E> Doubles rounded(Doubles values) {
   for (double& value : values) value = double_of(element_of<E>(value));
   return values;
 }
 
 /// Random inputs that E holds exactly, so that only the kernel's own rounding is compared.
-template <class E = float>
-Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
+template <class E = float> Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
   return rounded<E>(random_doubles(count, seed, scale));
 }
 inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1) {
@@ -73,8 +68,7 @@ inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1
 }
 
 /// What a kernel may be off by when its results are of type E: sums are float, whatever E is.
-template <class E>
-inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
+template <class E> inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
 
 /// ||a - b|| / ||b||; infinite if anything is not a number.
 inline double relative_error(const Doubles& a, const Doubles& b) {

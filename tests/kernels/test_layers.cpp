@@ -35,25 +35,21 @@ std::vector<std::int32_t> random_indices(int count, int below) {
 }
 
 /// A type of elements, and whether the loops over packs run, which a device always does.
-template <class Element, bool in_packs>
-struct Case {
+template <class Element, bool in_packs> struct Case {
   using E = Element;
   static constexpr bool packs = in_packs;
 };
 using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
 
-template <class C>
-using Device = test::DeviceMatrix<typename C::E>;
+template <class C> using Device = test::DeviceMatrix<typename C::E>;
 
 struct CaseName {
-  template <class C>
-  static std::string GetName(int) {
+  template <class C> static std::string GetName(int) {
     return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") + (C::packs ? "_packs" : "");
   }
 };
 
-template <class C>
-class Layers : public ::testing::Test {
+template <class C> class Layers : public ::testing::Test {
 protected:
   using E = typename C::E;
 

@@ -59,11 +59,9 @@ struct Convert {
   }
 };
 
-template <class T>
-using View = Kokkos::View<T*, MemorySpace>;
+template <class T> using View = Kokkos::View<T*, MemorySpace>;
 
-template <class T>
-auto on_the_host(const View<T>& view) {
+template <class T> auto on_the_host(const View<T>& view) {
   return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
 }
 

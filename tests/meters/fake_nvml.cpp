@@ -28,8 +28,7 @@ bool is_lost() {
   return mode() == "lost";
 }
 
-template <class Value>
-int answer(const char* quantity, Value value, Value* out) {
+template <class Value> int answer(const char* quantity, Value value, Value* out) {
   if (open_count == 0) return 1;
   if (is_lost()) return lost;
   if (mode() == std::string("no-") + quantity) return not_supported;

@@ -32,8 +32,7 @@ inline const std::vector<ModelCase> all_cases = sanitized ? std::vector{one_toke
 
 /// A model, what its backward pass computes again, and its type.
 using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
-template <class... Policies>
-auto all_models(Policies... recompute) {
+template <class... Policies> auto all_models(Policies... recompute) {
   return ::testing::Combine(::testing::ValuesIn(all_cases), ::testing::Values(recompute...),
       ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
 }

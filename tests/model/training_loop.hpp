@@ -34,8 +34,7 @@ public:
   }
 
 private:
-  template <class E>
-  [[nodiscard]] kernels::Vector<E> all() const {
+  template <class E> [[nodiscard]] kernels::Vector<E> all() const {
     return kernels::Vector<E>(get().as<E>(), bytes_.size() / sizeof(E));
   }
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;

@@ -25,8 +25,7 @@ int position(const RankProgram& rank, int i) {
 
 int draw(std::mt19937& random, int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
 
-template <class Number>
-bool change(Number& value, int range, std::mt19937& random) {
+template <class Number> bool change(Number& value, int range, std::mt19937& random) {
   if (value < 0 || range < 2) return false;
   value = static_cast<Number>((value + 1 + draw(random, range - 1)) % range);
   return true;

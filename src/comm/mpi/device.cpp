@@ -29,8 +29,7 @@ bool device_aware() {
 }
 
 using DeviceMemory = kernels::MemorySpace;
-using kernels::on_host;
-using kernels::PinnedSpace;
+using kernels::on_host, kernels::PinnedSpace;
 using Space = kernels::ExecutionSpace;
 
 /// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that

@@ -100,8 +100,7 @@ Environment::~Environment() {
 
 namespace minitaw::topology {
 namespace {
-using comm::mpi::check;
-using comm::mpi::rank_in;
+using comm::mpi::check, comm::mpi::rank_in;
 
 /// Cores this process may run on; none if the system does not say (more than 1024 cores, say).
 cpu_set_t own_cores() {

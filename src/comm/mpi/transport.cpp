@@ -8,8 +8,7 @@
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
-using schedule::Kind;
-using schedule::Lane;
+using schedule::Kind, schedule::Lane;
 
 void Copier::settle() noexcept {
   for (std::size_t queue = 0; queue < queues; ++queue) {

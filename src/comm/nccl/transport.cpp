@@ -14,9 +14,7 @@
 
 namespace minitaw::comm::nccl {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Lane;
+using schedule::Action, schedule::Kind, schedule::Lane;
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
@@ -24,8 +22,7 @@ using Work = std::function<void()>;
 Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
 
 /// Calls visit(action, from, to) for both sides of every message of the program.
-template <class Visit>
-void for_each_message(const schedule::Program& program, const Visit& visit) {
+template <class Visit> void for_each_message(const schedule::Program& program, const Visit& visit) {
   for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
     for (const Action& a : program.ranks[rank].actions)
       if (is_point_to_point(a.kind))
@@ -184,8 +181,7 @@ public:
   /// In the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
-  template <class Fits>
-  [[nodiscard]] const Member& find(const Fits& fits) const {
+  template <class Fits> [[nodiscard]] const Member& find(const Fits& fits) const {
     const auto found = std::ranges::find_if(members_, fits, &Member::plan);
     if (found == members_.end()) throw LogicError("the program has no such communication of this rank");
     return *found;

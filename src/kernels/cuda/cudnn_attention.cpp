@@ -77,8 +77,7 @@ std::shared_ptr<Graph> new_graph() {
 }
 
 /// Sets the options of both directions: causal mask, scale.
-template <class Attributes>
-Attributes causal(Attributes attributes, const AttentionSizes& z) {
+template <class Attributes> Attributes causal(Attributes attributes, const AttentionSizes& z) {
   attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(z.head_dim)))
       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);

@@ -43,8 +43,7 @@ KOKKOS_INLINE_FUNCTION float load(Bf16 value) {
   return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-template <class E>
-KOKKOS_INLINE_FUNCTION E store(float value) {
+template <class E> KOKKOS_INLINE_FUNCTION E store(float value) {
   if constexpr (std::is_same_v<E, Bf16>) return Bf16{static_cast<std::uint16_t>(bf16_pair(value, 0))};
   else return static_cast<E>(value);
 }
@@ -77,8 +76,7 @@ KOKKOS_INLINE_FUNCTION float exponential(float x) {
 // What one thread moves at a time: 16 bytes let a device's memory run at full speed.
 
 /// n floats in registers.
-template <int n>
-struct Floats {
+template <int n> struct Floats {
   float value[n];
 
   KOKKOS_INLINE_FUNCTION float& operator[](int i) { return value[i]; }
@@ -87,8 +85,7 @@ struct Floats {
 
 /// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16
 /// bytes. A single element is moved as such.
-template <class E, int n>
-struct Pack {
+template <class E, int n> struct Pack {
   static constexpr std::size_t bytes = n * sizeof(E);
   static_assert(bytes == 4 || bytes % 8 == 0);
   static constexpr std::size_t access = bytes % 16 == 0 ? 16 : bytes;
@@ -134,8 +131,7 @@ struct Pack {
   }
 };
 
-template <class E>
-struct Pack<E, 1> {
+template <class E> struct Pack<E, 1> {
   E element;
 
   KOKKOS_INLINE_FUNCTION static Pack read(const E* from) { return {*from}; }
@@ -145,12 +141,10 @@ struct Pack<E, 1> {
 };
 
 /// Pack i of a row.
-template <int n, class E>
-KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
+template <int n, class E> KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
   return Pack<E, n>::read(row + n * i).floats();
 }
-template <int n, class E>
-KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
+template <int n, class E> KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
   Pack<E, n>::of(values).write(row + n * i);
 }
 
@@ -207,21 +201,18 @@ inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows, int i
 }
 
 /// The thread is the whole team: its loops become vector code.
-template <class Team>
-KOKKOS_INLINE_FUNCTION bool alone([[maybe_unused]] const Team& team) {
+template <class Team> KOKKOS_INLINE_FUNCTION bool alone([[maybe_unused]] const Team& team) {
   if constexpr (on_host) return team.team_size() == 1;
   else return false;
 }
 
 /// body(i) for i in [0, count), in order for each thread, so that the body may sum.
-template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
+template <class Team, class Body> KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
   for (int i = team.team_rank(); i < count; i += team.team_size()) body(i);
 }
 
 /// body(i) for i in [0, count), independent; the same thread gets the same i in every call.
-template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
+template <class Team, class Body> KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
   if (alone(team)) [[likely]] {
 #pragma GCC ivdep
     for (int i = 0; i < count; ++i) body(i);
@@ -248,14 +239,12 @@ KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const
 }
 
 /// Sum of term(i) for i in [0, count) on one thread.
-template <class Sum, class Term>
-KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
+template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
   return lane_reduce(count, Sum{0}, term, [](Sum a, Sum b) { return a + b; });
 }
 
 /// Returns the sum to the whole team; the order depends only on count and the size of the team.
-template <class Sum, class Term>
-KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
+template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
   if (alone(team)) [[likely]]
     return lane_sum<Sum>(count, term);
   Sum sum = 0;
@@ -271,8 +260,7 @@ using FlatPolicy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::in
 /// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a
 /// run of them, with a copy of the body that no store can reach: the loop is vector code then. Elements do
 /// not depend on each other, though the same one may be read and written.
-template <class Body, int n>
-struct Flat {
+template <class Body, int n> struct Flat {
   static constexpr std::int64_t each = on_host && n == 1 ? 1024 : n;
   Body body;
   std::int64_t count;
@@ -297,14 +285,12 @@ void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
   });
 }
 
-template <class Team>
-struct Nothing {
+template <class Team> struct Nothing {
   KOKKOS_FUNCTION void operator()(const Team&) const {}
 };
 
 /// Lets Kokkos allocate the scratch memory of `policy` now, and not in a step.
-template <class Policy>
-void reserve_scratch(const Policy& policy) {
+template <class Policy> void reserve_scratch(const Policy& policy) {
   Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing<typename Policy::member_type>{});
 }
 }  // namespace minitaw::kernels::detail

@@ -67,8 +67,7 @@ void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
 
 /// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1 and 2: k(p-i)-(k-1) forward visits; then B(j),
 /// W(j-ki) if j >= ki, F; ...; the remaining W. Activations of kp-(k-1) micro-batches.
-template <int k>
-void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
+template <int k> void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
   const int ahead = k * (stages.ranks - i) - (k - 1), delay = k * i;
   for (int j = 1 - ahead; j < micro_batches; ++j) {
     if (j + ahead - 1 < micro_batches) order.forward(0);
@@ -210,8 +209,7 @@ Program build_pipeline(const Request& request, StageRule rule) {
       request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
 }
 
-template <StageRule rule>
-Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
+template <StageRule rule> Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
   return {.name = name,
       .doc = doc,
       .options = {{"blocking", {"off", "on"},
