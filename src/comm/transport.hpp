@@ -78,12 +78,11 @@ private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for
-/// messages (see messages_at_once()). Operations of different lanes are independent; one thread may drive
-/// many lanes, but only one thread at a time drives a lane. An operation is done when this rank's part is
-/// complete (buffers sent may be reused, buffers received hold the data). A failure throws comm::Error, a
-/// cancelled wait comm::Cancelled, and a call that the program cannot mean (no such communicator, not a
-/// member of it, the compute lane) LogicError.
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for messages (see
+/// messages_at_once()). Operations of different lanes are independent; one thread may drive many lanes, but only one
+/// thread at a time drives a lane. An operation is done when this rank's part is complete (buffers sent may be reused,
+/// buffers received hold the data). A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
+/// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
 /// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be

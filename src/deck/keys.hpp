@@ -33,8 +33,7 @@ struct Key {
   std::string fallback;  ///< default in words, if it depends on other keys; empty: as `initial`, or required
   std::string example;   ///< TOML line that a message can show
   std::string doc;
-  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError
-  /// "key: ...".
+  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError "key: ...".
   std::function<void(Draft&, const std::string&)> store;
   /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};

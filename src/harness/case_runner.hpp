@@ -102,8 +102,7 @@ public:
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
   void on_hang(OnHang act) { hang_ = std::move(act); }
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
-  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when guard() ends
-  /// the job.
+  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when guard() ends the job.
   void advance() { finder_.next_case(); }
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
@@ -115,12 +114,11 @@ public:
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
-  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job the
-  /// second time, and compares a check sum of all that every action reads and writes. If they differ, further
-  /// runs on yet other ranks decide by majority which one is wrong: in a job of two ranks, a fault that both
-  /// placements of a rank show alike names no rank. Takes attention and transport with a fixed order of sums;
-  /// throws InputError for a case that asks for others. `places`: of each rank of the job, for sentences:
-  /// "node 1, device 0".
+  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job the second time, and
+  /// compares a check sum of all that every action reads and writes. If they differ, further runs on yet other ranks
+  /// decide by majority which one is wrong: in a job of two ranks, a fault that both placements of a rank show alike
+  /// names no rank. Takes attention and transport with a fixed order of sums; throws InputError for a case that asks
+  /// for others. `places`: of each rank of the job, for sentences: "node 1, device 0".
   [[nodiscard]] ReplayReport replay(Case c, const std::vector<std::string>& places, const Disturb& disturb = {});
 
   [[nodiscard]] int rank() const { return rank_; }

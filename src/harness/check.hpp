@@ -20,9 +20,8 @@ struct NamedTensor {
 
 enum class Which { weights, gradients };
 
-/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the
-/// layers, embeddings last: the current weights, or the gradients of the last step. Collective over the ranks
-/// of the case.
+/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the layers,
+/// embeddings last: the current weights, or the gradients of the last step. Collective over the ranks of the case.
 [[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
 /// Difference between two models.
@@ -41,9 +40,8 @@ struct Difference {
 [[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
-/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border
-/// between two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as
-/// right.
+/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border between
+/// two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as right.
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
@@ -61,8 +59,7 @@ struct Tolerance {
   [[nodiscard]] double largest(int steps) const;
 };
 
-/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of
-/// tokens.
+/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of tokens.
 [[nodiscard]] Tolerance serial_tolerance(const Case& c);
 /// Tolerance of the serial schedule against plain loops in double precision.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
@@ -87,10 +84,9 @@ struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
   std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
-  /// Difference between the weights after the last step and those that AdamW in double precision makes of the
-  /// initial weights and the executed gradients. A comparison with the weights of another training would be
-  /// useless: the first steps of AdamW are as long as the learning rate whatever the size of the gradient,
-  /// rounding noise included.
+  /// Difference between the weights after the last step and those that AdamW in double precision makes of the initial
+  /// weights and the executed gradients. A comparison with the weights of another training would be useless: the first
+  /// steps of AdamW are as long as the learning rate whatever the size of the gradient, rounding noise included.
   Difference weights{};
 };
 
@@ -117,12 +113,10 @@ struct ReferenceMemory {
 };
 /// Memory for the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are
-/// kept.
+/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are kept.
 [[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
 
-/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share
-/// a few.
+/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share a few.
 class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.

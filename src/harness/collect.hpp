@@ -18,8 +18,7 @@ using Now = std::function<double()>;
 /// and forth; wrong by at most half the time of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
 
-/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock.
-/// Collective.
+/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
 /// Spans of a rank's timed steps, kept so that one of the steps can be examined afterwards. Nothing is
@@ -74,10 +73,9 @@ private:
   double before_ = 0;  ///< J
 };
 
-/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport
-/// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
-/// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store the step's.
-/// nodes: of the job.
+/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
+/// `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan. Collective over the ranks of
+/// the case. peak: this rank's peak resident memory. timeline: store the step's. nodes: of the job.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
     const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

@@ -83,9 +83,8 @@ template <bool add> void multiply(int rows, int columns, int depth, Left a, Pack
           depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row}, {c.data + i * c.row + j, c.row});
 }
 
-// What the host's forward and backward have in common. A tile of scores is kept as its transpose,
-// [key][query]: statistics of a query then lie in the lanes of a vector, and no operand has to be transposed
-// but the queries, once.
+// What the host's forward and backward have in common. A tile of scores is kept as its transpose, [key][query]:
+// statistics of a query then lie in the lanes of a vector, and no operand has to be transposed but the queries, once.
 
 /// Queries and keys of a tile: its operands, two of them in the backward, stay in the L2 cache.
 constexpr int tile = 128;
@@ -113,16 +112,14 @@ struct Tile {
   }
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
   [[nodiscard]] bool on_diagonal() const { return k == q; }
-  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends
-  /// to.
+  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends to.
   [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
   /// The first query, of a whole block of columns, that sees key i.
   [[nodiscard]] int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
 };
 
-/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows
-/// after them, up to a whole block, keep their values: they are multiplied, too, into rows that are never
-/// read.
+/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows after
+/// them, up to a whole block, keep their values: they are multiplied, too, into rows that are never read.
 void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
   for (int i = 0; i < count; ++i) {
     const float* const in = from + i * stride;

@@ -73,8 +73,7 @@ struct SumOfSquares {
   }
 };
 
-/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is
-/// shortened.
+/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is shortened.
 template <class E, bool rounded, bool clips> struct Update {
   E* weights;
   float* master;

@@ -30,8 +30,7 @@ struct AdamW {
   float clip_norm = 0;  ///< a longer gradient is shortened to this norm; 0: none is
 };
 
-/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at
-/// most 1.
+/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at most 1.
 template <class Real> [[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
   return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
 }

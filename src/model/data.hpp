@@ -11,11 +11,10 @@
 #include "model/layout.hpp"
 
 namespace minitaw::model {
-/// Source of the initial weights of a tensor: element i is number i of this row, whatever the sharding. Its
-/// place among all rows is {role, layer}; layer is 2^32 - 1 for the embeddings. Uniform, not normal: no
-/// library's sine or logarithm can make two machines differ. amplitude = sqrt(3) standard deviation: wqkv,
-/// w13, head 1 / sqrt(H); wo 1 / sqrt(2 L H); w2 1 / sqrt(2 L F); embedding 1. Gains of norms are 1 + 0.1 u,
-/// so that an exchange of two of them shows.
+/// Source of the initial weights of a tensor: element i is number i of this row, whatever the sharding. Its place among
+/// all rows is {role, layer}; layer is 2^32 - 1 for the embeddings. Uniform, not normal: no library's sine or logarithm
+/// can make two machines differ. amplitude = sqrt(3) standard deviation: wqkv, w13, head 1 / sqrt(H); wo 1 / sqrt(2 L
+/// H); w2 1 / sqrt(2 L F); embedding 1. Gains of norms are 1 + 0.1 u, so that an exchange of two of them shows.
 [[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
 
 /// Draws the initial weights of a shard or of the embeddings, fp32, on the host, for references. Padding is

@@ -46,10 +46,9 @@ struct Shape {
   [[nodiscard]] std::int64_t tokens() const { return seq * micro_batch; }
 };
 
-/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that
-/// do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an
-/// ffn list of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot
-/// count.
+/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that do not
+/// divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an ffn list of the
+/// wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -144,9 +143,8 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the
-/// embeddings into slices. Where the head counts, the run before it is the shorter the larger the vocabulary
-/// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
-/// has fewer layers than shards.
+/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the embeddings
+/// into slices. Where the head counts, the run before it is the shorter the larger the vocabulary is. Parts and slices
+/// are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 }  // namespace minitaw::model

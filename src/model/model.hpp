@@ -108,9 +108,8 @@ void draw(
 /// describes. A buffer that is too small raises LogicError, as does a tensor of the embeddings that is not in
 /// the part of them that the rank holds.
 ///
-/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state.
-/// plan_saved() and plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit
-/// consumes `saved`.
+/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state. plan_saved() and
+/// plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit consumes `saved`.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
@@ -142,8 +141,7 @@ public:
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
 
-  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to
-  /// that.
+  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to that.
   void square(Buffer squares, Buffer gradient, bool accumulate);
   /// AdamW on a slice of an owned shard, the only one that the buffers hold; `step` counts from 1. Padding
   /// must hold zeros everywhere, and keeps them.

@@ -180,9 +180,8 @@ class ComputeEmitter {
 public:
   ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
-  /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
-  /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an
-  /// accumulator always.
+  /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on shard 0. W
+  /// takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an accumulator always.
   void visit(const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.

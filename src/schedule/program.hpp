@@ -38,10 +38,9 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr int kinds = 20;
 
-/// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation
-/// (weights, hidden states) or gradients. A transfer waits only for those in front of it in its lane, so
-/// receives, sends and collectives inside a group do not hold each other up
-/// (docs/decisions/0013-lanes-by-direction.md).
+/// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation (weights, hidden
+/// states) or gradients. A transfer waits only for those in front of it in its lane, so receives, sends and collectives
+/// inside a group do not hold each other up (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
   inputs_group,     ///< collectives inside a group
@@ -239,10 +238,9 @@ struct Communicator {
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
-/// One rank's part of a step. `actions` is the issue order: waits refer only to earlier actions, and each
-/// lane executes its own actions in order, one at a time. Messages of one direction in a lane only need to
-/// begin in order: a transport may have several under way, so that the wire is never idle between two. They
-/// count as finished in order.
+/// One rank's part of a step. `actions` is the issue order: waits refer only to earlier actions, and each lane executes
+/// its own actions in order, one at a time. Messages of one direction in a lane only need to begin in order: a
+/// transport may have several under way, so that the wire is never idle between two. They count as finished in order.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -281,9 +279,8 @@ struct Program {
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
-/// Returns for each action the action after which its buffers are free: itself, or for messages the last one
-/// of the messages of the same tick that follow each other in the program, in any lanes: they shall not wait
-/// for each other.
+/// Returns for each action the action after which its buffers are free: itself, or for messages the last one of the
+/// messages of the same tick that follow each other in the program, in any lanes: they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
 /// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,

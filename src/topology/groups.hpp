@@ -27,8 +27,7 @@ public:
   [[nodiscard]] bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }
   [[nodiscard]] const std::vector<int>& sizes() const { return sizes_; }
   [[nodiscard]] std::vector<int> members(int group) const;
-  /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part, that
-  /// part.
+  /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part, that part.
   [[nodiscard]] Groups within(int begin, int end) const;
   /// "1+2+3"
   [[nodiscard]] std::string text() const;

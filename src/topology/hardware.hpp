@@ -6,8 +6,7 @@
 
 /// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
 namespace minitaw::topology {
-/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: not known, or
-/// none.
+/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: not known, or none.
 struct Site {
   std::string cpu = "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
   /// Ports that carry the job's messages (docs/topo.md), the nearest to the device (without one, to the cores)

@@ -47,8 +47,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.reason = "because";
   r.bytes_source = "by formula";
   const Row row = make_row(r, 31, 37);
-  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
-  // of 12.
+  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm of 12.
   const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"}, {"session", "37"},
       {"status", "wrong"}, {"reason", "because"}, {"verdict", "INVALID: wrong: because"},

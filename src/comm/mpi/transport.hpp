@@ -51,11 +51,10 @@ struct LaneMemory {
 };
 using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule::Lane
 
-/// Everything passes through slots in `pinned`, which outlives the transport as the copier does. A staged
-/// rank can talk only to staged ranks, and with equal piece_bytes. Four pieces are on their way at a time in
-/// either direction, so 16 slots are enough for all collectives; a ring needs 2 * ahead landing slots and
-/// window + 2 loading slots, or it could stand still (docs/decisions/0006-pinned-slots.md). Throws LogicError
-/// if there are fewer.
+/// Everything passes through slots in `pinned`, which outlives the transport as the copier does. A staged rank can talk
+/// only to staged ranks, and with equal piece_bytes. Four pieces are on their way at a time in either direction, so 16
+/// slots are enough for all collectives; a ring needs 2 * ahead landing slots and window + 2 loading slots, or it could
+/// stand still (docs/decisions/0006-pinned-slots.md). Throws LogicError if there are fewer.
 [[nodiscard]] Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier);
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages

@@ -27,9 +27,8 @@ struct Options {
 /// other, but their kernels must then find room on the device together. A communicator executes its calls in
 /// the order of their issue, whatever their lanes: keep each to one lane, as schedule::lane_of() does.
 ///
-/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp:
-/// NCCL does not say which way it takes. cancel() aborts all communicators, so that what is on the device
-/// queues ends as well.
+/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp: NCCL does
+/// not say which way it takes. cancel() aborts all communicators, so that what is on the device queues ends as well.
 ///
 /// Collective over `world`, whose ranks are those of the program (else LogicError) and have a device each,
 /// current on the calling thread. Keeps nothing of `program`. Throws Error if NCCL fails, or does not find

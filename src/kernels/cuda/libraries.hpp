@@ -77,9 +77,8 @@ private:
 /// and backward; empty if it can. Remembers its answers.
 [[nodiscard]] std::string reason_against_cudnn(const AttentionSizes& shape);
 
-/// The library's handle of one queue and its plans. Pointers are those of kernels::attention_forward and
-/// _backward, bf16 but for lse, in place in the fused projection: nothing is permuted. Failures throw
-/// std::runtime_error.
+/// The library's handle of one queue and its plans. Pointers are those of kernels::attention_forward and _backward,
+/// bf16 but for lse, in place in the fused projection: nothing is permuted. Failures throw std::runtime_error.
 class CudnnAttention {
 public:
   explicit CudnnAttention(cudaStream_t stream);

@@ -11,10 +11,9 @@ namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two
-/// levels, the ranks with the same place in their groups exchange their slices, so that one copy of each run
-/// crosses; fan-out and reduction are inside groups. What stays of a group's copy, a run on each rank, is a
-/// kept and a partial slot.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two levels, the
+/// ranks with the same place in their groups exchange their slices, so that one copy of each run crosses; fan-out and
+/// reduction are inside groups. What stays of a group's copy, a run on each rank, is a kept and a partial slot.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)

@@ -49,8 +49,7 @@ struct RelayTiming {
 /// ranks. Each part goes from the rank of one group to the rank of the other with the same local index: the
 /// owner scatters the parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or
-/// single ones.
+/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or single ones.
 /// With dbs=off, a group takes shards from the group before it, which has just used them.
 ///
 /// What stays in a group is with its leaders for the shard: all of it, or each one's part. So the copy of a
@@ -167,8 +166,7 @@ private:
     return std::min({rails_, groups_.size(group), groups_.size(other)});
   }
 
-  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its
-  /// own.
+  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its own.
   [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
     const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
     if (owns(group, shard)) return {owner};
@@ -314,12 +312,11 @@ void require(const Request& request) {
     throw InputError("schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
 }
 
-/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
-/// at most one weight shard per tick. Options away from their defaults: gwps=off (one group of all ranks),
-/// gwps=direct (single ranks instead of groups, no stagger), dbs=off (a group gets a shard from the group
-/// that has just used it), cco=off (a rank waits for its messages with weights), cco=serial (no overlap of
-/// communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after which
-/// gradients leave their group), rails (see GroupRelay).
+/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives at most
+/// one weight shard per tick. Options away from their defaults: gwps=off (one group of all ranks), gwps=direct (single
+/// ranks instead of groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off
+/// (a rank waits for its messages with weights), cco=serial (no overlap of communication and computation), prefetch
+/// (ticks ahead between groups), grad_ticks (ticks after which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool direct = is_set(request.spec, "gwps", "direct");
