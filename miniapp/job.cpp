@@ -203,9 +203,8 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
 }
 
 namespace {
-/// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
-/// rank of the job has stopped. On a crowded machine neither is done in the seconds that --watchdog may leave
-/// a step. 0: that is over.
+/// Ends the process if MPI, for whose start and end no guard can speak, takes longer: a rank of the job has stopped. 0:
+/// that is over.
 void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
     constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";

@@ -222,8 +222,7 @@ void append_bytes(
         [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }, spare});
 }
 
-/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W and
-/// hidden states.
+/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W, hidden states.
 std::string slots_text(const CasePlan& plan) {
   using enum schedule::SlotClass;
   return fmt::format("{}/{}/{}/{}/{}/{}/{}", plan.slots_of(weights), plan.slots_of(kept),

@@ -29,8 +29,7 @@ struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
-/// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
-/// is left alone unless `retry`, one that was skipped for want of memory is tried again.
+/// `rows`: of the result file. A failed case is left alone unless `retry`; one that was skipped is tried again.
 [[nodiscard]] RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
@@ -66,9 +65,8 @@ private:
 /// The end of a run's time.
 class TimeLimit {
 public:
-  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS", counted from now; empty: the end of the
-  /// Slurm job if that is known (SLURM_JOB_END_TIME), else none. Throws InputError for anything else, also
-  /// for a number without a unit, which a batch system would take for minutes.
+  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job
+  /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a batch system, minutes.
   explicit TimeLimit(const std::string& text);
 
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.

@@ -2,8 +2,7 @@
 #pragma once
 
 namespace minitaw::app {
-/// From now on SIGTERM, SIGINT and SIGUSR1 no longer end the process: it prints at once that the run ends
-/// after this step. A second signal ends it, a second SIGTERM only if it comes more than a second later.
+/// From now on the first SIGTERM, SIGINT or SIGUSR1 prints that the run ends after this step; another one ends it.
 void catch_signals();
 /// Turns the printed message off: another rank prints it.
 void catch_signals_silently();

@@ -40,8 +40,7 @@ struct Flow {
 };
 using Flows = std::vector<Flow>;
 
-/// Sends messages between the ranks of MPI_COMM_WORLD, each measurement for about so many seconds.
-/// Collective, the same on all ranks. Ranks that wait sleep.
+/// Sends messages between the ranks of MPI_COMM_WORLD. Collective, the same on all ranks. Ranks that wait sleep.
 class Links {
 public:
   explicit Links(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}

@@ -54,8 +54,7 @@ struct TableOptions {
   std::vector<std::string> columns;
 };
 void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
-/// Characters of a line of the terminal that shows standard output; 0: a file or pipe does. Under mpiexec or
-/// srun, whose pipe standard output is, the terminal of that.
+/// Columns of the terminal that shows standard output, also behind mpiexec or srun; 0: a file or pipe does.
 [[nodiscard]] int terminal_width();
 /// Of a table, behind whose lines so many characters are needed.
 [[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);

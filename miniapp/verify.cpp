@@ -110,8 +110,7 @@ void require_judgement(const deck::Deck& deck) {
               c.schedule, c.learning_rate, most));
 }
 
-/// Compares every case of the deck with the serial reference, and the serial reference with the float64
-/// model: losses of all steps, each gradient tensor of the first step, weights after the last.
+/// Compares every case with the serial reference, and that with the float64 model: losses, gradients, last weights.
 int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);

@@ -53,8 +53,7 @@ struct Readings {
   std::vector<std::vector<double>> energy;         ///< [repetition][rank], J of its timed steps; empty: unavailable
 };
 
-/// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
-/// numpy does by default. NaN without samples.
+/// The quantile `q`, 0 .. 1, of samples in rising order, interpolated linearly as by numpy. NaN without samples.
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
 /// Returns the median of samples in any order.
 [[nodiscard]] double median(std::vector<double> samples);

@@ -84,13 +84,11 @@ private:
 /// buffers received hold the data). A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
 /// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
-/// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
-/// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
-/// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
+/// Matching: messages from one rank to another match in order per payload, whatever their lanes: those of one payload
+/// must not be under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
 /// inputs of one rank for another match in order whatever their payload, and so do gradients.
 ///
-/// Slices are those of base/range.hpp: equal if the members divide the elements, else the last ones are
-/// shorter. On a communicator of one member every collective does nothing.
+/// Slices are those of base/range.hpp. On a communicator of one member every collective does nothing.
 class Transport {
 public:
   /// Keeps the program's communicators. `name` stands in results.
@@ -127,8 +125,7 @@ public:
   void reset_counters() { sent_.reset(); }
   /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls it.
   virtual void poll() {}
-  /// Makes every operation, now and later, throw comm::Cancelled when it is advanced. Called by the
-  /// watchdog's thread; the transport can only be destroyed afterwards.
+  /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only destruction may follow.
   virtual void cancel() = 0;
 
 protected:
@@ -161,7 +158,6 @@ private:
       schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) override;
 };
 
-/// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must
-/// be aligned to their elements and must not overlap.
+/// target[i] += other[i]; bf16 adds in float and rounds to nearest even. Buffers must be aligned and not overlap.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements);
 }  // namespace minitaw::comm

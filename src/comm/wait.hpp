@@ -9,10 +9,9 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {
-/// Waiting of a communication thread for messages. The thread tests `spins` times at full speed, then yields
-/// between tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it),
-/// then sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: the end of a long
-/// message is seen at most 6 % late, with few wake-ups, which virtual machines make expensive.
+/// Waiting of a communication thread for messages: tests at full speed (`spins`), then with yields in between (`yields`
+/// times, for as long as `eager`, and for a millisecond while compute waits), then sleeps of a sixteenth of the time
+/// waited so far: the end of a long message is seen at most 6 % late, with few wake-ups.
 struct WaitPolicy {
   int spins = 2;
   int yields = 4;
@@ -24,11 +23,10 @@ struct WaitPolicy {
   bool spare_compute = false;
 };
 
-/// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a
-/// core for each thread, waits spin for about as long as a layer computes: this costs nothing and answers at
-/// once, as MPI's blocking calls do. With fewer cores, a few tests find messages that have arrived, then the
-/// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. Beside compute
-/// the thread does not yield, which may cost it several milliseconds: one that wakes runs next.
+/// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a core for
+/// each, waits spin for about as long as a layer computes, which costs nothing and answers at once. With fewer, a few
+/// tests find messages that have arrived, then the thread sleeps, at most half a millisecond, so that compute keeps its
+/// core. Beside compute it does not yield, which may cost it several milliseconds: one that wakes runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.

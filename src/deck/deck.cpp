@@ -186,8 +186,7 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// The message of a check with the place where the key that it begins with, or one in place of it, was
-/// written in front.
+/// The message of a check behind the place of the key that it begins with, or of one in place of it.
 std::string locate(const std::string& message, const Settings& settings, const std::string& path) {
   const std::string name = message.substr(0, message.find_first_of(": ="));
   if (const auto at = settings.find(name); at != settings.end())
@@ -276,9 +275,8 @@ void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
         most, usual_node));
 }
 
-/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
-/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
-/// otherwise they are an error. Equal cases are kept once. Throws InputError.
+/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. One that cannot be run
+/// is left out, with a note, if each of its values is in another case; else it is an error. Equal cases are kept once.
 void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   const std::vector<Axis> axes = split_axes(settings, draft);

@@ -11,8 +11,7 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::deck {
-/// A case as the user wrote it: one value per key, each valid by itself. What is not given and has a default
-/// that depends on other keys or on the job is 0 or empty.
+/// A case as the user wrote it, values checked one by one. What has no default yet is 0 or empty.
 struct Draft {
   Case c;
   std::string groups;      ///< "2", "1+2+3" or "1+2+*"
@@ -48,8 +47,7 @@ struct Key {
 [[nodiscard]] const std::vector<Key>& keys();
 /// The key, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& name);
-/// Returns the key, like find_key(). Throws InputError "<where>: unknown key ..." with the nearest key if
-/// there is none.
+/// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is none.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
 
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.

@@ -232,8 +232,7 @@ void Executor::communicate(const std::stop_token& end) {
     ordered_.notify_one();
   });
   use_device();
-  // Nanoseconds. Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the
-  // shortest waits ask for, and a collective waits for every piece.
+  // Nanoseconds. Linux lengthens sleeps by 50 microseconds, more than twice what the shortest waits ask for.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   for (int executed = 0;; ++executed) {
     executed_.store(executed);

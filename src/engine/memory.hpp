@@ -15,12 +15,10 @@ void reset_peak_memory();
 /// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not known.
 [[nodiscard]] std::uint64_t peak_memory();
 
-/// Bytes that processes on this node may still take: free or held by caches, and within the limits of the
-/// control groups (version 2) that this process is in.
+/// Bytes that processes on this node may still take: free or in caches, within the limits of its control groups (v2).
 [[nodiscard]] std::uint64_t available_memory();
 
-/// All memory that one rank uses during a step: one allocation, cut into the slots, optimiser states, scratch
-/// and staging that the accounting lists. Nothing is allocated after construction.
+/// All memory of a rank during a step, as the accounting lists it: one allocation, cut into buffers at construction.
 class Arena {
 public:
   explicit Arena(const schedule::Footprint& footprint);

@@ -99,8 +99,7 @@ public:
     work();
     end(unit);
   }
-  /// run() in two halves, for work that goes on while the thread does something else; the next unit may begin
-  /// in between. Units end in the order in which they began.
+  /// run() in two halves, for work beside the thread; units may overlap, and end in the order of their begin.
   void begin(int unit) {
     begun_.store(unit + 1, std::memory_order_relaxed);
     spans_[unit].begin = clock_.now();

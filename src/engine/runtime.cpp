@@ -28,8 +28,7 @@ template <class E> [[maybe_unused]] E rounded(float value) {
   else return value;
 }
 
-/// sum = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
-/// communication threads must not enter the compute threads' parallel regions.
+/// sum = contribution, or +=. On a host a plain loop: communication threads may not enter compute's parallel regions.
 template <class E>
 void add_to_accumulator(
     schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements, bool accumulate) {
@@ -165,10 +164,9 @@ void Runtime::update(const Action& a, const model::Operands& o) {
   else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
 
-/// Runs every kernel once before ranks wait for each other: the first launch of a kernel may stop the device
-/// to load code, which would never end while a kernel of NCCL waits for another rank. Executes every kind of
-/// action of the program that computes or adds once, in issue order, whatever its slots hold: one visit of
-/// each kind of shard, writing and adding. Matrix products choose their algorithms.
+/// Runs every kernel once before ranks wait for each other: the first launch may stop the device to load code, which
+/// would never end while a kernel of NCCL waits for another rank. Executes every kind of action that computes or adds,
+/// whatever its slots hold: a visit of each kind of shard, writing and adding. Products choose their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);

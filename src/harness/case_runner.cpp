@@ -232,8 +232,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const s
   return runtime;
 }
 
-/// All ranks have stalled: behind the sentence of one of them each prints its report, and rank 0 writes down
-/// what it knows, before the job ends.
+/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the job ends.
 std::string CaseRunner::on_stall(const std::string& report) {
   std::string root = finder_.find();
   print_error(report);

@@ -89,12 +89,10 @@ bool is_worse(double error, double worst) { return !within(error, worst) && !std
 
 // docs/verify.md derives and measures these.
 
-/// Returns how much smaller than usual the norm of `numbers` random numbers is at the worst of `places`: one
-/// model in 1000 has a place that is worse (docs/verify.md).
+/// How much smaller than usual the norm of `numbers` random numbers is at the worst of `places` in 999 of 1000 models.
 double smaller(double places, double numbers) { return std::pow(1e3 * places, 1 / numbers); }
 
-/// Growth of rounding by hidden states that are small at a norm, of which there are the more the fewer
-/// elements they have.
+/// Growth of rounding by hidden states that are small at a norm: the more, the fewer elements they have.
 double growth_at_norms(const Case& c) {
   const double tokens = tokens_of_step(c), directions = static_cast<double>(c.shape.hidden > 2 ? c.shape.hidden : 1),
                rare = smaller((2.0 * c.shape.layers + 1) * tokens, directions);

@@ -30,13 +30,11 @@ struct Difference {
   std::string tensor;  ///< where
 };
 
-/// |a - b| over |b|, or over 1 nat where the loss is less than that: it is a difference of logits, so its
-/// rounding does not shrink with it, and with one token in the vocabulary it is zero.
+/// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not shrink with it.
 [[nodiscard]] double loss_error(double a, double b);
 
-/// Root mean square of a - b over that of b, tensor by tensor. Rounding does not shrink with a tensor whose
-/// gradient cancels, so b counts as at least the root mean square of its like in all layers, a tenth of that
-/// of all tensors, and 1e-9: where both are zero, the error is.
+/// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding does not shrink: b
+/// counts as at least the root mean square of its like in all layers, a tenth of that of all tensors, and 1e-9.
 [[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
@@ -54,8 +52,7 @@ struct Tolerance {
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
-  /// Of the first gradient, or half of that of the later ones, in so many steps. At 1, a gradient of the
-  /// first step may be missing.
+  /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step may be missing.
   [[nodiscard]] double largest(int steps) const;
 };
 
@@ -78,8 +75,7 @@ struct Check {
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
 
-/// Losses, gradients and weights of some steps of a case. As a reference: the values that every schedule must
-/// reproduce.
+/// Losses, gradients and weights of some steps of a case; as a reference, those that every schedule must reproduce.
 struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
@@ -105,8 +101,7 @@ struct Reference {
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 
-/// Bytes that rank 0 needs for a reference, in the memory of the model: on a device its arena, on a host also
-/// the gathered and compared tensors.
+/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and compared tensors.
 struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own

@@ -46,8 +46,7 @@ std::string HangFinder::find() {
   return sentence_;
 }
 
-/// The only thread that calls MPI here, without the lock: a call that does not return costs the sentence, and
-/// nothing else.
+/// The only thread that calls MPI here, without the lock: a call that does not return costs the sentence alone.
 void HangFinder::serve(const std::stop_token& end) {
   try {
     while (!end.stop_requested()) {

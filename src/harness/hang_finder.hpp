@@ -29,8 +29,7 @@ public:
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
 
-  /// For the watchdog: returns when the sentence is printed, or after a few seconds without one. Returns it
-  /// on the rank that has printed it; empty elsewhere.
+  /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
   [[nodiscard]] std::string find();
 
 private:

@@ -10,8 +10,7 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
-/// Products of small packed matrices that stay in the cache, for kernels that do something to the result
-/// before it leaves. Large products are BLAS's affair.
+/// Products of small packed matrices in the cache, with work on the result before it leaves. Large ones are for BLAS.
 
 namespace minitaw::kernels::detail::host {
 namespace {
@@ -74,8 +73,7 @@ template <bool add> void multiply_block(int depth, Left a, Packed b, Packed c) {
     for (int v = 0; v < block_vectors; ++v) store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
 }
 
-/// c [rows, columns] = (or, if `add`, +=) a [rows, depth] b [depth, columns]; rows and columns are multiples
-/// of those of a block.
+/// c [rows, columns] = (`add`: +=) a [rows, depth] b [depth, columns]; rows and columns: multiples of those of a block.
 template <bool add> void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
@@ -285,10 +283,9 @@ struct Forward : Inputs {
   }
 };
 
-/// Division of the backward pass into tasks. The pieces are added in the same order either way, so the bits
-/// are the same. ByHead: a key/value head of a sequence with all the query heads that read it: 5 products a
-/// tile. ByKeys: a tile of its keys, for their gradients and those of the values: 4. ByQueries: a tile of
-/// queries of a query head, for their gradients: 3.
+/// Division of the backward pass into tasks, with the same bits either way. ByHead: a key/value head of a sequence with
+/// all the query heads that read it: 5 products a tile. ByKeys: a tile of its keys, for their gradients and those of
+/// the values: 4. ByQueries: a tile of queries of a query head, for their gradients: 3.
 struct ByHead {};
 struct ByKeys {};
 struct ByQueries {};

@@ -22,10 +22,9 @@ struct Launch {
   int tiles;                                           ///< of a sequence
   Policy policy;
 
-  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes
-  /// that Kokkos 4.6 leaves a team on an NVIDIA device); if not even these fit, slow memory with large ones.
-  /// On a host all memory is alike and large tiles are faster. A device's team is a thread for each score;
-  /// small tiles take more, for all the other loops.
+  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes that Kokkos
+  /// 4.6 leaves a team on an NVIDIA device); else slow memory with large ones. On a host all memory is alike and large
+  /// tiles are faster. A device's team is a thread for each score; small tiles take more, for all the other loops.
   Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats) {
     const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(z.head_dim))); };
     for (const int side : {8, 16})

@@ -13,8 +13,7 @@ using namespace detail;
 #ifdef MINITAW_HOST_KERNELS
 // The version for one thread of a host: short loops that compilers turn into vector code.
 
-/// Float exponentials take the place of the logits, so that each is computed once. bf16 would lose their
-/// digits: they are computed again, as floats of a block at a time.
+/// Float exponentials replace the logits. bf16 would lose digits: there they are computed again, block by block.
 template <class E> struct Row {
   static constexpr bool kept = std::is_same_v<E, float>;
   static constexpr int block = 512;

@@ -104,8 +104,7 @@ template <class E, bool rounded, bool clips> struct Update {
   }
 };
 
-/// A thread draws a run of blocks of four numbers, all of them at each step of the generator: on a host loops
-/// over them are vector code, a device's thread has one block.
+/// A thread draws blocks of four numbers, in step, for vector code on a host; a device's thread has one block.
 template <class E> struct Run {
   static constexpr int blocks = on_host ? 64 : 1, numbers = 4 * blocks;
   E* weights;

@@ -44,9 +44,8 @@ using TokensIn = Vector<const std::int32_t>;
 
 enum class Op { plain, transposed };
 
-/// c [m, n] = op(a) op(b) + beta c; beta is 0, and c may hold anything, or 1. Computed by the vendor's
-/// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
-/// are summed in float, whatever E and C, the type of the result, are.
+/// c [m, n] = op(a) op(b) + beta c; beta is 0 (c may hold anything) or 1. By the vendor's library where it has these
+/// types (BLAS, cuBLASLt), else a portable kernel. Products are summed in float, whatever E and C are.
 template <class C, class E>
 void matmul(
     const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta);
@@ -74,9 +73,9 @@ void linear_backward_weight(
 /// x [T, H] = table [V, H] at tokens [T].
 template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
 
-/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions sorted by token,
-/// ascending among equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token.
-/// Each row of dtable is summed by one team in that order: no atomics, the same bits every time.
+/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions by token, ascending among
+/// equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token. Each row is summed by one
+/// team in that order: no atomics, the same bits every time.
 template <class E>
 void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
     TokensIn order, TokensIn segments);
@@ -88,8 +87,7 @@ template <class E>
 void rmsnorm_forward(
     const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x, VectorIn<E> gain);
 
-/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
-/// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
+/// Runs of rows that rmsnorm_backward takes: what a device works on at a time; on a host 256, for the same sums always.
 inline constexpr std::int64_t most_rmsnorm_chunks = 512;
 [[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
 
@@ -107,17 +105,14 @@ void rmsnorm_backward_gain(
 // Rotary embedding (Su et al. 2021) on pairs (2i, 2i+1) with theta 10000, in place on the fused projection
 // qkv [T, (h + 2 h_kv) d]: queries and keys turn where they are, so no split ever copies them.
 
-/// table [S, d]: cosine and sine of position theta^(-2i / d) for each pair; angles in double, because
-/// position 10^5 times a frequency leaves a float no digits of the angle.
+/// table [S, d]: cosine and sine of position theta^(-2i / d), angles in double: float has no digits left at 10^5.
 void rope_table(const ExecutionSpace& exec, Matrix<float> table);
 
-/// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S. direction
-/// 1: forward; -1: backward, the gradient, because a rotation's transpose is its inverse.
+/// Turns the first `heads` heads of every token; row t has position t mod S. direction 1: forward; -1: the gradient.
 template <class E>
 void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads, float direction);
 
-// Causal attention. Scores exist only in tiles, never S x S (online softmax: Milakov & Gimelshein 2018;
-// tiling and backward: Dao, FlashAttention-2, 2023).
+// Causal attention in tiles, never S x S (online softmax: Milakov & Gimelshein 2018; Dao, FlashAttention-2, 2023).
 
 enum class Attention {
   automatic,  ///< the fastest of this build
@@ -130,8 +125,7 @@ enum class Attention {
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
 
-/// Returns the kernel that `kernel` means in this build for elements of type E and these sizes; never
-/// automatic. Throws InputError if an explicit choice cannot compute them.
+/// Returns what `kernel` means here; never automatic. Throws InputError if an explicit choice cannot compute this.
 template <class E> [[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
 
 /// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a vendor's
@@ -176,18 +170,15 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 /// rounded [n] = sum [n] in the type E.
 template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
 
-/// *sum = a number that depends on every bit and its place; the bytes are even in number and place. On a host
-/// a plain loop on the calling thread.
+/// *sum = a number that depends on every bit and its place; bytes are even. On a host: the calling thread's loop.
 void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum);
 
-/// *sum = the sum of the squares of values [n], or += it with `accumulate`, in an order that depends on n
-/// alone. partials: room for as many doubles.
+/// *sum = the sum of the squares of values [n], or +=, in an order that depends on n alone. partials: as many doubles.
 inline constexpr int most_square_partials = 512;
 void add_squares(const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
 
-/// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
-/// gradient [n], shortened if settings clip it: *squares is the sum of the squares of the whole one. With
-/// E = float, weights and master may be the same memory.
+/// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded; gradient
+/// [n], clipped by settings: *squares is the sum of the squares of the whole one. E = float: weights may be master.
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
     Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step,
@@ -204,8 +195,7 @@ void uniform(
 /// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called first.
 void require_one_layout();
 
-/// Handles and workspaces that matrix products on this queue use; to be called once per queue, before its
-/// first step, because it allocates. They live until Kokkos ends, and so must the queue.
+/// Handles and workspaces of matrix products on this queue; to be called before its first step, because it allocates.
 void prepare(const ExecutionSpace& exec);
 
 /// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,

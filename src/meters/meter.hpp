@@ -8,8 +8,7 @@
 #include "case/result.hpp"
 #include "topology/nvml.hpp"
 
-/// Readings of devices and nodes at work: clocks, temperature, power, energy. Devices themselves are found in
-/// src/topology, once; a meter is read again and again.
+/// Readings of devices and nodes at work: clocks, temperature, power, energy. src/topology finds the devices.
 namespace minitaw::meters {
 /// Meter of one device or node; this base reads nothing. A meter can fail at any time (a device may be lost,
 /// a driver replaced). It then becomes unavailable, stays so, and says why. It never throws.
@@ -19,8 +18,7 @@ public:
   Meter& operator=(Meter&&) = delete;
   virtual ~Meter() = default;
 
-  /// Returns the source of the readings, the readings that this device lacks, and the time of one: "nvml
-  /// 12.580.65 without power, 0.21 ms a reading".
+  /// Returns source, lacking readings and time of one: "nvml 12.580.65 without power, 0.21 ms a reading".
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Why nothing can be read; empty: it can.
   [[nodiscard]] const std::string& fault() const { return fault_; }
@@ -47,7 +45,6 @@ struct NodeFolders {
   double stale_seconds = 2;  ///< Cray's counters that were not renewed for this long are no readings
 };
 
-/// Returns the meter of this node: energy of Cray's counters or else RAPL (packages), and power of Cray's or
-/// else hwmon, as far as they are readable. The same for every rank of the node.
+/// Returns the meter of this node: energy (Cray's counters, else RAPL) and power (Cray's, else hwmon), if readable.
 [[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
 }  // namespace minitaw::meters

@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 using topology::line_of;
 using Clock = std::chrono::steady_clock;
 
-/// A file that begins with a number of so many J or W, which begins anew behind `range` (0: never); what it
-/// has last said, and by how much it has risen since it was found.
+/// A file that begins with so many J or W, anew behind `range` (0: never); what it last said, and its rise so far.
 struct Counter {
   fs::path file;
   double unit, range = 0;
@@ -89,8 +88,7 @@ private:
     if (!energy_.empty()) parts_.emplace_back("energy and power of the node (pm_counters)");
   }
 
-  /// The processors; parts of them (intel-rapl:0:1), what holds them all (psys), and what shows them once
-  /// more (intel-rapl-mmio:0) would count twice.
+  /// The processors; their parts (intel-rapl:0:1), psys and what repeats them (intel-rapl-mmio:0) would count twice.
   void add_rapl() {
     std::error_code missing;
     std::size_t packages = 0;

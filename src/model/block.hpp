@@ -45,9 +45,8 @@ template <class T> struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
-/// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)). Each
-/// half's backward towards the input leaves what its backward towards the weights reads, so the two may be
-/// apart if what is saved and deferred stays.
+/// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)). Each half's
+/// backward towards the input leaves what that towards the weights reads: the two may be apart if it stays.
 template <class E> class Block {
   using enum Intermediate;
 
@@ -102,8 +101,7 @@ public:
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
-  /// The forward pass up to the gate and up projections: the block's input x and its copy, to which `stream`,
-  /// one of both, attention is added, and the copy of that.
+  /// The forward pass up to the gate: input x and its copy, to one of which (`stream`) attention is added; its copy.
   void up_to_gate(Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);

@@ -125,8 +125,7 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   return result;
 }
 
-/// Returns the weights by which shards are balanced: FLOPs per token, halved, of the passes of a step over
-/// each block, plus those of the head if it lies with the last.
+/// The weights by which shards are balanced: FLOPs per token, halved, of a step's passes over each block, and the head.
 std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   constexpr std::int64_t forward_and_backward = 3;
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),

@@ -88,8 +88,7 @@ struct Tensor {
   [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };
 
-/// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned.
-/// The padding holds zeros and travels with the shard.
+/// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros and travels along.
 inline constexpr std::int64_t alignment = 64;
 
 /// Tensors in one flat buffer, in ascending order.

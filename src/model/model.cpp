@@ -10,9 +10,8 @@
 
 namespace minitaw::model {
 namespace {
-/// Returns the parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; tensors may
-/// reach beyond both of its ends. There is no padding between tensors if all sizes are multiples of
-/// `alignment`, as in models worth training.
+/// The parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; they may reach beyond both
+/// ends. None lies between tensors whose sizes are multiples of `alignment`, as in models worth training.
 std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
   std::vector<Range> padding;
   std::int64_t end = 0;

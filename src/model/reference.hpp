@@ -17,8 +17,7 @@ using ReferenceTensors = std::vector<std::vector<double>>;
 /// Returns the initial weights, as every rank has them in fp32.
 [[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
-/// A whole training step in serial double precision from the plain kernels, the reference of `verify` and the
-/// tests. Shares only the layout with Model. Slow and memory-hungry: for small shapes.
+/// A training step in serial double precision from the plain kernels. Shares only the layout with Model. Slow.
 class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);

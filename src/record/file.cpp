@@ -54,8 +54,7 @@ FileState to_state(const struct stat& s) {
       s.st_mtim.tv_nsec};
 }
 
-/// Between opening a copy and locking it another program may have put it in place of the file, or removed it:
-/// who writes on would write into the file itself.
+/// Before it was locked, another program may have put the copy in place of the file: writing on would change that.
 bool is_still(int file, const std::string& copy) {
   struct stat opened{}, named{};
   return ::fstat(file, &opened) == 0 && ::stat(copy.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&

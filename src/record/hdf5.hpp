@@ -10,8 +10,7 @@
 
 #include "case/result.hpp"
 
-/// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
-/// std::runtime_error. A path begins at the group or file in front of it.
+/// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in front of it.
 namespace minitaw::record::h5 {
 /// Owns an HDF5 identifier.
 class Id {
@@ -47,8 +46,7 @@ struct Dataset {
   std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
 };
 
-/// Writes a new dataset and the groups above it. One that `grows` has one axis, and may be written again with
-/// more values: the file keeps what it has of those before `first`.
+/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from `first` on.
 void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
 /// One element, or a list.
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);

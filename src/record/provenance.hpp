@@ -17,9 +17,8 @@ extern const std::string_view version, git_hash, build_type, compiler, compiler_
 }  // namespace minitaw::build
 
 namespace minitaw::record {
-/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A
-/// full name counts as well as its part before the first dot; names of fewer than four letters only where
-/// they stand alone, because they occur in words. Capital letters make no difference.
+/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A full name
+/// counts as well as its part before the first dot, in capitals or not; one of fewer than four letters only alone.
 class HostNames {
 public:
   /// No names: every text passes.
@@ -40,18 +39,16 @@ private:
   bool shown_ = false;
 };
 
-/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list: by its full name, or
-/// by a prefix whose variables all tune a library, and never one that may hold a secret (..._TOKEN, ..._KEY).
-/// The list cannot know what values hold: in place of a value with a path, a user's name, or (unless names
-/// are shown) a host name or network address, it says which of these was left out.
+/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list, by its full name or by a prefix
+/// whose variables all tune a library, or that may hold a secret (..._TOKEN, ..._KEY). In place of a value with a path,
+/// a user's name, or (unless names are shown) a host name or address, it says that this was left out.
 [[nodiscard]] std::optional<std::string> recorded(
     const std::string& name, const std::string& value, const HostNames& hosts);
 
 /// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
 
-/// Returns the settings of the links between nodes that scripts/cluster exports: "nodes=3", "rate=100mbit",
-/// ...; empty without it. Leaves out words of another form.
+/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty without it.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
@@ -65,8 +62,7 @@ struct RankPlace {
   topology::Site site{};
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown.
-/// Warns of ranks whose cores and device are in different NUMA domains.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA) from their device.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.

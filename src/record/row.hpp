@@ -40,8 +40,7 @@ struct Row {
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
 
-/// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
-/// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.
+/// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`: RankPlace::unit. NaN: not known.
 [[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
 
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
@@ -50,7 +49,6 @@ inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
 
-/// Returns whether a result may be quoted: "VALID", "VALID (doubts)" or "INVALID: reason". A valid case ended
-/// ok, with all repetitions and enough samples, and the bytes counted are those planned.
+/// "VALID", "VALID (doubts)" or "INVALID: reason": ended ok, all repetitions, enough samples, bytes as planned.
 [[nodiscard]] std::string verdict(const CaseResult& result);
 }  // namespace minitaw::record

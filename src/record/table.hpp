@@ -12,8 +12,7 @@
 #include "record/row.hpp"
 
 namespace minitaw::record {
-/// Settings in which the rows differ, in the order of the columns: what a reader must see to tell them apart.
-/// Without parameters, and without heads, kv_heads and ffn where they follow from hidden.
+/// Settings in which the rows differ, in the order of the columns, but not what follows from another one.
 [[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
 
 /// Cases of a sweep that are not finished.
@@ -57,8 +56,7 @@ template <class Entry> struct TextColumn {
 /// An aligned table. Lines that are no data begin with #.
 template <class Entry> class TextTable {
 public:
-  /// Columns as wide as their names, units and the cells of `entries`. With a width, texts are cut to
-  /// `widest_text` characters, and then columns left out.
+  /// Columns as wide as their cells. With a width, texts are cut to `widest_text` characters, then columns left out.
   TextTable(std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
       : columns_(std::move(columns)) {
     for (TextColumn<Entry>& column : columns_) {
@@ -107,9 +105,8 @@ private:
   std::vector<TextColumn<Entry>> columns_;
 };
 
-/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the
-/// layout are titles of it, or columns of the summary; throws InputError for another one. With a width,
-/// settings in which the rows are equal are left out: settings_text() has them.
+/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the layout
+/// are its titles or columns of the summary; else it throws InputError. With a width, equal settings are left out.
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.

@@ -24,8 +24,7 @@ struct VirtualBuffer {
 /// The buffers of one action, in the order of its form.
 using VirtualBuffers = std::array<VirtualBuffer, most_operands>;
 
-/// Phase of an action inside its tick. A rank issues its actions by (tick, phase, order of emission):
-/// transfers for later ticks first, then the tick's compute, then results for others.
+/// Phase of an action inside its tick. Issue order: tick, phase, emission; what later ticks need comes first.
 enum class Phase : std::uint8_t {
   fetch_first,  ///< what must be at hand before anything can be fetched
   fetch_inter,
@@ -61,16 +60,13 @@ enum class Overlap {
   none,            ///< communication for all computation issued before it, and the other way round
 };
 
-/// A program under construction: actions over buffers instead of slots, in any order of emission. Rules
-/// append to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by
-/// one call, which gives all ranks one common order and so rules out deadlock by construction.
+/// A program under construction: actions over buffers, in any order of emission; finish() sorts, assigns slots, derives
+/// waits. Both sides of every transfer are emitted by one call: one order on all ranks, so no deadlock by construction.
 ///
-/// With replicas, rules see one replica only: its ranks, groups and micro-batches, counted from 0. finish()
-/// makes the others.
+/// With replicas, rules see one only: its ranks, groups and micro-batches, counted from 0. finish() makes the others.
 class Builder {
 public:
-  /// Begins a program without owned shards in which every rank holds the embeddings. Replicas must be alike
-  /// (see groups_of_replica()).
+  /// Begins a program without owned shards, embeddings on every rank. Replicas must be alike (groups_of_replica()).
   Builder(const Request& request, int shards);
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
@@ -127,14 +123,12 @@ public:
   };
   /// Emits a send on one side and a recv on the other.
   void transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to);
-  /// Emits the messages of one tick, in one order on all ranks, as a transport needs that issues all lanes in
-  /// one sequence (NCCL).
+  /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes in sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
-  /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the replicas,
-  /// squares of gradients that are clipped summed, every owned shard and the embeddings updated, join), sorts
-  /// each rank's actions into issue order, assigns slots, derives waits, makes the replicas.
+  /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
+  /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
 
 private:
@@ -174,8 +168,7 @@ struct Visit {
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 
-/// Emits the compute actions of one rank, embedding and loss included. Keeps the buffers that visits hand on:
-/// hidden states, saved and deferred activations.
+/// Emits the compute actions of one rank, with embedding and loss. Keeps the buffers that visits hand on.
 class ComputeEmitter {
 public:
   ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
@@ -199,8 +192,7 @@ private:
   std::map<std::pair<int, int>, Kept> kept_;    ///< by micro-batch and shard
 };
 
-/// Ranks that visit the same shards in the same ticks, each with its own run of consecutive micro-batches:
-/// for one after the other, all shards forward and then backward, a tick each.
+/// Ranks that visit the same shards in the same ticks, each with its micro-batches: one by one, forward, then backward.
 class LockstepRanks {
 public:
   LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);

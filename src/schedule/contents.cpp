@@ -40,8 +40,7 @@ std::string describe(SlotClass cls, const Content& c) {
   return fmt::format(fmt::runtime(text), c.shard, c.micro_batch, updated ? "updated " : "");
 }
 
-/// Follows the contents of all slots through an execution and refuses what computes or moves the wrong thing
-/// (fresh_reads), or loses or repeats a contribution (exact_gradients).
+/// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients (exact_gradients).
 class Contents : public Listener {
 public:
   explicit Contents(const Program& program) : program_(program) {
@@ -293,8 +292,7 @@ private:
       });
   }
 
-  /// Returns the parts of its shard, or of the embeddings, whose gradient an action reads; refuses it if a
-  /// micro-batch is missing there.
+  /// The parts of its shard, or the embeddings, whose gradient an action reads; refuses a missing micro-batch there.
   Interval need_whole_gradient(Place p, const Action& a) const {
     const bool embeddings = of_embeddings(a.payload);
     const Interval range = embeddings ? Interval{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);

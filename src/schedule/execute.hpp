@@ -63,10 +63,9 @@ template <class... Args>
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);
 
-/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its
-/// waits are met, a message or collective happens when every side has started it. What can happen does not
-/// depend on the order in which it is tried, so one execution decides. Throws Refusal as match(), and for
-/// no_deadlock if it stops before the end.
+/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its waits are met,
+/// a transfer happens when every side has started it. What can happen does not depend on the order of trying: one
+/// execution decides. Throws Refusal as match(), and for no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
 }  // namespace detail
 }  // namespace minitaw::schedule

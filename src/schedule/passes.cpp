@@ -11,8 +11,7 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Buffers by the action after which their slot is free: see releases(). What one of several messages
-/// reads must not make room for what another receives.
+/// Buffers by the action after which their slot is free (releases()): messages of one tick do not wait for each other.
 std::vector<std::vector<VirtualBuffer>> released_after(
     const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<int> ends = releases(rank);
@@ -30,9 +29,8 @@ std::vector<std::vector<VirtualBuffer>> released_after(
   return released;
 }
 
-/// Free slots of one class. A hidden state takes the one that has been free for longest: it need not wait
-/// until the last one that was sent has left. Other contents differ in size and take the lowest one, so that
-/// not every slot becomes as large as the largest of them.
+/// Free slots of one class. A hidden state takes the one that was free for longest: no wait until the last one has
+/// left. Others differ in size and take the lowest, so that not every slot becomes as large as the largest of them.
 class Pool {
 public:
   Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {

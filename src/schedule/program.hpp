@@ -38,9 +38,8 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr int kinds = 20;
 
-/// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation (weights, hidden
-/// states) or gradients. A transfer waits only for those in front of it in its lane, so receives, sends and collectives
-/// inside a group do not hold each other up (docs/decisions/0013-lanes-by-direction.md).
+/// A queue of a rank, in order, of inputs of the computation or gradients. A transfer waits only in its lane: receives,
+/// sends and collectives of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
   inputs_group,     ///< collectives inside a group
@@ -283,8 +282,7 @@ struct Program {
 /// messages of the same tick that follow each other in the program, in any lanes: they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
-/// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,
-/// and they do not arrive in one slot, where the later one could be overtaken.
+/// Returns whether a message may begin before an earlier one of its lane ends: one direction, no slot in common.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
 
 /// Micro-batches that a rank computes, in ascending order.

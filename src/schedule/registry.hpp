@@ -80,8 +80,7 @@ namespace schedules {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// What ranks keep of weights and gradient sums within a step, in schedules that move weights; each step ends
-/// with weights and optimiser states sharded over all ranks, whatever is kept.
+/// What ranks keep of weights and sums within a step, where weights move; between steps all is sharded over all ranks.
 struct Keeping {
   enum class Where : std::uint8_t {
     world,  ///< nothing: back to the owners after every visit (FSDP2: reshard_after_forward = True)
@@ -99,13 +98,11 @@ struct Keeping {
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 
-/// Checks a request without building it: replicas that are alike, micro-batches that the ranks share evenly,
-/// enough layers, one rank for `serial`. Throws InputError "key: ...".
+/// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
 void check(const Request& request);
 
-/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so
-/// many network adapters each. This is the form that is built and recorded: build() takes an option that is
-/// still `auto` as on nodes with one adapter.
+/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
+/// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
 
 /// The options of the request that change nothing in its program (rails between one group, say), found by

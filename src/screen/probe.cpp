@@ -123,8 +123,7 @@ private:
   kernels::AttentionSizes sizes_;
 };
 
-/// What schedules do inside a node, for the transport: messages of weights between all ranks, and the
-/// collectives of their group.
+/// What schedules do inside a node: messages of weights between all ranks, and the collectives of their group.
 schedule::Program program_of(const topology::Groups& nodes) {
   using schedule::Kind;
   schedule::Program program;
@@ -280,8 +279,7 @@ private:
     }
   }
 
-  /// The best of several slices, apart from each other: cores that ranks share have slow moments, and a slow path has
-  /// no fast ones.
+  /// The best of several slices, apart in time: cores that ranks share have slow moments, a slow path no fast ones.
   void measure_inside() {
     std::vector<double> rates(machine_.partners(Partner::inside), nothing);
     const int size = machine_.nodes.size(node_);

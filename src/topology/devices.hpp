@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-/// The devices that a process can see, and which rank gets which. Empty answers on builds for a host, and for
-/// devices whose vendor library is not known here.
+/// The devices that a process sees, and which rank gets which. None on a host, and where the vendor is not known.
 namespace minitaw::topology {
 struct Device {
   int index = -1;           ///< among the visible ones

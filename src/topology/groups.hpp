@@ -9,8 +9,7 @@ namespace minitaw::topology {
 /// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes may differ.
 class Groups {
 public:
-  /// Groups of the given sizes (n_k >= 1 each); group 0 holds ranks 0 .. sizes[0]-1, and so on.
-  /// Throws InputError for an empty list or a size below 1.
+  /// Groups of these sizes, in the order of ranks. Throws InputError for an empty list or a size below 1.
   explicit Groups(std::vector<int> sizes);
 
   /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
@@ -44,7 +43,6 @@ private:
 /// Most ranks of a job, so that a text cannot ask for more memory than there is.
 inline constexpr int most_ranks = 1 << 16;
 
-/// Sizes "1+2+3"; of `ranks` ranks, if given, also a number of equal groups, "2", and "1+2+*", where the last
-/// group has all that are left. Throws InputError that quotes the text.
+/// Sizes "1+2+3"; of `ranks` ranks also equal groups, "2", or "1+2+*", the rest last. Throws InputError with the text.
 Groups parse_groups(const std::string& text, int ranks = 0);
 }  // namespace minitaw::topology

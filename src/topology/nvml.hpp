@@ -3,9 +3,8 @@
 
 #include <string>
 
-/// NVIDIA's management library (NVML), opened when the program runs: builds need neither its headers nor the
-/// library, and machines without a driver still run the program. Only what is called here is declared, after
-/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers stay.
+/// NVIDIA's management library (NVML), opened at run time: builds need neither headers nor library, machines no driver.
+/// Declared is what is called here, after the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api).
 namespace minitaw::nvml {
 struct Handle;  ///< opaque
 using Device = Handle*;
@@ -43,8 +42,7 @@ inline constexpr const char* library_file = "libnvidia-ml.so.1";
 /// NVML from construction to destruction.
 class Library {
 public:
-  /// Throws std::runtime_error, which says why, if the library cannot be opened, lacks a function without
-  /// which nothing can be read, or finds no driver.
+  /// Throws std::runtime_error with the reason if library, driver or a function that everything needs is missing.
   explicit Library(const char* file = library_file);
   Library& operator=(Library&&) = delete;
   ~Library();

@@ -16,7 +16,6 @@ namespace minitaw::topology {
 /// From /etc/os-release; tests have others.
 [[nodiscard]] std::string distribution(std::istream& os_release);
 
-/// Throws InputError if MPI knows only one rank but the launcher has started several as one job: srun and the
-/// MPI library do not speak the same PMI, and each rank would run the whole deck.
+/// Throws InputError if MPI knows one rank where the launcher has started several: they speak different PMIs.
 void require_launched_together(int ranks);
 }  // namespace minitaw::topology

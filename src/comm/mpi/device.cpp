@@ -32,8 +32,7 @@ using DeviceMemory = kernels::MemorySpace;
 using kernels::on_host, kernels::PinnedSpace;
 using Space = kernels::ExecutionSpace;
 
-/// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
-/// is the host's, a copy is complete when it has started.
+/// Copies between device and pinned memory, each queue an instance of the execution space. On a host, complete at once.
 class DeviceCopier final : public Copier {
 public:
   DeviceCopier() {

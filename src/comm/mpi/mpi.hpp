@@ -53,8 +53,7 @@ struct OwnComm {
 /// Returns when all requests are complete.
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 
-// What measurements share: ranks that measure test again at once, yielding to others on their core; those that wait
-// for them sleep, and take no core from them.
+// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
 
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
 double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
@@ -68,17 +67,14 @@ inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 [[nodiscard]] std::string library_version();
 
-/// Returns name and version from the text of MPI_Get_library_version: its first line, and MPICH's device.
-/// Leaves out how, by whom and (Open MPI) on which host the library was built.
+/// Returns name and version from MPI_Get_library_version: its first line and MPICH's device, without its build.
 [[nodiscard]] std::string library_line(const std::string& text);
 
-/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
-/// because the communication thread and the watchdog call MPI beside the main thread, and for error codes
-/// instead of an abort. Throws InputError if this MPI cannot serve threads, or if the launcher has started
-/// ranks that do not find each other.
+/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE, for the
+/// communication thread and the watchdog, and for error codes in place of an abort. Throws InputError if this MPI
+/// cannot serve threads, or the launcher has started ranks that do not find each other.
 ///
-/// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
-/// would wait for them. Catch inside the object's life what all ranks agree on.
+/// Aborts the job after an exception: others may wait for it. Catch inside its life what all ranks agree on.
 class Environment {
 public:
   Environment(int& argc, char**& argv);
@@ -105,8 +101,7 @@ struct Placement {
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
 };
 
-/// Detects which ranks share memory (from MPI), cores and host names (from the system). Collective; throws
-/// InputError on all ranks if the ranks of a node are not consecutive.
+/// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's ranks lie apart.
 [[nodiscard]] Placement detect(MPI_Comm world);
 
 /// Ranks per node from the node of each rank (any number). Throws InputError if they are not consecutive.

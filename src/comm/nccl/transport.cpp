@@ -138,13 +138,11 @@ UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
   return agreed.id;
 }
 
-/// The NCCL communicators of one rank, and the way of all threads to NCCL, which wants one call at a time:
-/// lanes take turns, and a lane keeps its turn until NCCL has put its work on the device queue. The watchdog
-/// gets in between, while a lane looks whether NCCL is ready.
+/// The NCCL communicators of one rank, and all threads' way to NCCL, which wants one call at a time: a lane keeps its
+/// turn until NCCL has put its work on the device queue. The watchdog gets in between, while a lane asks for NCCL.
 class Communicators {
 public:
-  /// Collective over `world`: the unique id goes from rank 0 to all by MPI, the planned communicators are
-  /// split from one of all ranks, round by round. Throws Error if NCCL is not ready in time.
+  /// Collective over `world`: the planned communicators are split from one. Throws Error if NCCL is not ready in time.
   Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const WaitPolicy& policy)
       : api_(api), policy_(policy) {
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
@@ -201,8 +199,7 @@ public:
     for (const Member& member : members_) (void)member.communicator->ready();  // still under way is no failure
   }
 
-  /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second, as
-  /// blocking communicators (NCCL_COMM_BLOCKING=1) let happen.
+  /// Ends all waits and aborts; not if a thread is stuck in NCCL for a second (NCCL_COMM_BLOCKING=1).
   void cancel() {
     if (cancelled_.exchange(true)) return;
     const auto limit = Clock::now() + std::chrono::seconds(1);

@@ -157,8 +157,7 @@ std::string cublaslt_version() {
 namespace {
 template <class E> inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-/// The largest power of two up to 256 that divides the address: fast kernels read 16 bytes at once, and the
-/// library must know when they cannot.
+/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16 bytes at once.
 int alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
   int alignment = 256;

@@ -19,9 +19,8 @@
   template decltype(function<Bf16>) function<Bf16>;
 
 namespace minitaw::kernels::detail {
-/// Two bf16 in one word, the first in the low half: the same as to_bf16 for device code, which may not call
-/// constexpr functions of the host. Inline assembly where the device rounds in one instruction, because the
-/// header with its name is the vendor's.
+/// Two bf16 in one word, the first in the low half: as to_bf16, for device code, which may not call constexpr functions
+/// of the host. Assembly where the device rounds in one instruction: the header with its name is the vendor's.
 KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint32_t pair;
@@ -48,8 +47,7 @@ template <class E> KOKKOS_INLINE_FUNCTION E store(float value) {
   else return static_cast<E>(value);
 }
 
-/// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C
-/// libraries' expf does not. 0 below -87, infinity above 88.
+/// exp(x) to about 1e-7, without branch or call, for vector code, which expf is not. 0 below -87, infinity above 88.
 inline float host_exponential(float x) {
   constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
   const float shifted = x * 1.44269504F + to_integer;
@@ -83,8 +81,7 @@ template <int n> struct Floats {
   KOKKOS_INLINE_FUNCTION const float& operator[](int i) const { return value[i]; }
 };
 
-/// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16
-/// bytes. A single element is moved as such.
+/// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16 bytes.
 template <class E, int n> struct Pack {
   static constexpr std::size_t bytes = n * sizeof(E);
   static_assert(bytes == 4 || bytes % 8 == 0);
@@ -148,8 +145,7 @@ template <int n, class E> KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, 
   Pack<E, n>::of(values).write(row + n * i);
 }
 
-/// Plain loops over single elements become the better vector code on a host. Tests set this flag, so that the
-/// loops over packs run there too; other builds do not compile them.
+/// Single elements make the better vector code on a host; tests set this flag to run the loops over packs there too.
 #ifdef MINITAW_WITHOUT_PACKS
 inline constexpr bool packs_compiled = false, packs_on_host = false;
 #else
@@ -221,9 +217,8 @@ template <class Team, class Body> KOKKOS_INLINE_FUNCTION void row_for(const Team
   }
 }
 
-/// start joined with term(i) for i in [0, count) on one thread, by join(a, b), of which `start` is the
-/// neutral element or a lower bound: independent parts keep the vector units busy and the rounding error of
-/// sums small. Their order depends on count alone.
+/// start joined with term(i) for i in [0, count) on one thread, by join(a, b), of which `start` is the neutral element
+/// or a lower bound: independent parts keep vector units busy and rounding small. Their order depends on count alone.
 template <class T, class Term, class Join>
 KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const Join& join) {
   constexpr int lanes = 16;
@@ -257,9 +252,8 @@ template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTea
 
 using FlatPolicy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 
-/// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a
-/// run of them, with a copy of the body that no store can reach: the loop is vector code then. Elements do
-/// not depend on each other, though the same one may be read and written.
+/// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a run of
+/// them, with a copy of the body that no store can reach, for vector code. Elements do not depend on each other.
 template <class Body, int n> struct Flat {
   static constexpr std::int64_t each = on_host && n == 1 ? 1024 : n;
   Body body;

@@ -11,9 +11,9 @@ namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two levels, the
-/// ranks with the same place in their groups exchange their slices, so that one copy of each run crosses; fan-out and
-/// reduction are inside groups. What stays of a group's copy, a run on each rank, is a kept and a partial slot.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two levels, ranks
+/// with the same place in their groups exchange slices: one copy of each run crosses. Groups keep copies in `kept`,
+/// `partial`.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
@@ -76,8 +76,7 @@ public:
     return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
   }
 
-  /// Adds the gradient to the accumulators of the slices, or to the sums that the last micro-batch's visit
-  /// adds to them.
+  /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's visit.
   void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
     const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const std::vector<VirtualBuffer>& from,
@@ -170,9 +169,8 @@ void require(const Request& request) {
         groups.text()));
 }
 
-/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block or some, gathered
-/// for its forward and again for its backward visit, its gradient scattered after each micro-batch, but for
-/// what keeping_of() says.
+/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered for its forward and
+/// again for its backward visit, gradients scattered after each micro-batch, but for what keeping_of() says.
 Program make(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
   Builder builder(request, units);

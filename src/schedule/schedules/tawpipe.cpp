@@ -12,11 +12,10 @@ namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
-/// than the rest, and inside group k over its ranks, from rank k on. With n equal groups this is rank
-/// (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but for the last term, which
-/// gives shards that follow each other to different ranks, so that no rank receives two in a row. With
-/// unequal groups every rank still owns as many shards as any other, give or take one.
+/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards than the
+/// rest, and inside group k over its ranks, from rank k on. With n equal groups this is rank (s mod D) n + (s div D + s
+/// mod D) mod n: TawPipe's device-bound storage, but for the last term, by which no rank receives two shards in a row.
+/// With unequal groups too, every rank owns as many shards as any other, give or take one.
 std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
   std::vector<int> owners;
   std::vector<int> owned(groups.count(), 0);
@@ -110,8 +109,7 @@ public:
     return buffers;
   }
 
-  /// Moves the gradients of a visit to the owner's accumulator, or as far as each micro-batch's go; those of
-  /// the `last` one with all that was summed before.
+  /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last` with all before.
   void return_gradients(
       int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
     const int owner = owners_[shard];
@@ -141,8 +139,7 @@ public:
             gradients[groups_.local(r)]);
     }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
-    // Behind the own group's sum, so that no late message holds up that group's reductions; not for longer
-    // than two ticks, lest contributions of many groups wait in slots.
+    // Behind the own group's sum, which no late message may hold up; not for longer than two ticks, to save slots.
     const int added = owner_tick - tick <= 2 ? std::max(tick, owner_tick) : tick;
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
       const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
@@ -188,8 +185,7 @@ private:
            !(alone(group) && owns(group, shard));
   }
 
-  /// What stays of the shard that `buffers` hold: on every member, or with the leaders, of several each one's
-  /// part as soon as it has arrived.
+  /// What stays of the shard in `buffers`: on every member, or with the leaders, each one's part once it is there.
   std::vector<VirtualBuffer> copy_of(int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
     if (keeping_.weights == Where::none) return buffers;
     std::vector<VirtualBuffer> copy(buffers.size());
