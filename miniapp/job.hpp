@@ -64,7 +64,6 @@ class MemoryBudget {
 public:
   /// Collective. What the user allows each rank, or what is free now.
   explicit MemoryBudget(const MpiJob& mpi);
-
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
   [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
 

@@ -12,7 +12,6 @@
 
 namespace {
 using namespace minitaw;
-
 constexpr int bad_input = 2;
 constexpr int failed = 1;
 

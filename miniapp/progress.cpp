@@ -20,7 +20,6 @@ using record::Row;
 
 namespace {
 bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
-
 bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
 
 std::string kept_text(const Row& row) {

@@ -8,7 +8,6 @@ void catch_signals();
 void catch_signals_silently();
 /// Ignores SIGTERM while MPI ends: when the first rank has ended, srun sends it to the others.
 void ignore_signals();
-
 /// The last signal caught; 0: none.
 [[nodiscard]] int caught_signal();
 }  // namespace minitaw::app

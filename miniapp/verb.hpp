@@ -33,7 +33,6 @@ void add_plan(CLI::App& app, Invocation& invocation);
 void add_predict(CLI::App& app, Invocation& invocation);  ///< only in builds with SimGrid
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
-
 [[nodiscard]] std::vector<std::string> verb_names(const CLI::App& app);
 
 /// The arguments that all verbs on decks share: DECK and --set.
@@ -42,7 +41,6 @@ struct DeckOptions {
   std::vector<std::string> overrides;
 };
 void add_deck(CLI::App& verb, DeckOptions& options);
-
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
 void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
@@ -67,10 +65,8 @@ struct ByteUnit {
 [[nodiscard]] ByteUnit byte_unit(double bytes, double most);
 /// "1.50 GiB", with a unit that leaves a readable number.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
-
 /// One line on standard error: "minitaw: <sentence>".
 void print_error(std::string sentence, bool one_line = true);
-
 using Json = nlohmann::ordered_json;
 /// Indented, with a newline at the end.
 [[nodiscard]] std::string json_text(const Json& json);

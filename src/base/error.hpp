@@ -20,7 +20,6 @@ struct LogicError : std::logic_error {
 
 /// For "did you mean": the (first) candidate with the smallest edit distance to `word`; empty without any.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 /// "1 layer", "2 layers", for messages.
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view noun);
 }  // namespace minitaw

@@ -33,7 +33,6 @@ struct Case {
 
 /// "6", or "2x3" for two replicas on three ranks each.
 [[nodiscard]] std::string ranks_text(int ranks, int replicas);
-
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
@@ -44,17 +43,14 @@ struct Case {
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
 /// Returns the shape with the micro-batch size of a rank.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
-
 /// Sequences of a step, all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
 /// Tokens of a step, all ranks together.
 [[nodiscard]] double tokens_of_step(const Case& c);
 /// Sequences of the step before those of this micro-batch.
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
-
 /// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
-
 /// Returns the same step for one rank. If micro-batches differ in size, each sequence becomes one.
 [[nodiscard]] Case on_one_rank(Case c);
 [[nodiscard]] schedule::Request request_of(const Case& c);

@@ -57,7 +57,6 @@ struct Readings {
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
 /// Returns the median of samples in any order.
 [[nodiscard]] double median(std::vector<double> samples);
-
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;
 
@@ -96,7 +95,6 @@ struct CaseResult {
 
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure counts.
 void fail(CaseResult& result, std::string reason);
-
 /// Now, ISO 8601, UTC: "2026-07-18T09:30:00Z", or to the millisecond, "2026-07-18T09:30:00.250Z".
 [[nodiscard]] std::string utc_now(bool to_millisecond = false);
 }  // namespace minitaw

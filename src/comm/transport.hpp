@@ -101,7 +101,6 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
   /// Returns whether start() puts an operation on the lane's device queue, which completes it.
   [[nodiscard]] virtual bool on_stream() const { return false; }
-
   /// Returns how many messages of one direction may be under way on a lane. Collectives are always alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 

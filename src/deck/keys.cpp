@@ -13,7 +13,6 @@ constexpr std::int64_t K = 1024;
 constexpr std::int64_t M = K * K;
 constexpr std::int64_t many = 1'000'000;
 constexpr std::int64_t most_ranks = topology::most_ranks;
-
 using Store = std::function<void(Draft&, const std::string&)>;
 using Text = std::function<std::string(const Case&)>;
 

@@ -49,7 +49,6 @@ struct Key {
 [[nodiscard]] const Key* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is none.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
-
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
 [[nodiscard]] std::string help_text(const Key& key);
 [[nodiscard]] std::string help_text(const schedule::Entry& entry);

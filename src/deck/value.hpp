@@ -16,7 +16,6 @@ struct Setting {
 };
 /// Values by key.
 using Settings = std::map<std::string, Setting>;
-
 /// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control characters.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
 /// The value for a message, in quotes.

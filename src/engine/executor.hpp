@@ -91,7 +91,6 @@ private:
 
 /// Does the work of an action, enqueues it, or returns the transfer that is under way (Runtime::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-
 /// Told on the lane's thread before an action starts and when it is complete or enqueued; may enqueue on its space.
 using Observer = std::function<void(const schedule::Action& action, bool after)>;
 
@@ -133,7 +132,6 @@ public:
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
-
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
   void read(std::vector<Span>& spans) const;
 

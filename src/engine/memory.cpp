@@ -15,7 +15,6 @@
 namespace minitaw::engine {
 namespace {
 using schedule::Memory, schedule::SlotClass;
-
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// The number in a file of a control group; nothing for "max" or without the file.

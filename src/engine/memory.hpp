@@ -14,7 +14,6 @@ namespace minitaw::engine {
 void reset_peak_memory();
 /// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not known.
 [[nodiscard]] std::uint64_t peak_memory();
-
 /// Bytes that processes on this node may still take: free or in caches, within the limits of its control groups (v2).
 [[nodiscard]] std::uint64_t available_memory();
 
@@ -22,7 +21,6 @@ void reset_peak_memory();
 class Arena {
 public:
   explicit Arena(const schedule::Footprint& footprint);
-
   /// No bytes where the rank has no such slot.
   [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
@@ -32,10 +30,8 @@ public:
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
-
   /// Zeros everywhere.
   void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
-
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
   [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }
 

@@ -53,7 +53,6 @@ public:
 
   /// Returns whether run() returns before the work is complete.
   [[nodiscard]] virtual bool asynchronous() const = 0;
-
   /// Forgets the last step. Nothing of it may still be running.
   virtual void begin_step() = 0;
   /// The lane has come to `unit`; from here on it waits for others.
@@ -64,7 +63,6 @@ public:
   virtual void run(int unit, const Work& work) = 0;
   /// Returns when everything submitted is complete.
   virtual void finish(const Check& check) = 0;
-
   /// Units submitted so far in this step (asynchronous) or begun.
   [[nodiscard]] virtual int begun() const = 0;
   /// Units of this step that are complete.
@@ -130,7 +128,6 @@ private:
 
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
-
 /// The queues of a rank's lanes, by schedule::Lane.
 using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
 

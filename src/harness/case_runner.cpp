@@ -20,10 +20,8 @@
 namespace minitaw::harness {
 namespace {
 using comm::mpi::check;
-
 /// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
 constexpr double affordable_flops = 1e11;
-
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
 

@@ -78,12 +78,9 @@ struct Squares {
 
 /// What tensors of all layers have in common: "w13".
 std::string_view role_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
-
 float rounded(double value) { return to_float(to_bf16(static_cast<float>(value))); }
-
 /// Written so that not-a-number is out.
 bool within(double error, double limit) { return error <= limit; }
-
 /// Not-a-number is the worst of all and must not compare as small.
 bool is_worse(double error, double worst) { return !within(error, worst) && !std::isnan(worst); }
 
@@ -290,7 +287,6 @@ Tolerance float64_tolerance(const Case& c) {
 }
 
 double Tolerance::largest(int steps) const { return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0); }
-
 bool Check::passes(const Tolerance& t) const { return failure(t).empty(); }
 
 std::string Check::failure(const Tolerance& t) const {

@@ -90,14 +90,12 @@ struct Reference {
 [[nodiscard]] Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
 [[nodiscard]] std::string reference_key(const Case& c, int steps);
-
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
 [[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
 [[nodiscard]] Reference serial_reference(const Case& c, int steps);
 /// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
 [[nodiscard]] Reference float64_reference(const Case& c, int steps);
-
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 

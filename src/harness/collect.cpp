@@ -16,7 +16,6 @@
 namespace minitaw::harness {
 namespace {
 using comm::mpi::check, comm::mpi::rank_in, comm::mpi::size_of;
-
 constexpr int tag = 0;
 
 void send(double value, int to, MPI_Comm comm) {

@@ -13,10 +13,8 @@
 namespace minitaw::harness {
 /// Seconds on some clock of this rank.
 using Now = std::function<double()>;
-
 /// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
-
 /// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
@@ -30,7 +28,6 @@ public:
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
-
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.

@@ -8,7 +8,6 @@ namespace minitaw::harness {
 namespace {
 using comm::mpi::check, schedule::RankState;
 using namespace std::chrono_literals;
-
 /// Between two looks for a question, and how long collectors wait for answers.
 constexpr auto period = 200ms, patience = 2000ms;
 }  // namespace

@@ -28,7 +28,6 @@ public:
   void next_case();
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
-
   /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
   [[nodiscard]] std::string find();
 

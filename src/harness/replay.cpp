@@ -16,7 +16,6 @@ namespace minitaw::harness {
 namespace {
 using comm::mpi::check;
 using schedule::Action, schedule::Kind, schedule::Place, schedule::Program;
-
 /// Check sums of a run, as many for each rank of the program: [step][action][buffer][before, after]; 0: none.
 using Sums = std::vector<std::uint64_t>;
 constexpr std::size_t buffers = schedule::most_operands + 1, sums_of_action = 2 * buffers;

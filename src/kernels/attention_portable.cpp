@@ -9,7 +9,6 @@ KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width :
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
-
 /// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
 using ScratchFloats = int (*)(int tile, int pitch);
 KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) { return tile * (4 * pitch + tile + 3); }

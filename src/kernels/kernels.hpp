@@ -38,7 +38,6 @@ using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::Memory
 /// A read-only matrix that takes no part in deducing E, so that a Matrix<E> converts.
 template <class E> using MatrixIn = Matrix<const std::type_identity_t<E>>;
 template <class E> using VectorIn = Vector<const std::type_identity_t<E>>;
-
 /// Token numbers in device memory.
 using TokensIn = Vector<const std::int32_t>;
 
@@ -124,7 +123,6 @@ enum class Attention {
 /// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything else.
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
-
 /// Returns what `kernel` means here; never automatic. Throws InputError if an explicit choice cannot compute this.
 template <class E> [[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
 
@@ -169,10 +167,8 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 
 /// rounded [n] = sum [n] in the type E.
 template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
-
 /// *sum = a number that depends on every bit and its place; bytes are even. On a host: the calling thread's loop.
 void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum);
-
 /// *sum = the sum of the squares of values [n], or +=, in an order that depends on n alone. partials: as many doubles.
 inline constexpr int most_square_partials = 512;
 void add_squares(const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
@@ -203,10 +199,8 @@ void prepare(const ExecutionSpace& exec);
 void choose_by_time(const ExecutionSpace& exec, bool on);
 /// Returns the algorithms chosen by time for products on this queue, one line each.
 [[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
-
 /// Device bytes that the libraries' workspaces hold now, of all queues.
 [[nodiscard]] std::size_t library_bytes();
-
 /// Name and version of each library that this build multiplies and attends with.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();
 }  // namespace minitaw::kernels

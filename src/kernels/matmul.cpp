@@ -13,15 +13,12 @@ template <int patch_columns, int tile_depth, int tile_pitch> struct Shape {
 namespace {
 /// A tile of c is tile x tile, made of patches of rows x columns.
 inline constexpr int tile = 64, patch_rows = 4;
-
 /// Each thread of a device's team has one patch. One more column spreads its writes over memory banks.
 using ForTeam = Shape<4, 16, tile + 1>;
 /// Patches of a host's thread fill vector registers; compilers unroll loops of fewer than 32 columns.
 using ForOne = Shape<32, 32, tile>;
-
 template <class S> inline constexpr int patches = tile / patch_rows * (tile / S::columns);
 inline constexpr int device_threads = patches<ForTeam>;
-
 using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<device_threads>>;
 using Team = Policy::member_type;
 

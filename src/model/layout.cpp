@@ -139,7 +139,6 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
 }  // namespace
 
 std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
-
 std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
 
 std::string name_of(Recompute recompute) {

@@ -58,10 +58,8 @@ struct Flops {
   double attention_full = 0;    ///< 12 L S A
 };
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
-
 /// Weights of the four linear layers of a block.
 [[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
-
 /// All trained parameters, embeddings included.
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 

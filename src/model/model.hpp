@@ -65,7 +65,6 @@ private:
 };
 
 template <class E> class Block;
-
 using kernels::AdamW, kernels::ExecutionSpace;
 
 /// Optimiser state of a shard or of a slice of the embeddings: both moments, and the fp32 master weights, which for
@@ -133,7 +132,6 @@ public:
   void backward_weight(int shard, const Operands& o);
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
-
   /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to that.
   void square(Buffer squares, Buffer gradient, bool accumulate);
   /// AdamW on a slice of an owned shard, all of the buffers; `step` counts from 1. Padding holds zeros, and keeps them.

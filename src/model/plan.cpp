@@ -9,7 +9,6 @@ namespace minitaw::model {
 namespace {
 constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
-
 constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
 
 /// Hands out regions one behind another.

@@ -86,16 +86,12 @@ struct WorkspacePlan {
   std::size_t bytes = 0;
 };
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
-
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
-
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64 where it can be.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
-
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
-
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on partial sums.
 inline constexpr std::size_t squares_scratch = 256;
 inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(double);

@@ -10,7 +10,6 @@
 
 namespace minitaw::model {
 using kernels::AdamW;
-
 /// A number for every weight of a model: a vector for each of its layout's parts().
 using ReferenceTensors = std::vector<std::vector<double>>;
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);

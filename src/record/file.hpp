@@ -13,12 +13,10 @@
 
 namespace minitaw::record {
 using Bytes = std::span<const std::byte>;
-
 /// Tells one state of a file from another: device, inode, size, seconds and nanoseconds of the last change.
 using FileState = std::array<std::int64_t, 5>;
 /// Nothing if there is no such file.
 [[nodiscard]] std::optional<FileState> state_of(const std::string& path);
-
 /// The name of the copy that replaces `path`, beside it.
 [[nodiscard]] std::string copy_name(const std::string& path);
 
@@ -29,16 +27,12 @@ FileState replace_file(const std::string& path, Bytes bytes, const std::optional
 
 /// Removes what a killed run may have left beside the file.
 void remove_stale_copy(const std::string& path);
-
 /// Version of the layout in docs/results.md. Programs read and add to files of their own version.
 inline constexpr std::int64_t schema_version = 4;
-
 /// Length of the seal in front of the HDF5 file: its smallest user block, which all its readers skip.
 inline constexpr std::size_t seal_size = 512;
-
 /// The seal of an HDF5 file: a line with its length and CRC-32 (zlib's), then spaces to `seal_size`, and a newline.
 [[nodiscard]] std::string make_seal(std::int64_t schema, Bytes image);
-
 /// The HDF5 file behind its seal, a part of `file`. Throws InputError if it is another one, or of another schema.
 [[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
 

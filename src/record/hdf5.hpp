@@ -50,7 +50,6 @@ struct Dataset {
 void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
 /// One element, or a list.
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
-
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
 

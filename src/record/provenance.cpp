@@ -82,7 +82,6 @@ const std::regex secrets("JWT|TOKEN|PASSW|SECRET|CREDENTIAL|_KEY|_UUID|PRECONDIT
 /// Variables whose values may contain names of hosts, users or folders.
 const std::regex telling("HOSTNAME|HOSTID|HOSTFILE|NODELIST|NODENAME|_URI|COMM_ID|USER", std::regex::icase);
 const std::regex folders("_FILE|_PATH|_DIR|_WDIR|LIBRARIES", std::regex::icase);
-
 /// A slash that begins a word: of "/a", "./a", "~/a", "x=/a", "tcp://a", but not "GPU-12/1/0".
 const std::regex path_form("(^|[^A-Za-z0-9])/");
 const std::regex address_form(R"(::|(^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0-9.]))");

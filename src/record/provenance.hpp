@@ -47,7 +47,6 @@ private:
 
 /// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
-
 /// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty without it.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
@@ -64,7 +63,6 @@ struct RankPlace {
 
 /// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA) from their device.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
-
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);

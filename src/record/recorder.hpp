@@ -19,7 +19,6 @@ struct Contents {
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
-
 /// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws InputError if damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
@@ -43,12 +42,10 @@ public:
   void log(const std::string& text);
   /// Writes what was logged since, if this session has measured anything.
   void finish();
-
   /// Writes datasets that are not of a case into a group of their own, in place of what it had, at once.
   void put(const std::string& group, std::vector<h5::Dataset> datasets);
   /// What is in the file now; for readers.
   [[nodiscard]] hid_t file() const { return file_; }
-
   /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.

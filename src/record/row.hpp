@@ -39,16 +39,12 @@ struct Row {
 [[nodiscard]] Row sample_row();
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
-
 /// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`: RankPlace::unit. NaN: not known.
 [[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
-
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
-
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
-
 /// "VALID", "VALID (doubts)" or "INVALID: reason": ended ok, all repetitions, enough samples, bytes as planned.
 [[nodiscard]] std::string verdict(const CaseResult& result);
 }  // namespace minitaw::record

@@ -146,9 +146,7 @@ std::string mebibytes(const Row& row, std::string_view column) {
 }
 
 std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
-
 std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
-
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 

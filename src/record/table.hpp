@@ -32,10 +32,8 @@ struct Missing {
 [[nodiscard]] std::string blame_text(const std::vector<Row>& rows);
 /// What stands out, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
-
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);
-
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
 
@@ -111,7 +109,6 @@ private:
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
-
 /// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
 }  // namespace minitaw::record

@@ -53,7 +53,6 @@ enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, b
 inline constexpr int memory_kinds = 5;
 [[nodiscard]] std::string name_of(Memory kind);
 [[nodiscard]] Memory memory_of(SlotClass cls);
-
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages two.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
 
@@ -101,13 +100,10 @@ struct Ticks {
   [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
 };
 [[nodiscard]] Ticks ticks(const Program& program);
-
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
-
 /// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
-
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
 }  // namespace minitaw::schedule

@@ -94,7 +94,6 @@ std::vector<int> Builder::everyone() const {
 }
 
 int Builder::world() { return communicator("world", everyone()); }
-
 int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
 
 void Builder::add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses) {

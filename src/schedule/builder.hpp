@@ -85,11 +85,9 @@ public:
   [[nodiscard]] Part part(int rank, SlotClass cls) const { return part_of(program_, rank, cls); }
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
-
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
-
   /// Puts the embedding on one rank, final norm and head on another or the same; the others hold none.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
@@ -99,7 +97,6 @@ public:
 
   /// A new buffer for a slot of a transit class.
   [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
-
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const std::vector<int>& ranks);
   int world();

@@ -231,6 +231,5 @@ private:
 }  // namespace
 
 Matching match(const Program& program) { return Matcher(program).run(); }
-
 void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
 }  // namespace minitaw::schedule::detail

@@ -23,7 +23,6 @@ void assign_waits(RankProgram& program, int rank, Overlap overlap);
 
 /// Communicator of an action that all replicas of a rank take part in, until make_replicas().
 inline constexpr int among_replicas = -2;
-
 /// Appends Program::replicas - 1 replicas of ranks and communicators, and communicators among replicas.
 void make_replicas(Program& program);
 }  // namespace minitaw::schedule

@@ -271,10 +271,8 @@ struct Program {
 
 /// Returns the part of each shard that the rank's slots of a class hold. Not for those of the embeddings.
 [[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
-
 /// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);
-
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
@@ -284,16 +282,12 @@ struct Program {
 
 /// Returns whether a message may begin before an earlier one of its lane ends: one direction, no slot in common.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
-
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
-
 /// "W3", "G3", "A3", "D3", "E", "E3", "EG", or "s3" where nothing moves; empty without a shard.
 [[nodiscard]] std::string payload_text(Payload payload, int shard);
-
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);
-
 /// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]
 [[nodiscard]] std::string to_text(const Program& program);
 }  // namespace minitaw::schedule

@@ -76,7 +76,6 @@ namespace schedules {
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
-
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
@@ -94,10 +93,8 @@ struct Keeping {
 [[nodiscard]] Keeping keeping_of(const Request& request);
 /// A schedule's own options, then those of keeping_of().
 [[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
-
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
-
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
 void check(const Request& request);
 

@@ -47,10 +47,8 @@ struct Device {
     const Action& action, const model::Layout& layout, const model::Speed& speed, double memory_rate);
 /// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
-
 /// Bytes that an action reads and writes, where that takes its time: update, zero, add, load, embed; else 0.
 [[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action, const model::Layout& layout);
-
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
 

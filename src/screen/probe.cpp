@@ -19,7 +19,6 @@ namespace minitaw::screen {
 namespace {
 using comm::mpi::check, comm::mpi::measuring;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
-
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 constexpr int ping_tag = 1, flow_tag = 2;
 constexpr int pings = 20, most_messages = 4096;

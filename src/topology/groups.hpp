@@ -11,7 +11,6 @@ class Groups {
 public:
   /// Groups of these sizes, in the order of ranks. Throws InputError for an empty list or a size below 1.
   explicit Groups(std::vector<int> sizes);
-
   /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
   static Groups equal(int ranks, int count);
 
@@ -30,7 +29,6 @@ public:
   [[nodiscard]] Groups within(int begin, int end) const;
   /// "1+2+3"
   [[nodiscard]] std::string text() const;
-
   friend auto operator<=>(const Groups&, const Groups&) = default;
   friend bool operator==(const Groups&, const Groups&) = default;  // nvcc 13 does not derive it
 
@@ -42,7 +40,6 @@ private:
 
 /// Most ranks of a job, so that a text cannot ask for more memory than there is.
 inline constexpr int most_ranks = 1 << 16;
-
 /// Sizes "1+2+3"; of `ranks` ranks also equal groups, "2", or "1+2+*", the rest last. Throws InputError with the text.
 Groups parse_groups(const std::string& text, int ranks = 0);
 }  // namespace minitaw::topology

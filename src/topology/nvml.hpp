@@ -58,7 +58,6 @@ private:
 
 /// Returns the version of NVML or of the driver; empty if not available.
 [[nodiscard]] std::string version(int (*ask)(char*, unsigned));
-
 /// Returns the versions of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty without NVML.
 [[nodiscard]] std::string driver_version(const char* file = library_file);
 [[nodiscard]] std::string library_version(const char* file = library_file);

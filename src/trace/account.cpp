@@ -8,7 +8,6 @@
 namespace minitaw::trace {
 namespace {
 using schedule::Action, schedule::Span;
-
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
 struct Interval {

@@ -9,7 +9,6 @@
 namespace minitaw::bench {
 namespace {
 using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
-
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 double error_of(const std::vector<double>& found, const std::vector<double>& expected) {

@@ -15,7 +15,6 @@ using Kind = schedule::Kind;
 constexpr auto time_limit = std::chrono::seconds(60);
 
 std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1; }
-
 bool is_message(const Call& call) { return is_point_to_point(call.kind); }
 
 void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -356,7 +355,6 @@ void FakeNccl::progress() {
 }
 
 FakeNccl::FakeNccl() { MPI_Op_create(add_bf16, 1, &bf16_sum_); }
-
 FakeNccl::~FakeNccl() { MPI_Op_free(&bf16_sum_); }
 
 nccl::UniqueId FakeNccl::unique_id() {

@@ -46,7 +46,6 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
 }
 
 using schedule::Action, schedule::Operand, schedule::RankProgram;
-
 constexpr comm::WaitPolicy policy;
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.

@@ -10,10 +10,8 @@
 namespace minitaw::harness {
 namespace {
 using engine::peak_memory, engine::reset_peak_memory, engine::Runtime;
-
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
-
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 Case serial_case(int layers = 2) {

@@ -40,7 +40,6 @@ template <class Element, bool in_packs> struct Case {
   static constexpr bool packs = in_packs;
 };
 using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
-
 template <class C> using Device = test::DeviceMatrix<typename C::E>;
 
 struct CaseName {

@@ -7,7 +7,6 @@
 namespace minitaw::app {
 namespace {
 using namespace record;
-
 using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 Case a_case(int seq, int repeats) {

@@ -11,7 +11,6 @@
 namespace minitaw::model {
 namespace {
 using test::expect_tensors_close, test::TrainingLoop;
-
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 

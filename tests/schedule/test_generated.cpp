@@ -12,7 +12,6 @@
 namespace minitaw::schedule {
 namespace {
 using shapes::for_each_request, shapes::name_of;
-
 constexpr int any_n = 3, any_copies = 64;
 
 /// All specs; for many ranks a quarter of them in turn, as fewer ranks have seen them all.

@@ -60,13 +60,10 @@ double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
 /// Half of a round trip of a word: sends it to the peer, or receives it.
 void ping(int peer, bool send, int tag, MPI_Comm comm);
 inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
-
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
-
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 [[nodiscard]] std::string library_version();
-
 /// Returns name and version from MPI_Get_library_version: its first line and MPICH's device, without its build.
 [[nodiscard]] std::string library_line(const std::string& text);
 
@@ -103,7 +100,6 @@ struct Placement {
 
 /// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's ranks lie apart.
 [[nodiscard]] Placement detect(MPI_Comm world);
-
 /// Ranks per node from the node of each rank (any number). Throws InputError if they are not consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
 }  // namespace minitaw::topology

@@ -396,7 +396,6 @@ public:
 
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
-
   void cancel() override { cancelled_.store(true); }
 
 private:

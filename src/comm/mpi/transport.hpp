@@ -26,7 +26,6 @@ public:
   virtual void copy(Way way, std::size_t queue, Piece to, Piece from) = 0;
   /// Returns when everything started on the queue is complete, without waiting for another rank.
   virtual void wait(Way way, std::size_t queue) = 0;
-
   /// Returns when every copy is complete or has failed: buffers of a cancelled operation may be freed next.
   void settle() noexcept;
 };

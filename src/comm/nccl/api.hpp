@@ -42,7 +42,6 @@ public:
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
   virtual void issue(const Call& call, Queue queue) = 0;
-
   /// Begins the orderly end, on all ranks; ready() says when it is over.
   virtual void close() = 0;
   /// Stops what is under way, before destruction. Abort all of a rank in one group: they may wait for each other.

@@ -294,7 +294,6 @@ public:
 
   [[nodiscard]] bool on_stream() const override { return true; }
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
-
   void poll() override { communicators_.poll(); }
   void cancel() override { communicators_.cancel(); }
 

@@ -67,7 +67,6 @@ private:
 
 /// "13.0.2"
 [[nodiscard]] std::string cublaslt_version();
-
 /// Why cuDNN cannot compute causal attention of this shape here in bf16; empty if it can. Remembers its answers.
 [[nodiscard]] std::string reason_against_cudnn(const AttentionSizes& shape);
 
@@ -81,7 +80,6 @@ public:
 
   /// Builds the plans of a shape (seconds, once). Returns their bytes of workspace: see model::library_estimate().
   std::size_t prepare(const AttentionSizes& shape);
-
   void forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace);
   void backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
       const float* lse, void* workspace);

@@ -128,7 +128,6 @@ struct CublasLt::Plan {
 };
 
 CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
-
 CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
 
 std::vector<std::string> CublasLt::choices() const {

@@ -180,7 +180,6 @@ inline int threads_on_host = 1;
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
 using RowTeam = RowPolicy::member_type;
-
 /// Floats in the scratch memory of a team.
 using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 

@@ -14,7 +14,6 @@ struct Clock {
   /// Positions between the same visits of two micro-batches of a rank.
   [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
   [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
-
   /// Interleaved, the rings turn by turns once the first rank has been through all shards.
   [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
   [[nodiscard]] int backward_tick(int j) const {

@@ -157,7 +157,6 @@ private:
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
-
 void use_device() { check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
 
 Queues make_queues(const QueueOptions& options) {
