@@ -2,13 +2,10 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
-#include "schedule/registry.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {

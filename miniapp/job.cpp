@@ -8,8 +8,6 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
-#include <map>
-#include <string_view>
 #include <unistd.h>
 
 #include "base/error.hpp"

@@ -2,14 +2,8 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "comm/mpi/mpi.hpp"
-#include "deck/deck.hpp"
 #include "harness/case_runner.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"

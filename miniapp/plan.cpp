@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
 #include "model/plan.hpp"
-#include "record/table.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"

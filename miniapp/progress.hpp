@@ -2,10 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "case/case.hpp"
 #include "record/row.hpp"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
@@ -15,7 +14,6 @@
 #include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "cli/cli11.hpp"
-#include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "verb.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sweep.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <fmt/format.h>
 #include <mutex>
 #include <set>
@@ -11,7 +9,6 @@
 #include "base/error.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
-#include "record/table.hpp"
 #include "signals.hpp"
 
 namespace minitaw::app {

@@ -2,12 +2,7 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "deck/deck.hpp"
 #include "job.hpp"
 
 namespace minitaw::app {

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <fmt/format.h>
 #include <memory>
-#include <mpi.h>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "cli/cli11.hpp"
-#include "comm/mpi/mpi.hpp"
 #include "job.hpp"
-#include "record/provenance.hpp"
-#include "topology/groups.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "harness/case_runner.hpp"
 #include "job.hpp"
-#include "record/table.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <limits>
 #include <optional>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "case/case.hpp"
 #include "schedule/account.hpp"

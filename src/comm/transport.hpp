@@ -4,12 +4,9 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "schedule/account.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::comm {
 /// A call of the network library failed, or a message was not what both sides had agreed on.

@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
 #include <numeric>
 #include <set>
 
 #include "base/error.hpp"
 #include "deck/keys.hpp"
-#include "deck/value.hpp"
 
 namespace minitaw::deck {
 std::string identity(const Case& c) {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "case/case.hpp"
 
 namespace minitaw::deck {

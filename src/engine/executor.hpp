@@ -2,21 +2,10 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <limits>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "comm/transport.hpp"
-#include "comm/wait.hpp"
-#include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
 #include "schedule/hang.hpp"
 

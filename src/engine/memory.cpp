@@ -7,8 +7,6 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <string>
-#include <string_view>
 
 #include "base/error.hpp"
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "model/model.hpp"
 #include "schedule/account.hpp"
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "comm/wait.hpp"
 #include "model/model.hpp"
-#include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::engine {

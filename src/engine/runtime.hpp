@@ -2,14 +2,10 @@
 #pragma once
 
 #include <map>
-#include <memory>
 
 #include "case/case.hpp"
-#include "comm/transport.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"
-#include "model/data.hpp"
-#include "model/model.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {

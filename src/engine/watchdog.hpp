@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <fmt/format.h>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>

@@ -2,13 +2,10 @@
 #include "harness/case_runner.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <new>
-#include <string_view>
 #include <thread>
 #include <unistd.h>
 

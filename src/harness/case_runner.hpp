@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <mpi.h>
 #include <stdexcept>
-#include <string>
 
-#include "case/result.hpp"
 #include "comm/wait.hpp"
-#include "engine/runtime.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/hang_finder.hpp"

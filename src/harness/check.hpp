@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <map>
 #include <mpi.h>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "deck/deck.hpp"
 #include "engine/runtime.hpp"

@@ -3,11 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
-#include <limits>
-#include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"

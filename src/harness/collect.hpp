@@ -3,12 +3,9 @@
 
 #include <functional>
 #include <mpi.h>
-#include <vector>
 
-#include "case/result.hpp"
 #include "engine/runtime.hpp"
 #include "meters/meter.hpp"
-#include "trace/timeline.hpp"
 
 namespace minitaw::harness {
 /// Seconds on some clock of this rank.

@@ -3,13 +3,9 @@
 
 #include <condition_variable>
 #include <deque>
-#include <memory>
-#include <mpi.h>
 #include <mutex>
 #include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "comm/mpi/mpi.hpp"
 #include "engine/runtime.hpp"

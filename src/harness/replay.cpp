@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <fmt/format.h>
 #include <optional>
 #include <set>
 #include <tuple>

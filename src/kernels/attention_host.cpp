@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"

@@ -3,7 +3,6 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <limits>
 #include <memory>
-#include <string>
 
 #include "case/result.hpp"
 #include "topology/nvml.hpp"

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
-
-#include "kernels/kernels.hpp"
 #include "model/model.hpp"
-#include "model/plan.hpp"
 
 namespace minitaw::model {
 using kernels::Matrix, kernels::Vector;

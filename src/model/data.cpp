@@ -5,9 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
-#include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 

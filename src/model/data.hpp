@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <span>
-#include <string>
 
 #include "base/philox.hpp"
 #include "model/layout.hpp"

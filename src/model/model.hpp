@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
 
 #include "kernels/kernels.hpp"
 #include "model/data.hpp"
-#include "model/layout.hpp"
 #include "model/plan.hpp"
 
 namespace minitaw::model {

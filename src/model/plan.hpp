@@ -2,9 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
 #include "model/layout.hpp"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/reference.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/reference.hpp"
 #include "model/data.hpp"
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
 #include "kernels/settings.hpp"
 #include "model/layout.hpp"

@@ -10,8 +10,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <stdexcept>
-#include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>

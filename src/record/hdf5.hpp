@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <hdf5.h>
-#include <string>
 #include <utility>
-#include <variant>
-#include <vector>
 
 #include "case/result.hpp"
 

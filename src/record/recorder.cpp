@@ -11,7 +11,6 @@
 #include <limits>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 
 #include "base/error.hpp"
 

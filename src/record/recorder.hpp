@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "record/file.hpp"
 #include "record/provenance.hpp"
 #include "record/table.hpp"

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "record/row.hpp"
 

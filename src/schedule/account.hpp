@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "base/range.hpp"
-#include "model/layout.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "base/range.hpp"
-#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {

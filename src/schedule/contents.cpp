@@ -3,11 +3,7 @@
 // computed.
 #include "schedule/contents.hpp"
 
-#include <algorithm>
 #include <array>
-#include <fmt/format.h>
-#include <string>
-#include <vector>
 
 #include "schedule/execute.hpp"
 #include "schedule/pieces.hpp"

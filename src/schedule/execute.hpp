@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
 #include <fmt/format.h>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "schedule/program.hpp"
 #include "schedule/validate.hpp"
 
 /// Symbolic execution of a program, for validator and simulation.

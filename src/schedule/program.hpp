@@ -2,13 +2,8 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/range.hpp"
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 

@@ -3,8 +3,6 @@
 
 #include <compare>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "schedule/program.hpp"
 

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "model/cost.hpp"
-#include "model/layout.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {

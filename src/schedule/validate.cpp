@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <string_view>
-#include <vector>
 
 #include "base/error.hpp"
 #include "schedule/contents.hpp"

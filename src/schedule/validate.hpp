@@ -2,9 +2,7 @@
 #pragma once
 
 #include <optional>
-#include <string>
 
-#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {

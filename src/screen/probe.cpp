@@ -2,18 +2,13 @@
 #include "screen/probe.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
-#include <limits>
 
 #include "base/philox.hpp"
 #include "case/result.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
-#include "kernels/kernels.hpp"
-#include "model/model.hpp"
-#include "schedule/account.hpp"
 
 namespace minitaw::screen {
 namespace {

@@ -3,9 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <mpi.h>
-#include <string>
-#include <vector>
 
 #include "comm/mpi/mpi.hpp"
 #include "model/layout.hpp"

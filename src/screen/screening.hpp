@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "topology/groups.hpp"
 

@@ -9,8 +9,6 @@
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
-#include <string_view>
-#include <vector>
 
 #include "base/error.hpp"
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "schedule/account.hpp"
-#include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::trace {

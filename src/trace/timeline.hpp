@@ -2,9 +2,7 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "topology/groups.hpp"
 #include "trace/account.hpp"

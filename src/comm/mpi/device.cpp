@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
-#include <vector>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
-#include <chrono>
 #include <fmt/format.h>
 #include <limits>
 #include <mpi.h>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
-#include "topology/groups.hpp"
 
 namespace minitaw::comm::mpi {
 /// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's message.

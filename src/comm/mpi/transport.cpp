@@ -2,7 +2,6 @@
 #include "comm/mpi/transport.hpp"
 
 #include <algorithm>
-#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"

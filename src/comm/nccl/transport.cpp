@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <fmt/format.h>
 #include <functional>
 #include <map>
 #include <mutex>

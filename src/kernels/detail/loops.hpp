@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <type_traits>
-#include <utility>
 
-#include "base/bf16.hpp"
 #include "kernels/kernels.hpp"
 
 /// Instantiates a function template for each type of elements.

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/passes.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
 #include <utility>
-#include <vector>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {

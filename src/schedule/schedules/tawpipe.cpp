@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/passes.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
