@@ -135,6 +135,22 @@ std::vector<std::string> library_texts() {
     if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));
   return texts;
 }
+
+/// Ends the process if MPI, for whose start and end no guard can speak, takes longer: a rank of the job has stopped. 0:
+/// that is over.
+void end_after(double seconds) {
+  std::signal(SIGALRM, [](int) {
+    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
+    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
+    _exit(1);
+  });
+  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
+}
+
+struct AtEnd {
+  double seconds;
+  ~AtEnd() { end_after(seconds); }
+};
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
@@ -199,24 +215,6 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
   }
   return p;
 }
-
-namespace {
-/// Ends the process if MPI, for whose start and end no guard can speak, takes longer: a rank of the job has stopped. 0:
-/// that is over.
-void end_after(double seconds) {
-  std::signal(SIGALRM, [](int) {
-    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
-    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
-    _exit(1);
-  });
-  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
-}
-
-struct AtEnd {
-  double seconds;
-  ~AtEnd() { end_after(seconds); }
-};
-}  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   const AtEnd after_mpi{0};

@@ -35,6 +35,13 @@ void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
 }
+
+/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
+double work_of(const Case& c) {
+  const model::Flops flops = model::flops_per_token(c.shape);
+  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
+  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
+}
 }  // namespace
 
 RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
@@ -59,15 +66,6 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
   for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
 }
-
-namespace {
-/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
-double work_of(const Case& c) {
-  const model::Flops flops = model::flops_per_token(c.shape);
-  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
-  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
-}
-}  // namespace
 
 SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
     : runs_(runs), least_rate_(least_rate) {

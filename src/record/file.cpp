@@ -69,6 +69,12 @@ Descriptor open_copy(const std::string& path) {
     if (is_still(file, copy)) return file;
   }
 }
+
+std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
+}
 }  // namespace
 
 std::optional<FileState> state_of(const std::string& path) {
@@ -112,14 +118,6 @@ void remove_stale_copy(const std::string& path) {
 }
 
 // The seal.
-
-namespace {
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
-}
-}  // namespace
 
 std::string make_seal(std::int64_t schema, Bytes image) {
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());

@@ -30,6 +30,13 @@ bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
   return alone || name.size() >= shortest_in_words;
 }
+
+/// So that the line can be pasted into a shell.
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
+}
 }  // namespace
 
 HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
@@ -161,15 +168,6 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
         apart.size() > 1 ? fmt::format("; ranks {} in all", topology::ranges_text(apart)) : "");
   return text;
 }
-
-namespace {
-/// So that the line can be pasted into a shell.
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
-}
-}  // namespace
 
 h5::Dataset entry(std::string name, std::string_view text) {
   return {std::move(name), "text", "", h5::one(std::string(text))};

@@ -117,6 +117,11 @@ struct Counters {
     if (!unknown) throttled = slowed / samples;
   }
 };
+
+template <class T> const T& get(const Row& row, std::string_view name) {
+  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
+  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
+}
 }  // namespace
 
 std::string verdict(const CaseResult& r) {
@@ -277,13 +282,6 @@ const Column& Row::column(std::string_view name) const {
   if (at == columns.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
   return *at;
 }
-
-namespace {
-template <class T> const T& get(const Row& row, std::string_view name) {
-  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
-  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
-}
-}  // namespace
 
 const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
 std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }

@@ -51,6 +51,21 @@ private:
   int size_, released_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
+
+/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
+std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
+  std::vector<Communicator> all;
+  for (int c = 0; c < program.replicas; ++c)
+    for (const Communicator& own : program.communicators) {
+      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
+      for (int& rank : all.back().ranks) rank += c * ranks;
+    }
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back({fmt::format("replicas{}", r), {}});
+    for (int c = 0; c < program.replicas; ++c) all.back().ranks.push_back(c * ranks + r);
+  }
+  return all;
+}
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
@@ -175,23 +190,6 @@ private:
 }  // namespace
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) { WaitDeriver(program, rank, overlap).run(); }
-
-namespace {
-/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
-std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
-  std::vector<Communicator> all;
-  for (int c = 0; c < program.replicas; ++c)
-    for (const Communicator& own : program.communicators) {
-      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
-      for (int& rank : all.back().ranks) rank += c * ranks;
-    }
-  for (int r = 0; r < ranks; ++r) {
-    all.push_back({fmt::format("replicas{}", r), {}});
-    for (int c = 0; c < program.replicas; ++c) all.back().ranks.push_back(c * ranks + r);
-  }
-  return all;
-}
-}  // namespace
 
 topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
   const int ranks = groups.ranks() / replicas;
