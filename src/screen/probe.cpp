@@ -15,7 +15,6 @@ namespace {
 using comm::mpi::check, comm::mpi::measuring;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
-constexpr int ping_tag = 1, flow_tag = 2;
 constexpr int pings = 20, most_messages = 4096;
 constexpr int slices = 5;  // of a measurement inside a node
 constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
@@ -361,30 +360,12 @@ private:
   }
 
   /// Half of a round trip with the peer.
-  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, ping_tag, own_.comm); }
+  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, own_.comm); }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
-    sent_.resize(std::max(sent_.size(), size));
-    received_.resize(std::max(received_.size(), size));
     for (const bool first : {true, false}) ping(peer, first);  // both are here
-    const double begin = MPI_Wtime();
-    double arrived = begin;
-    constexpr int under_way = 2;  // the handshake of the next message passes while the one before it does
-    for (int m = 0; m < messages; m += under_way) {
-      std::vector<MPI_Request> in, out;
-      for (int i = m; i < std::min(messages, m + under_way); ++i) {
-        check(MPI_Irecv(
-                  received_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &in.emplace_back()),
-            "MPI_Irecv");
-        check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &out.emplace_back()),
-            "MPI_Isend");
-      }
-      comm::mpi::wait(in, measuring);
-      arrived = MPI_Wtime();
-      comm::mpi::wait(out, measuring);
-    }
-    return static_cast<double>(size) * messages / (arrived - begin);
+    return static_cast<double>(size) * messages / exchange_.run({&peer, 1}, {&peer, 1}, messages, size, own_.comm);
   }
 
   /// [quantity][rank][partner]
@@ -411,7 +392,7 @@ private:
   int at_once_ = 1;   ///< ranks of a node that may compute at the same time
   int messages_ = 0;  ///< of a measurement between nodes
   std::size_t message_bytes_ = 0;
-  std::vector<std::byte> sent_, received_;
+  comm::mpi::Exchange exchange_;
   std::vector<std::vector<double>> rows_;  ///< of this round: for each quantity the values of this rank
 };
 

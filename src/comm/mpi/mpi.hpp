@@ -47,13 +47,22 @@ struct OwnComm {
 /// Returns when all requests are complete.
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 
-// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
-
+/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
+inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
 double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
 /// Half of a round trip of a word: sends it to the peer, or receives it.
-void ping(int peer, bool send, int tag, MPI_Comm comm);
-inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
+void ping(int peer, bool send, MPI_Comm comm);
+/// Messages that measure links. Two of each sender are under way: the handshake of one passes while another one does.
+class Exchange {
+public:
+  /// Returns the seconds until `count` messages from each of `from` are here, while as many go to each of `to`.
+  double run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm);
+
+private:
+  std::vector<std::byte> sent_;
+  std::vector<std::vector<std::byte>> received_;
+};
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
