@@ -32,7 +32,6 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
         nearest(word.substr(0, 64), verbs)));
 }
 
-/// An option that is a key of the deck.
 void check_keys(const CLI::App& app, int argc, char** argv) {
   const CLI::App* verb = app.get_subcommand(argv[1]);
   for (int i = 2; i < argc; ++i) {

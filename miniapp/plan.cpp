@@ -39,7 +39,6 @@ struct GroupTraffic {
   std::uint64_t out = 0, in = 0;
 };
 
-/// Memory of a case on a device, bytes.
 struct Fit {
   std::uint64_t available = 0;
   std::uint64_t arena = 0;       ///< of the rank that needs most
@@ -185,8 +184,6 @@ Json to_json(const CasePlan& plan) {
   return json;
 }
 
-// The table over all cases.
-
 /// "2+1+3", and "16x8" for many equal ones.
 std::string groups_text(const topology::Groups& groups) {
   const auto [least, most] = std::ranges::minmax(groups.sizes());
@@ -196,7 +193,6 @@ std::string groups_text(const topology::Groups& groups) {
 using Plans = std::vector<CasePlan>;
 using Column = record::TextColumn<CasePlan>;
 
-/// A number of bytes of a plan, and its title.
 struct ByteColumn {
   std::string title;
   std::function<double(const CasePlan&)> bytes;
@@ -261,8 +257,6 @@ std::string table_text(const Plans& plans, int width) {
   for (const CasePlan& plan : plans) text += table.row(plan);
   return text;
 }
-
-// One case for people.
 
 std::string cells(const std::string& name, const std::vector<std::string>& cells) {
   std::string text = fmt::format("  {:<16}", name);

@@ -9,7 +9,6 @@
 
 /// The work and the time that a sweep has left.
 namespace minitaw::app {
-/// One repetition of a case.
 struct Run {
   std::size_t index = 0;  ///< of the case in the deck
   int repetition = 0;
@@ -45,7 +44,6 @@ public:
   [[nodiscard]] double expected(std::size_t index) const {
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
-  /// Returns whether a run has ended yet.
   [[nodiscard]] bool measured() const { return executed_ > 0; }
 
 private:
@@ -59,7 +57,6 @@ private:
 /// "1:05", "2:03:04"
 [[nodiscard]] std::string clock_text(double seconds);
 
-/// The end of a run's time.
 class TimeLimit {
 public:
   /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job

@@ -131,7 +131,6 @@ private:
     return all;
   }
 
-  /// The rounds of an earlier call.
   void read() {
     if (H5Lexists(recorder_->file(), "screen", H5P_DEFAULT) <= 0) return;
     const std::string before = h5::read<std::string>(recorder_->file(), "screen/settings", 0).values.at(0);

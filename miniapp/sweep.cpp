@@ -47,7 +47,6 @@ public:
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
   [[nodiscard]] SweepProgress& progress() { return progress_; }
   [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
-  /// Returns whether the case has failed in this session.
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
   void note(const std::string& sentence) { say("# {}\n", sentence); }
 
@@ -125,7 +124,6 @@ private:
                : std::nan("");
   }
 
-  /// Returns the rows of this deck's cases in the file.
   [[nodiscard]] std::vector<Row> own_rows() const {
     std::set<std::string> mine;
     for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
@@ -226,7 +224,6 @@ private:
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
   }
 
-  /// All ranks.
   void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };

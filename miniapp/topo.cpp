@@ -23,7 +23,6 @@ constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
 double largest(double mine = 0) { return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200)); }
 
-/// Messages from one rank to another, repeated.
 struct Flow {
   int from, to;
 };

@@ -13,7 +13,6 @@ class App;
 }
 
 namespace minitaw::app {
-/// The command line of the program and its exit code.
 struct Invocation {
   int& argc;
   char**& argv;

@@ -13,7 +13,6 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Part `index` of `count` equal ones.
 struct Part {
   int index = 0;
   int count = 1;

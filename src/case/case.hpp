@@ -35,13 +35,10 @@ struct Case {
 /// Distribution of the sequences of a step over micro-batches and ranks. If ranks have micro-batch sizes of
 /// their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
 
-/// B of a rank.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
-/// Returns the shape with the micro-batch size of a rank.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
 /// Sequences of a step, all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
-/// Tokens of a step, all ranks together.
 [[nodiscard]] double tokens_of_step(const Case& c);
 /// Sequences of the step before those of this micro-batch.
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);

@@ -19,7 +19,6 @@ enum class Status {
 };
 [[nodiscard]] std::string name_of(Status status);
 
-/// Memory of one rank, bytes.
 struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};   ///< from the program
   std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< handed out by the arena
@@ -48,7 +47,6 @@ struct Readings {
 
 /// The quantile `q`, 0 .. 1, of samples in rising order, interpolated linearly as by numpy. NaN without samples.
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
-/// Returns the median of samples in any order.
 [[nodiscard]] double median(std::vector<double> samples);
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;

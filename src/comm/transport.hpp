@@ -14,12 +14,10 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A wait was ended by Transport::cancel().
 struct Cancelled : std::runtime_error {
   Cancelled() : std::runtime_error("communication was cancelled") {}
 };
 
-/// One side of a point-to-point message.
 struct Message {
   bool send = false;  ///< else receive
   int peer = -1;      ///< global rank
@@ -28,7 +26,6 @@ struct Message {
   std::size_t bytes = 0;
 };
 
-/// A collective on one communicator of the program.
 struct Collective {
   int communicator = -1;
   int root = -1;  ///< global rank, for broadcast and reduce
@@ -50,7 +47,6 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
-/// Part of this rank in a collective.
 struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
@@ -103,7 +99,6 @@ public:
 
   /// An operation to be advanced; nullptr if there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
-  /// Starts this rank's side of a message.
   [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
@@ -125,7 +120,6 @@ public:
   virtual void cancel() = 0;
 
 protected:
-  /// A message of some bytes.
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
   [[nodiscard]] virtual Started start_transfer(

@@ -46,7 +46,6 @@ private:
   std::condition_variable woken_up_;
 };
 
-/// The pauses of one wait.
 class Backoff {
 public:
   explicit Backoff(const WaitPolicy& policy, LowLatency* low_latency = nullptr)
@@ -59,6 +58,5 @@ private:
   LowLatency* low_latency_;
 };
 
-/// Advances transfers until all are done. Throws their errors.
 void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy = {});
 }  // namespace minitaw::comm

@@ -26,7 +26,6 @@ std::string identity(const Case& c) {
 }
 
 namespace {
-/// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
 
@@ -69,7 +68,6 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
-/// Returns the feed-forward width of LLaMA.
 std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {

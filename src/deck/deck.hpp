@@ -4,7 +4,6 @@
 #include "case/case.hpp"
 
 namespace minitaw::deck {
-/// A deck read and expanded.
 struct Deck {
   std::string path;
   std::string text;                    ///< as read, for the record

@@ -42,15 +42,12 @@ struct Key {
 
 /// All keys, in the order in which axes are swept: the first is the slowest.
 [[nodiscard]] const std::vector<Key>& keys();
-/// The key, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is none.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
 [[nodiscard]] std::string help_text(const Key& key);
 [[nodiscard]] std::string help_text(const schedule::Entry& entry);
-/// Text of `minitaw help keys`.
 [[nodiscard]] std::string help_text();
-/// Text of docs/keys.md.
 [[nodiscard]] std::string help_markdown();
 }  // namespace minitaw::deck

@@ -14,11 +14,9 @@ struct Setting {
   bool list = false;  ///< else there is one value
   std::string where;
 };
-/// Values by key.
 using Settings = std::map<std::string, Setting>;
 /// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control characters.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
-/// The value for a message, in quotes.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..." unless in [least, most].

@@ -225,7 +225,6 @@ void Executor::wait_for_communication() const {
   for (int executed = executed_.load(); executed != ordered; executed = executed_.load()) executed_.wait(executed);
 }
 
-/// The communication thread.
 void Executor::communicate(const std::stop_token& end) {
   const std::stop_callback wake(end, [this] {
     ordered_.store(-1);

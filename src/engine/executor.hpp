@@ -13,7 +13,6 @@ namespace minitaw::engine {
 /// Thrown out of a wait when another lane of the rank has failed.
 struct Stopped : std::exception {};
 
-/// A step in which nothing moved.
 struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -58,7 +57,6 @@ public:
     }
   }
 
-  /// Throws Stopped once a lane has failed.
   void check() const {
     if (failed_.load(std::memory_order_acquire)) throw Stopped();
   }
@@ -162,7 +160,6 @@ private:
   schedule::LaneCounts waited_{};   ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
-/// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct StepOptions {

@@ -21,11 +21,9 @@ public:
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
-  /// Memory of the step's loss.
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
-  /// Zeros everywhere.
   void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
   [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }

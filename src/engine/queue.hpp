@@ -20,7 +20,6 @@ class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
   [[nodiscard]] double now() const { return host_seconds() - start_; }
-  /// Time when the step began, by host_seconds().
   [[nodiscard]] double started() const { return start_; }
 
 private:
@@ -54,7 +53,6 @@ public:
   virtual void open(int unit) = 0;
   /// Makes the units submitted from now on start after `unit` of `other`, which has been submitted.
   virtual void after(const Queue& other, int unit) = 0;
-  /// Submits `unit`.
   virtual void run(int unit, const Work& work) = 0;
   /// Returns when everything submitted is complete.
   virtual void finish(const Check& check) = 0;

@@ -15,7 +15,6 @@ using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedu
 using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-/// Returns the part of the embeddings that the rank holds.
 Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
   if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0) return {};
   return held(program, rank, SlotClass::embeddings, -1, layout);

@@ -15,7 +15,6 @@ struct AgreedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An allocation failed on some rank.
 struct AgreedOutOfMemory : AgreedError {
   using AgreedError::AgreedError;
 };
@@ -30,7 +29,6 @@ void agree(MPI_Comm comm, const std::function<void()>& work);
 /// Reason for stopping a case before its end, in ascending priority.
 enum class StopReason : int { no, case_limit, time_limit, signal };
 
-/// Limits of time and memory of a case.
 struct Limits {
   using Seconds = engine::Watchdog::Seconds;
   /// Time without progress after which a step, or what lies between, is reported by every rank and given up.
@@ -43,7 +41,6 @@ struct Limits {
   bool check = true;
 };
 
-/// The result of a case, and why it stopped.
 struct Outcome {
   CaseResult result;                    ///< complete on rank 0 if the case was not left
   StopReason stopped = StopReason::no;  ///< the same on all ranks
@@ -68,11 +65,8 @@ struct RunnerOptions {
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
-  /// Results of run() hold the timeline of a step.
   bool timeline = false;
-  /// Meter of this rank's device.
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
-  /// Meter of this rank's node.
   std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");
 };
 

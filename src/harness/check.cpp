@@ -63,7 +63,6 @@ double root_mean_square(double sum, std::size_t count) {
   return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
 }
 
-/// Values that come tensor by tensor.
 struct Squares {
   double sum = 0;
   std::size_t count = 0;
@@ -162,7 +161,6 @@ Difference compare_weights(const std::vector<NamedTensor>& weights, const model:
   return result;
 }
 
-/// Sizes of the references of a case, bytes.
 struct Parts {
   std::uint64_t arena;            ///< of the serial baseline
   std::uint64_t tensors = 0;      ///< all of the model once, fp32; gathered, there twice: flat, and by name

@@ -21,7 +21,6 @@ enum class Which { weights, gradients };
 /// embeddings last: the current weights, or the gradients of the last step. Collective over the ranks of the case.
 [[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
-/// Difference between two models.
 struct Difference {
   double worst = 0;    ///< largest relative error of a tensor
   std::string tensor;  ///< where
@@ -58,7 +57,6 @@ struct Tolerance {
 /// Tolerance of the serial schedule against plain loops in double precision.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
 
-/// Result of a comparison with a reference; complete on rank 0.
 struct Check {
   struct Step {
     double loss = 0;  ///< of the later ones, the largest
@@ -83,7 +81,6 @@ struct Reference {
   Difference weights{};
 };
 
-/// Returns the same case for the `serial` schedule on one rank.
 [[nodiscard]] Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
 [[nodiscard]] std::string reference_key(const Case& c, int steps);

@@ -24,7 +24,6 @@ double receive(int from, MPI_Comm comm) {
   return value;
 }
 
-/// One value of each rank, in their order, on rank 0.
 template <class T> std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(size_of(comm));

@@ -8,7 +8,6 @@
 #include "meters/meter.hpp"
 
 namespace minitaw::harness {
-/// Seconds on some clock of this rank.
 using Now = std::function<double()>;
 /// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);

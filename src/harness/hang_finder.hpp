@@ -17,7 +17,6 @@ namespace minitaw::harness {
 /// may be the one that hangs) collect the states of all; the lowest of them that answers says the sentence.
 class HangFinder {
 public:
-  /// Collective.
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
 
   /// All ranks have come to the begin or end of a case.

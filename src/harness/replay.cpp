@@ -60,7 +60,6 @@ public:
   void collective(std::span<const Place> calls) override { judge(calls); }
 
 private:
-  /// What an action has in a buffer before or after it.
   struct Value {
     Place place;
     std::size_t buffer;

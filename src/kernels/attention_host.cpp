@@ -123,7 +123,6 @@ void pack(const float* from, std::int64_t stride, int count, int width, float fa
   }
 }
 
-/// The other way; adds nothing.
 void unpack(Packed from, float factor, float* to, std::int64_t stride, int count, int width) {
   for (int i = 0; i < count; ++i)
     for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c] * factor;
@@ -160,7 +159,6 @@ void add_over_queries(const Tile& t, const float* weights, Packed right, Packed 
   }
 }
 
-/// The scratch memory of a task, handed out part by part.
 struct Memory {
   float* data;
   int floats = 0;
@@ -169,7 +167,6 @@ struct Memory {
   Packed rows(int width) { return {take(tile * width), width}; }
 };
 
-/// Inputs of both directions.
 struct Inputs {
   Matrix<const float> qkv;
   AttentionSizes z;
@@ -387,7 +384,6 @@ struct Backward : Inputs {
     unpack(work.dvalue, 1, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
   }
 
-  /// Probabilities and gradients of scores.
   void differentiate(const Tile& t, const Work& work) const {
     multiply_visible(t, z.head_dim, work.key, work.query_columns, work.probability);
     multiply_visible(t, z.head_dim, work.value, work.slope_columns, work.dscore);

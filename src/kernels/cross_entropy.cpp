@@ -81,8 +81,6 @@ template <class E> struct HostLossAndGradient {
 
 #endif
 
-// The version for teams.
-
 /// A long row: the rows in work at a time should fit a device's second cache, because each is read twice.
 inline constexpr int loss_threads = 512;
 using LossPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<loss_threads>>;

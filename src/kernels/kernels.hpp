@@ -28,7 +28,6 @@ using PinnedSpace = Kokkos::HostSpace;
 /// Kernels run on the host: loops over a row belong to one thread, and the vector units do the rest.
 inline constexpr bool on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
 
-/// Row-major matrix and vector in memory of the caller.
 template <class E>
 using Matrix = Kokkos::View<E**, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 template <class E>
@@ -37,7 +36,6 @@ using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::Memory
 /// A read-only matrix that takes no part in deducing E, so that a Matrix<E> converts.
 template <class E> using MatrixIn = Matrix<const std::type_identity_t<E>>;
 template <class E> using VectorIn = Vector<const std::type_identity_t<E>>;
-/// Token numbers in device memory.
 using TokensIn = Vector<const std::int32_t>;
 
 enum class Op { plain, transposed };

@@ -43,7 +43,6 @@ template <class E, int n> struct Turn {
     }
   }
 
-  /// Step i of a row by step `at` of the table.
   KOKKOS_FUNCTION static void turn_pairs(E* x, int i, const float* turn, int at, float sign) {
     if constexpr (n == 1) {
       const float even = load(x[2 * i]), odd = load(x[2 * i + 1]);

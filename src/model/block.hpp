@@ -47,7 +47,6 @@ template <class E> class Block {
   using enum Intermediate;
 
 public:
-  /// A buffer and where a block's parts are in it.
   struct Source {
     const BlockRegions& regions;
     Buffer buffer;
@@ -109,7 +108,6 @@ private:
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
   }
 
-  /// Computes again what the forward pass did not keep.
   void rebuild() const {
     if (shape_.recompute != Recompute::none)
       up_to_gate(at(input), at(middle), at(middle), {}, shape_.recompute == Recompute::block);

@@ -59,7 +59,6 @@ struct Flops {
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
 /// Weights of the four linear layers of a block.
 [[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
-/// All trained parameters, embeddings included.
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a template's.
@@ -88,7 +87,6 @@ struct Tensor {
 /// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros and travels along.
 inline constexpr std::int64_t alignment = 64;
 
-/// Tensors in one flat buffer, in ascending order.
 struct Flat {
   std::int64_t elements = 0;  ///< padding included
   std::vector<Tensor> tensors;

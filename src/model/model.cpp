@@ -226,8 +226,6 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
   });
 }
 
-// The optimiser.
-
 void draw(
     Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed) {
   const ExecutionSpace exec;

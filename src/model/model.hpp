@@ -24,7 +24,6 @@ struct Buffer {
   void require(std::size_t needed) const;
 };
 
-/// Returns the sizes of attention for a shape.
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
 /// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until their step is over.
@@ -80,7 +79,6 @@ struct Operands {
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
 
-/// The buffers of an optimiser step.
 struct UpdateOperands {
   Buffer weights;    ///< compute type; they become the master weights, rounded
   Buffer gradient;   ///< of the whole step, fp32

@@ -24,7 +24,6 @@ namespace {
   throw std::runtime_error(fmt::format("{} cannot be written: {} ({})", path, what, std::strerror(errno)));
 }
 
-/// A file descriptor that closes itself.
 class Descriptor {
 public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -117,8 +116,6 @@ void remove_stale_copy(const std::string& path) {
   (void)::unlink(copy.c_str());
 }
 
-// The seal.
-
 std::string make_seal(std::int64_t schema, Bytes image) {
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());
   const std::string line =
@@ -144,8 +141,6 @@ Bytes unseal(Bytes file, const std::string& path) {
   if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
-
-// The file in memory.
 
 namespace {
 /// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error stack.

@@ -12,7 +12,6 @@ namespace minitaw::record {
 using Bytes = std::span<const std::byte>;
 /// Tells one state of a file from another: device, inode, size, seconds and nanoseconds of the last change.
 using FileState = std::array<std::int64_t, 5>;
-/// Nothing if there is no such file.
 [[nodiscard]] std::optional<FileState> state_of(const std::string& path);
 /// The name of the copy that replaces `path`, beside it.
 [[nodiscard]] std::string copy_name(const std::string& path);

@@ -8,7 +8,6 @@
 
 /// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in front of it.
 namespace minitaw::record::h5 {
-/// Owns an HDF5 identifier.
 class Id {
 public:
   /// `what` names the call in the message if the identifier is invalid.
@@ -23,7 +22,6 @@ private:
   herr_t (*close_)(hid_t);
 };
 
-/// Throws if an HDF5 call failed.
 void check(herr_t status, const std::string& what);
 
 using Values =

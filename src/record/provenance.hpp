@@ -24,7 +24,6 @@ public:
   /// The names of each node's host. With `shown` (run --hosts) texts pass unchanged.
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
-  /// Returns whether texts with host names may be kept.
   [[nodiscard]] bool shown() const { return shown_; }
   /// The name of a node, or "node 3".
   [[nodiscard]] std::string text(int node) const;
@@ -43,14 +42,12 @@ private:
 [[nodiscard]] std::optional<std::string> recorded(
     const std::string& name, const std::string& value, const HostNames& hosts);
 
-/// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
 /// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty without it.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
 
-/// Place where a rank of the job runs.
 struct RankPlace {
   int node = 0;
   std::string cores;  ///< "0-3,8"

@@ -37,8 +37,6 @@ std::string session_path(int number) {
   return number == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", number);
 }
 
-// What a case has, beside the scalars in its row.
-
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
   using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
@@ -231,7 +229,6 @@ std::string resolved(const std::string& path) {
   return target.string();
 }
 
-/// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
 
 /// Puts what the file has of a case before the new repetitions.

@@ -42,7 +42,6 @@ public:
   void put(const std::string& group, std::vector<h5::Dataset> datasets);
   /// What is in the file now; for readers.
   [[nodiscard]] hid_t file() const { return file_; }
-  /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.
   [[nodiscard]] const std::string& note() const { return note_; }

@@ -64,7 +64,6 @@ double variation(const std::vector<double>& samples) {
   return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
 }
 
-/// The largest of the ranks' values.
 template <class Value> std::int64_t worst(const CaseResult& result, const Value& value) {
   std::uint64_t most = 0;
   for (const RankMemory& rank : result.memory) most = std::max(most, value(rank));

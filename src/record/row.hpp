@@ -22,7 +22,6 @@ struct Column {
   [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
 };
 
-/// A row of /summary.
 struct Row {
   std::vector<Column> columns;
 

@@ -216,7 +216,6 @@ std::vector<TextColumn<Row>> all_columns() {
   };
 }
 
-/// A column of the summary as it is.
 TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
   const Column& column = sample.column(name);
   const auto cell = [name](const Row& r) {

@@ -12,7 +12,6 @@ namespace minitaw::record {
 /// Settings in which the rows differ, in the order of the columns, but not what follows from another one.
 [[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
 
-/// Cases of a sweep that are not finished.
 struct Missing {
   std::size_t cases = 0;
   std::string why;  ///< "stopped by SIGTERM"
@@ -34,7 +33,6 @@ struct Missing {
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
 
-/// What a table shows.
 struct TableLayout {
   int width = 0;                       ///< characters of a line, as far as possible; 0: no limit, for files and pipes
   std::vector<std::string> columns{};  ///< these and no others; empty: all

@@ -9,7 +9,6 @@ inline constexpr int traffic_kinds = 4;
 [[nodiscard]] std::string name_of(Traffic kind);
 [[nodiscard]] Traffic traffic_of(Payload payload);
 
-/// Bytes from rank to rank, by kind.
 class ByteMatrix {
 public:
   explicit ByteMatrix(int ranks);
@@ -85,7 +84,6 @@ struct RingSend {
 /// Members count in ring order. Broadcast and reduce are chains from or to member `root`, the others rings.
 [[nodiscard]] RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
 
-/// Ticks of each rank's compute lane.
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
   std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W

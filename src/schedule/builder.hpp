@@ -33,7 +33,6 @@ enum class Phase : std::uint8_t {
 /// Returns an action of this kind; the caller adds operands and peer.
 [[nodiscard]] Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
-/// Content of a message.
 struct MessageContent {
   Payload payload = Payload::weights;
   int shard = -1;
@@ -96,7 +95,6 @@ public:
   int world();
   int group(int group);
 
-  /// A buffer and its role in an action.
   struct Use {
     Operand operand;
     VirtualBuffer buffer;
@@ -137,7 +135,6 @@ private:
   void add_epilogue(int tick, EmbeddingsUpdate update);
   /// Sums the squares of all gradients on every rank; part_of(r): what rank r updates of the embeddings.
   void square_gradients(int tick, bool together, const std::function<Part(int)>& part_of);
-  /// An all-reduce over the replicas of this rank.
   void sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer buffer);
   void sum_shards_over_replicas(int rank, int tick);
   void finish_rank(int rank, Overlap overlap);

@@ -141,8 +141,6 @@ private:
         describe(slot.cls, wanted));
   }
 
-  // What an action is about.
-
   [[nodiscard]] Interval whole(SlotClass cls) const {
     if (cls == SlotClass::squares) return {0, 1};
     return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
@@ -157,7 +155,6 @@ private:
     return {part.index * each, (part.index + 1) * each};
   }
 
-  /// Returns the parts that an action moves.
   [[nodiscard]] Interval moved(const Action& a) const {
     if (a.payload == Payload::squares) return {0, 1};
     const std::int32_t each = (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
@@ -202,8 +199,6 @@ private:
   [[nodiscard]] Content blank(int rank, SlotClass cls, std::int32_t shard) const {
     return {.valid = true, .shard = shard, .pieces = Pieces({extent(rank, cls)})};
   }
-
-  // What an action needs.
 
   /// The weights of the action's shard, or the embeddings, in all of `range`.
   void need_weights(Place p, Slot slot, Interval range, bool updated_too = false) const {
@@ -257,8 +252,6 @@ private:
       return piece.sum.any(numbers_of(part));
     });
   }
-
-  // What an action leaves.
 
   void leave(Place p, Slot slot, std::int32_t shard, bool backward = false) {
     content(p.rank, slot) = {true, shard, at(p).micro_batch, backward};

@@ -9,7 +9,6 @@
 
 /// Symbolic execution of a program, for validator and simulation.
 namespace minitaw::schedule {
-/// One action of one rank.
 struct Place {
   std::int32_t rank = -1;
   std::int32_t action = -1;

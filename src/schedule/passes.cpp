@@ -36,7 +36,6 @@ public:
   Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
     for (int i = 0; i < size; ++i) release(static_cast<std::int16_t>(i));
   }
-  /// One more than there were if none is free.
   std::int16_t take() {
     if (free_.empty()) return static_cast<std::int16_t>(size_++);
     const std::int16_t slot = free_.begin()->second;

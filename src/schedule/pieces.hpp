@@ -9,7 +9,6 @@
 
 /// What the validator knows of a slot's content: which parts are there, and which contributions are in them.
 namespace minitaw::schedule::detail {
-/// Numbers [begin, end).
 struct Interval {
   std::int32_t begin = 0, end = 0;
 
@@ -96,7 +95,6 @@ public:
     std::for_each(first, last, change);
   }
 
-  /// Returns whether any piece of `range` fulfils the condition.
   template <class Which> [[nodiscard]] bool any(Interval range, const Which& which) const {
     return std::ranges::any_of(
         pieces_, [&](const Piece& piece) { return piece.range.common(range).size() > 0 && which(piece); });

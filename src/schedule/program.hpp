@@ -46,7 +46,6 @@ enum class Lane : std::uint8_t {
 };
 inline constexpr int lanes = 7;
 
-/// Data that is moved, kept or updated.
 enum class Payload : std::uint8_t {
   none,
   weights,              // W3   weights of shard 3
@@ -93,7 +92,6 @@ template <class Enum> [[nodiscard]] std::vector<std::string> names_of(int count)
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
-/// Role of a slot in an action.
 enum class Operand : std::uint8_t {
   none,
   weights,      // of a shard, or of embedding and LM head
@@ -189,7 +187,6 @@ struct Form {
 /// Place of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t place_of(Kind kind, Operand operand);
 
-/// Use of a slot by an action.
 struct Access {
   Operand operand = Operand::none;
   Slot slot;
@@ -224,7 +221,6 @@ struct SlotHistory {
 [[nodiscard]] char letter_of(SlotClass cls);
 [[nodiscard]] std::string name_of(Slot slot);
 
-/// Ranks that take part in a collective, in ring order.
 struct Communicator {
   std::string name;  ///< "world", "group2"
   std::vector<int> ranks;

@@ -35,7 +35,6 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-/// One option of a schedule, for parsing and help.
 struct OptionDoc {
   std::string name;
   std::vector<std::string> values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
@@ -59,7 +58,6 @@ struct Entry {
 /// Every schedule, in the order in which help and documentation list them.
 [[nodiscard]] const std::vector<Entry>& registry();
 
-/// The entry of each schedule, defined in its file.
 namespace schedules {
 [[nodiscard]] Entry serial();
 [[nodiscard]] Entry ddp();
@@ -104,6 +102,5 @@ void check(const Request& request);
 /// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
-/// Builds the program of a request that passes check().
 [[nodiscard]] Program build(const Request& request);
 }  // namespace minitaw::schedule

@@ -23,7 +23,6 @@ using Costs = std::function<double(int rank, const Action& action)>;
 /// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.
 [[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
-/// Idle time of the compute lanes in a step.
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works

@@ -27,7 +27,6 @@ struct Violation {
   std::string message;  ///< one sentence: what, where, what was expected
 };
 
-/// The first violation found, or nothing.
 [[nodiscard]] std::optional<Violation> validate(const Program& program);
 /// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
 void require_valid(const Program& program);

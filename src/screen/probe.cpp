@@ -41,7 +41,6 @@ struct Triad {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
-/// The kernels of a rank, on buffers of the given shape.
 class Kernels {
 public:
   explicit Kernels(const model::Shape& shape)
@@ -359,7 +358,6 @@ private:
     return fastest;
   }
 
-  /// Half of a round trip with the peer.
   void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, own_.comm); }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.

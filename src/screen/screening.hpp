@@ -25,7 +25,6 @@ struct Quantity {
 /// Time added to a latency before it is compared: what is shorter makes no difference to anybody, s.
 inline constexpr double latency_floor = 10e-6;
 
-/// The ranks of a job on nodes with so many adapters each.
 struct Machine {
   topology::Groups nodes{{1}};
   int adapters = 1;

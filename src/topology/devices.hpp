@@ -31,7 +31,6 @@ struct DeviceMemory {
   std::uint64_t free = 0;
   std::uint64_t total = 0;
 };
-/// Memory of the device of the calling thread.
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or empty.
 [[nodiscard]] std::string runtime_version();

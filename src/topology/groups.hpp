@@ -19,7 +19,6 @@ public:
   [[nodiscard]] int size(int group) const { return sizes_[group]; }
   [[nodiscard]] int first(int group) const { return first_[group]; }
   [[nodiscard]] int group_of(int rank) const { return group_of_[rank]; }
-  /// Index of a rank inside its group.
   [[nodiscard]] int local(int rank) const { return rank - first_[group_of_[rank]]; }
   [[nodiscard]] int rank(int group, int local) const { return first_[group] + local; }
   [[nodiscard]] bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }

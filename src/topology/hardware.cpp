@@ -49,7 +49,6 @@ std::string cpu_text(hwloc_topology_t node) {
       count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
 }
 
-/// A port of a network adapter that is up.
 struct Port {
   hwloc_obj_t adapter;
   int number;

@@ -17,7 +17,6 @@ enum Clock : int { clock_sm = 1, clock_memory = 2 };
 enum Sensor : int { sensor_die = 0 };
 /// nvmlEnableState_t of MIG: the device is cut into instances.
 inline constexpr unsigned mig_enabled = 1;
-/// Bytes of a version that NVML writes.
 inline constexpr unsigned version_size = 80;
 
 /// NVML's functions by their names there, without "nvml"; null: this library lacks it.
@@ -48,7 +47,6 @@ public:
   ~Library();
 
   [[nodiscard]] const Functions& call() const { return functions_; }
-  /// NVML's own words for a code.
   [[nodiscard]] std::string words(int code) const;
 
 private:

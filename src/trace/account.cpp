@@ -76,7 +76,6 @@ public:
   }
 
 private:
-  /// End of the action in front of it.
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
   double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }
 

@@ -43,7 +43,6 @@ struct Field {
   std::variant<int (*)(const Event& event), double Event::*> value;
   std::vector<std::string> codes = {};
 };
-/// The fields of an event: of a result file and of to_json().
 [[nodiscard]] const std::vector<Field>& fields();
 /// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events": {field: values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);

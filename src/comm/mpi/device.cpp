@@ -65,7 +65,6 @@ private:
 /// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their lanes.
 constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
 
-/// Pinned host memory for the slots of a lane.
 struct Pinned {
   Kokkos::View<unsigned char*, PinnedSpace> bytes{
       Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};

@@ -44,9 +44,7 @@ struct OwnComm {
   }
 };
 
-/// Returns when all requests are complete.
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
-
 /// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
 inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
@@ -90,7 +88,6 @@ private:
 }  // namespace minitaw::comm::mpi
 
 namespace minitaw::topology {
-/// Placement of the ranks of a job on nodes and cores.
 struct Placement {
   Groups nodes;                    ///< ranks of each node, in rank order
   std::vector<std::string> hosts;  ///< host name of each node

@@ -126,7 +126,6 @@ struct Plan {
   /// A step that sends waits until no more sends than these are open.
   std::size_t open_sends = unlimited;
 
-  /// Returns whether this rank's piece is read.
   [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
   /// Returns whether the result is written to the piece in the buffer.
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
@@ -286,7 +285,6 @@ private:
   bool done_ = false;
 };
 
-/// One operation, then another one.
 class InTurn final : public Operation {
 public:
   InTurn(std::unique_ptr<Operation> first, std::unique_ptr<Operation> second)

@@ -52,7 +52,6 @@ class Api {
 public:
   virtual ~Api() = default;
 
-  /// Made on one rank and sent to the others.
   [[nodiscard]] virtual UniqueId unique_id() = 0;
   /// Collective over `ranks` ranks that know the same id.
   [[nodiscard]] virtual std::unique_ptr<Communicator> init(int ranks, const UniqueId& id, int rank) = 0;

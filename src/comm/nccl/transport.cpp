@@ -110,7 +110,6 @@ void in_group(Api& api, const Work& work) {
   api.group_end();
 }
 
-/// Place of this rank in a communicator.
 struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
@@ -218,7 +217,6 @@ private:
     call();
   }
 
-  /// Throws Error when the time has come.
   void wait_ready(Communicator& communicator, Clock::time_point limit) {
     for (Backoff backoff(policy_);; backoff.once()) {
       bool ready = false;

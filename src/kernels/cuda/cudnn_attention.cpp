@@ -20,7 +20,6 @@ using Graph = fe::graph::Graph;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 using detail::cuda::check;
 
-/// Names of the tensors in a graph.
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
 std::string text(const AttentionSizes& z) {
@@ -148,7 +147,6 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
 }
 }  // namespace
 
-/// The handle, and what prepare() has built.
 struct CudnnAttention::Library {
   struct Plans {
     std::shared_ptr<Graph> forward, backward;

@@ -34,7 +34,6 @@ struct ProductKey {
   auto operator<=>(const ProductKey&) const = default;
 };
 
-/// Addresses of a product, and its beta.
 struct Product {
   const void* a;
   const void* b;

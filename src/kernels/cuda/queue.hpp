@@ -34,6 +34,5 @@ struct Queue {
 
 /// Returns the object of `exec`, made by the first call, alive until Kokkos ends; makes its device the thread's.
 [[nodiscard]] Queue& queue_of(const ExecutionSpace& exec);
-/// Bytes of all workspaces.
 [[nodiscard]] std::size_t workspace_bytes();
 }  // namespace minitaw::kernels::detail::cuda

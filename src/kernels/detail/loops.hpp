@@ -66,7 +66,6 @@ KOKKOS_INLINE_FUNCTION float exponential(float x) {
 
 // What one thread moves at a time: 16 bytes let a device's memory run at full speed.
 
-/// n floats in registers.
 template <int n> struct Floats {
   float value[n];
 
@@ -130,7 +129,6 @@ template <class E> struct Pack<E, 1> {
   [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<1> floats() const { return {{load(element)}}; }
 };
 
-/// Pack i of a row.
 template <int n, class E> KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
   return Pack<E, n>::read(row + n * i).floats();
 }
@@ -173,7 +171,6 @@ inline int threads_on_host = 1;
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
 using RowTeam = RowPolicy::member_type;
-/// Floats in the scratch memory of a team.
 using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Threads for a row of `items`: no more passes than `most` threads need, none of them nearly empty.
@@ -225,7 +222,6 @@ KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const
   return parts[0];
 }
 
-/// Sum of term(i) for i in [0, count) on one thread.
 template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
   return lane_reduce(count, Sum{0}, term, [](Sum a, Sum b) { return a + b; });
 }

@@ -44,7 +44,6 @@ public:
     }
   }
 
-  /// The whole shard on every rank for a visit.
   std::vector<VirtualBuffer> gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
@@ -68,7 +67,6 @@ public:
     return whole;
   }
 
-  /// Where a backward visit leaves its gradient.
   std::vector<VirtualBuffer> gradients(int shard) {
     if (builder_.ranks() == 1) return {builder_.accumulator(0, shard)};
     return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
@@ -132,7 +130,6 @@ private:
     builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
   }
 
-  /// A new buffer of this class on every rank.
   std::vector<VirtualBuffer> buffers(SlotClass cls) {
     std::vector<VirtualBuffer> result;
     for (const int r : builder_.everyone()) result.push_back(builder_.new_buffer(r, cls));

@@ -148,7 +148,6 @@ public:
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
-  /// Emits the step; returns its last tick.
   int run() {
     int tick = 0;
     for (const Visit& visit : visits_) {

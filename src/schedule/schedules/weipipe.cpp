@@ -63,7 +63,6 @@ public:
     }
   }
 
-  /// Emits the step; returns its last tick.
   int run() {
     // A rank's backward visit of its last shard follows the forward visit.
     for (int i = 0; i < clock_.positions() + ranks_ - 1; ++i) {

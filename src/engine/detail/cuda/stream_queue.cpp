@@ -26,7 +26,6 @@ inline void check(cudaError_t code, std::string_view call) {
   throw std::runtime_error(fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
 
-/// A timed event; owns the handle.
 class Event {
 public:
   Event() { check(cudaEventCreate(&handle_), "cudaEventCreate"); }
