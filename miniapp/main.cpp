@@ -11,8 +11,7 @@
 
 namespace {
 using namespace minitaw;
-constexpr int bad_input = 2;
-constexpr int failed = 1;
+constexpr int bad_input = 2, failed = 1;
 
 /// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not started yet.
 bool is_root() {

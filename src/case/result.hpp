@@ -28,9 +28,7 @@ struct RankMemory {
 
 /// Readings of a rank's device after a timed step; NaN: not available.
 struct DeviceSample {
-  double clock_mhz, memory_clock_mhz;
-  double temperature_c;
-  double power_w;
+  double clock_mhz, memory_clock_mhz, temperature_c, power_w;
   std::uint64_t throttle = 0;  ///< reasons for a lower clock: bits as in NVML's nvmlClocksEventReasons
 };
 /// Bits of the reasons heat and power: software and hardware thermal slow-down, power cap and brake.

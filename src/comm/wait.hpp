@@ -12,12 +12,9 @@ namespace minitaw::comm {
 /// times, for as long as `eager`, and for a millisecond while compute waits), then sleeps of a sixteenth of the time
 /// waited so far: the end of a long message is seen at most 6 % late, with few wake-ups.
 struct WaitPolicy {
-  int spins = 2;
-  int yields = 4;
+  int spins = 2, yields = 4;
   /// Time of yielding for devices: their transfers are short, and the cores have little else to do.
-  std::chrono::microseconds eager{0};
-  std::chrono::microseconds shortest_sleep{20};
-  std::chrono::microseconds longest_sleep{500};
+  std::chrono::microseconds eager{0}, shortest_sleep{20}, longest_sleep{500};
   /// While the rank computes, every sleep has the longest time, because tests take time from computing.
   bool spare_compute = false;
 };

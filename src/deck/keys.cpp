@@ -9,10 +9,7 @@
 
 namespace minitaw::deck {
 namespace {
-constexpr std::int64_t K = 1024;
-constexpr std::int64_t M = K * K;
-constexpr std::int64_t many = 1'000'000;
-constexpr std::int64_t most_ranks = topology::most_ranks;
+constexpr std::int64_t K = 1024, M = K * K, many = 1'000'000, most_ranks = topology::most_ranks;
 using Store = std::function<void(Draft&, const std::string&)>;
 using Text = std::function<std::string(const Case&)>;
 

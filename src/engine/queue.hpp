@@ -110,8 +110,7 @@ private:
   const StepClock& clock_;
   Check waiting_;
   std::vector<Span> spans_;
-  std::atomic<int> begun_ = 0;
-  std::atomic<int> completed_ = 0;
+  std::atomic<int> begun_ = 0, completed_ = 0;
 };
 
 /// Returns the execution space of a lane's kernels and copies. Made once per process and kept until Kokkos

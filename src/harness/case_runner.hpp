@@ -117,8 +117,7 @@ private:
 
   MPI_Comm world_;
   RunnerOptions options_;
-  int rank_;
-  int ranks_;
+  int rank_, ranks_;
   HangFinder finder_;
   OnHang hang_;
   engine::Watchdog guard_;

@@ -22,11 +22,7 @@ struct AttentionSizes {
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2).
 struct AdamW {
-  float learning_rate = 1e-3F;
-  float beta1 = 0.9F;
-  float beta2 = 0.95F;
-  float epsilon = 1e-8F;
-  float decay = 0.1F;
+  float learning_rate = 1e-3F, beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, decay = 0.1F;
   float clip_norm = 0;  ///< a longer gradient is shortened to this norm; 0: none is
 };
 

@@ -27,8 +27,7 @@ public:
 
 protected:
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-  std::string name_ = "none";
-  std::string fault_;
+  std::string name_ = "none", fault_;
 };
 
 /// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
@@ -38,8 +37,7 @@ protected:
 /// Where Linux shows the energy and the power of a node; tests have other folders.
 struct NodeFolders {
   std::string powercap = "/sys/class/powercap";  ///< RAPL
-  std::string cray = "/sys/cray/pm_counters";
-  std::string hwmon = "/sys/class/hwmon";
+  std::string cray = "/sys/cray/pm_counters", hwmon = "/sys/class/hwmon";
   double stale_seconds = 2;  ///< Cray's counters that were not renewed for this long are no readings
 };
 

@@ -22,8 +22,7 @@ using Clock = std::chrono::steady_clock;
 /// A file that begins with so many J or W, anew behind `range` (0: never); what it last said, and its rise so far.
 struct Counter {
   fs::path file;
-  double unit, range = 0;
-  double last = 0, sum = 0;
+  double unit, range = 0, last = 0, sum = 0;
 };
 
 /// A file that cannot be read any more makes the meter unavailable.

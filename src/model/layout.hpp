@@ -97,8 +97,7 @@ struct Flat {
 ///   [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
-  int first_layer = 0;
-  int layers = 0;
+  int first_layer = 0, layers = 0;
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {

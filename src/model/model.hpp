@@ -51,8 +51,7 @@ private:
   }
 
   std::int64_t vocab_;
-  std::size_t tokens_;
-  std::size_t segments_ = 0;
+  std::size_t tokens_, segments_ = 0;
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 

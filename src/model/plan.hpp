@@ -8,8 +8,7 @@
 namespace minitaw::model {
 /// Bytes at a place inside a buffer; none where the tensor lives elsewhere.
 struct Region {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
+  std::size_t offset = 0, bytes = 0;
 };
 
 /// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass for the

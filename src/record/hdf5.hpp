@@ -31,8 +31,7 @@ using Values =
 
 /// A dataset, and what its reader has to know: attributes of the same names (docs/results.md).
 struct Dataset {
-  std::string path;
-  std::string units;
+  std::string path, units;
   std::string axes;  ///< empty: a scalar
   Values values;     ///< row-major
   std::vector<hsize_t> shape = {};

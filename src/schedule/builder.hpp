@@ -35,8 +35,7 @@ enum class Phase : std::uint8_t {
 
 struct MessageContent {
   Payload payload = Payload::weights;
-  int shard = -1;
-  int micro_batch = -1;
+  int shard = -1, micro_batch = -1;
   Part part{};
 };
 
@@ -148,9 +147,7 @@ private:
 
 /// One visit of a shard with one micro-batch: F, BW, B or W. A schedule first chooses their order.
 struct Visit {
-  int tick = 0;
-  int shard = 0;
-  int micro_batch = 0;
+  int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
 
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }

@@ -10,8 +10,7 @@
 /// Symbolic execution of a program, for validator and simulation.
 namespace minitaw::schedule {
 struct Place {
-  std::int32_t rank = -1;
-  std::int32_t action = -1;
+  std::int32_t rank = -1, action = -1;
 };
 
 /// Pairs of sends and receives, and the calls that make up each collective.

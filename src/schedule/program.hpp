@@ -190,8 +190,7 @@ struct Form {
 struct Access {
   Operand operand = Operand::none;
   Slot slot;
-  bool read = false;
-  bool write = false;
+  bool read = false, write = false;
 };
 
 struct Accesses {

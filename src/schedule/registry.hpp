@@ -43,8 +43,7 @@ struct OptionDoc {
 
 /// A schedule in the registry. Adding one: a file that defines its entry, and a line in registry().
 struct Entry {
-  std::string name;
-  std::string doc;
+  std::string name, doc;
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
   bool one_rank = false;            ///< runs on one rank of the job

@@ -9,9 +9,7 @@
 namespace minitaw::schedule {
 /// Times of an action of a step, s since its begin: its lane got to it (`ready`), then waited for others until `begin`.
 struct Span {
-  double ready = 0;
-  double begin = 0;
-  double end = 0;
+  double ready = 0, begin = 0, end = 0;
 };
 
 /// Seconds of an action once all sides are there. A message is asked for as its send, a collective as its first call.

@@ -28,8 +28,7 @@ struct Device {
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
 struct DeviceMemory {
-  std::uint64_t free = 0;
-  std::uint64_t total = 0;
+  std::uint64_t free = 0, total = 0;
 };
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or empty.

@@ -32,9 +32,7 @@ public:
   friend bool operator==(const Groups&, const Groups&) = default;  // nvcc 13 does not derive it
 
 private:
-  std::vector<int> sizes_;
-  std::vector<int> first_;
-  std::vector<int> group_of_;
+  std::vector<int> sizes_, first_, group_of_;
 };
 
 /// Most ranks of a job, so that a text cannot ask for more memory than there is.

@@ -16,8 +16,7 @@ enum Clock : int { clock_sm = 1, clock_memory = 2 };
 /// nvmlTemperatureSensors_t
 enum Sensor : int { sensor_die = 0 };
 /// nvmlEnableState_t of MIG: the device is cut into instances.
-inline constexpr unsigned mig_enabled = 1;
-inline constexpr unsigned version_size = 80;
+inline constexpr unsigned mig_enabled = 1, version_size = 80;
 
 /// NVML's functions by their names there, without "nvml"; null: this library lacks it.
 struct Functions {

@@ -112,8 +112,7 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
-  int begun_ = 0;
-  int completed_ = 0;
+  int begun_ = 0, completed_ = 0;
   std::exception_ptr failure_;
   std::thread thread_;
 };

@@ -14,8 +14,7 @@ namespace {
 enum : int { success = 0, not_supported = 3, not_found = 6, no_driver = 9, lost = 15 };
 struct Device {};
 [[maybe_unused]] Device device;
-int open_count = 0;
-int reads = 0;
+int open_count = 0, reads = 0;
 [[maybe_unused]] unsigned long long millijoules = 5'000'000'000'000ULL;  // a driver that was loaded long ago
 
 std::string mode() {

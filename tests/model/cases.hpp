@@ -16,8 +16,7 @@ inline constexpr std::uint64_t default_seed = 11;
 struct ModelCase {
   std::string name;
   model::Shape shape;
-  int shards;
-  int slices;
+  int shards, slices;
 };
 
 inline void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }

@@ -26,8 +26,7 @@ struct Broken {
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-const std::string relay = hand_written::relay;
-const std::string group = hand_written::group;
+const std::string relay = hand_written::relay, group = hand_written::group;
 const std::string pipeline = hand_written::pipeline;
 
 // Defects of the published programs (docs/schedules.md, "differences from the published code"), planted into generated

@@ -43,8 +43,7 @@ struct Memory {
 
 /// The memory of a lane: for what only moves, and for what is added up on the way.
 struct LaneMemory {
-  Memory moves;
-  Memory sums;
+  Memory moves, sums;
   std::shared_ptr<const void> owner{};  ///< of slots and copier, if they are to live as long as the lane
 };
 using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule::Lane

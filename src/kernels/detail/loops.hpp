@@ -43,8 +43,7 @@ template <class E> KOKKOS_INLINE_FUNCTION E store(float value) {
 /// exp(x) to about 1e-7, without branch or call, for vector code, which expf is not. 0 below -87, infinity above 88.
 inline float host_exponential(float x) {
   constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
-  const float shifted = x * 1.44269504F + to_integer;
-  const float n = shifted - to_integer;
+  const float shifted = x * 1.44269504F + to_integer, n = shifted - to_integer;
   const float r = (x - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;  // ln 2 in two parts
   float p = 1.0F / 5040;
   p = p * r + 1.0F / 720;
