@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <memory>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -9,7 +8,6 @@
 #include <gnu/libc-version.h>
 #include <hdf5.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/value.hpp"

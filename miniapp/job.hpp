@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <Kokkos_Core.hpp>
-
 #include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"
 #include "record/provenance.hpp"

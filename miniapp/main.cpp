@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"

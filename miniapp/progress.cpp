@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "progress.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +9,6 @@
 #include <map>
 #include <random>
 #include <regex>
-
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "record/recorder.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <chrono>
 #include <optional>
-
 #include "case/case.hpp"
 #include "record/row.hpp"
 

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-
 #include "cli/cli11.hpp"
 #include "signals.hpp"
 #include "sweep.hpp"

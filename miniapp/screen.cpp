@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <set>
-
 #include "cli/cli11.hpp"
 #include "record/recorder.hpp"
 #include "verb.hpp"

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sweep.hpp"
-
 #include <fmt/format.h>
 #include <mutex>
 #include <set>
 #include <string.h>
-
 #include "base/error.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"

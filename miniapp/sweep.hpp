@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cmath>
-
 #include "job.hpp"
 
 namespace minitaw::app {

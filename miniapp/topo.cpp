@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-
 #include "cli/cli11.hpp"
 #include "job.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "verb.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -15,7 +14,6 @@
 #include <sstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-
 #include "record/table.hpp"
 
 // CLI11 costs six seconds of compiling wherever it is included: only the files that add options do so.

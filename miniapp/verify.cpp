@@ -3,7 +3,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "model/layout.hpp"
 #include "schedule/registry.hpp"
 #include "topology/groups.hpp"

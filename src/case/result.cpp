@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "case/result.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <fmt/chrono.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <optional>
-
 #include "case/case.hpp"
 #include "schedule/account.hpp"
 #include "trace/blame.hpp"

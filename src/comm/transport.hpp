@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <atomic>
 #include <memory>
 #include <stdexcept>
 #include <utility>
-
 #include "schedule/account.hpp"
 
 namespace minitaw::comm {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/deck.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
 #include <set>
-
 #include "base/error.hpp"
 #include "deck/keys.hpp"
 

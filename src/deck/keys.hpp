@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
-
 #include "deck/deck.hpp"
 #include "deck/value.hpp"
 #include "schedule/registry.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/value.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include <optional>
 #include <ranges>
 #include <toml++/toml.hpp>
-
 #include "base/error.hpp"
 #include "deck/keys.hpp"
 

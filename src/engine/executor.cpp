@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/executor.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {

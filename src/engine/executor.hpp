@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <deque>
 #include <exception>
 #include <limits>
-
 #include "engine/watchdog.hpp"
 #include "schedule/hang.hpp"
 

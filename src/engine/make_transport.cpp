@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/make_transport.hpp"
-
 #include <algorithm>
 #include <cstdlib>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/memory.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
 #include <optional>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {

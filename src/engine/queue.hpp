@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <memory>
-
 #include "comm/wait.hpp"
 #include "model/model.hpp"
 #include "schedule/simulate.hpp"

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/runtime.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <map>
-
 #include "case/case.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"

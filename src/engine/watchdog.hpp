@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <condition_variable>
 #include <fmt/format.h>
@@ -8,7 +7,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-
 #include "engine/queue.hpp"
 
 namespace minitaw::engine {

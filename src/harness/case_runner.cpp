@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/case_runner.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -8,7 +7,6 @@
 #include <new>
 #include <thread>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"

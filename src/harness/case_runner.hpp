@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <stdexcept>
-
 #include "comm/wait.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"

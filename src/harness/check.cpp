@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/check.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <optional>
 #include <type_traits>
-
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"

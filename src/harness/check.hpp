@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <mpi.h>
 #include <span>
-
 #include "deck/deck.hpp"
 #include "engine/runtime.hpp"
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/collect.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"

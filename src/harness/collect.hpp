@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <mpi.h>
-
 #include "engine/runtime.hpp"
 #include "meters/meter.hpp"
 

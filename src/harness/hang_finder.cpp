@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/hang_finder.hpp"
-
 #include <algorithm>
 #include <cstdio>
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <set>
 #include <thread>
-
 #include "comm/mpi/mpi.hpp"
 #include "engine/runtime.hpp"
 #include "schedule/hang.hpp"

@@ -4,7 +4,6 @@
 #include <optional>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"

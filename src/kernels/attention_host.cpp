@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 

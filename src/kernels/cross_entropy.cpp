@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {

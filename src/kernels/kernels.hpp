@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <Kokkos_Core.hpp>
 #include <cstddef>
 #include <string>
@@ -8,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
-
 #include "base/bf16.hpp"
 #include "kernels/settings.hpp"
 

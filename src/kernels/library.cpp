@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
 #include <dlfcn.h>
-
 #include "base/error.hpp"
 #include "kernels/detail/loops.hpp"
 

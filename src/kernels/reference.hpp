@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
-
 #include "kernels/settings.hpp"
 
 /// Plain serial double-precision versions of every layer: the simplest loops that compute the formula. They

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <compare>
-
 #include "base/philox.hpp"
 
 /// Constants and types that kernels, their plain references and the vendors' libraries share. Without Kokkos.

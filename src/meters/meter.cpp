@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>

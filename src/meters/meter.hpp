@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <memory>
-
 #include "case/result.hpp"
 #include "topology/nvml.hpp"
 

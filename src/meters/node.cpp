@@ -8,7 +8,6 @@
 #include <fstream>
 #include <optional>
 #include <utility>
-
 #include "base/error.hpp"
 #include "meters/meter.hpp"
 #include "topology/hardware.hpp"

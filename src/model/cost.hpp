@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <utility>
-
 #include "model/layout.hpp"
 
 /// FLOPs, bytes and seconds of the model's kernels, as docs/performance.md counts them.

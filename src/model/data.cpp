@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/data.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::model {

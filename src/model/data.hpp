@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <fstream>
 #include <span>
-
 #include "base/philox.hpp"
 #include "model/layout.hpp"
 

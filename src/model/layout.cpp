@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/layout.hpp"
-
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <ranges>
-
 #include "base/error.hpp"
 
 namespace minitaw::model {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstddef>
 #include <string>
 #include <vector>
-
 #include "base/bf16.hpp"
 #include "base/range.hpp"
 

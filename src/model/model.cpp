@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/model.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <type_traits>
-
 #include "base/error.hpp"
 #include "model/block.hpp"
 

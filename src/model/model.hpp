@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <optional>
-
 #include "kernels/kernels.hpp"
 #include "model/data.hpp"
 #include "model/plan.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/plan.hpp"
-
 #include <algorithm>
-
 #include "model/data.hpp"
 
 namespace minitaw::model {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
-
 #include "model/layout.hpp"
 
 namespace minitaw::model {

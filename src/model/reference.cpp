@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/reference.hpp"
-
 #include "kernels/reference.hpp"
 #include "model/data.hpp"
 

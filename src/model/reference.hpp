@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <span>
-
 #include "kernels/settings.hpp"
 #include "model/layout.hpp"
 

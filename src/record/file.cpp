@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/file.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -15,7 +14,6 @@
 #include <unistd.h>
 #include <utility>
 #include <zlib.h>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
-
 #include "record/hdf5.hpp"
 
 namespace minitaw::record {

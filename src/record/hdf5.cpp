@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <hdf5.h>
 #include <utility>
-
 #include "case/result.hpp"
 
 /// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in front of it.

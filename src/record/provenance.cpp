@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/provenance.hpp"
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -12,7 +11,6 @@
 #include <regex>
 #include <sstream>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "topology/system.hpp"
 

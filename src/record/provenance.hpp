@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <optional>
 #include <string_view>
-
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
 #include "topology/hardware.hpp"

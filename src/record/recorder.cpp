@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/recorder.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -11,7 +10,6 @@
 #include <limits>
 #include <set>
 #include <sstream>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {

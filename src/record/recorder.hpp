@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "record/file.hpp"
 #include "record/provenance.hpp"
 #include "record/table.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/row.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <limits>
 #include <numeric>
-
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <string_view>
-
 #include "case/result.hpp"
 
 namespace minitaw::record {

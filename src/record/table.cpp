@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
-
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {

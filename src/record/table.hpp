@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <utility>
-
 #include "record/row.hpp"
 
 namespace minitaw::record {

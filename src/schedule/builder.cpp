@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 #include <utility>
-
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {

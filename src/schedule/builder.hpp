@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
-
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {

@@ -2,9 +2,7 @@
 // Follows what every slot holds while a program executes: the part of the validator that knows what is
 // computed.
 #include "schedule/contents.hpp"
-
 #include <array>
-
 #include "schedule/execute.hpp"
 #include "schedule/pieces.hpp"
 

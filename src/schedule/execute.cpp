@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/execute.hpp"
-
 #include <algorithm>
 #include <deque>
 #include <fmt/ranges.h>

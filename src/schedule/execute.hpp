@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <fmt/format.h>
 #include <span>
 #include <utility>
-
 #include "schedule/validate.hpp"
 
 /// Symbolic execution of a program, for validator and simulation.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <span>
-
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {

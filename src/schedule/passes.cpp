@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/passes.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
 #include <tuple>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::schedule {

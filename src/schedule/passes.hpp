@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "schedule/builder.hpp"
 
 /// Passes over a program that make it complete: slots, waits, replicas. Builder::finish() calls them.

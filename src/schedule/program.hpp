@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <string_view>
-
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 

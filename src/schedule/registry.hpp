@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <compare>
 #include <map>
-
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The checks behind validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
-
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
-
 #include "base/error.hpp"
 #include "schedule/contents.hpp"
 #include "schedule/execute.hpp"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "screen/probe.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-
 #include "base/philox.hpp"
 #include "case/result.hpp"
 #include "engine/make_transport.hpp"

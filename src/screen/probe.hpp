@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <memory>
-
 #include "comm/mpi/mpi.hpp"
 #include "model/layout.hpp"
 #include "screen/screening.hpp"

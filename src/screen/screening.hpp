@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <utility>
-
 #include "topology/groups.hpp"
 
 /// Finds what is slower than its peers. This part judges numbers, and knows neither MPI nor devices (docs/screen.md).

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/hardware.hpp"
-
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {

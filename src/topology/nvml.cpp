@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/nvml.hpp"
-
 #include <array>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <string>
 
 /// NVIDIA's management library (NVML), opened at run time: builds need neither headers nor library, machines no driver.

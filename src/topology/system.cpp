@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <sys/utsname.h>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <limits>
-
 #include "schedule/execute.hpp"
 #include "trace/account.hpp"
 

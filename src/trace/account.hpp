@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cmath>
 #include <numeric>
-
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/timeline.hpp"
-
 #include <functional>
 #include <nlohmann/json.hpp>
-
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {

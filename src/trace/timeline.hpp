@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <span>
 #include <variant>
-
 #include "topology/groups.hpp"
 #include "trace/account.hpp"
 

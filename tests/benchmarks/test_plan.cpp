@@ -2,7 +2,6 @@
 // What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it refuses.
 #include <fstream>
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "plan.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fake_nccl.hpp"
-
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <deque>
 #include <mpi.h>
-
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {

@@ -2,7 +2,6 @@
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <Kokkos_Core.hpp>
 #include <functional>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
-
 #include "comm/mpi/transport.hpp"
 #include "comm/nccl/transport.hpp"
 #include "fake_nccl.hpp"

@@ -6,7 +6,6 @@
 #include <set>
 #include <tuple>
 #include <unistd.h>
-
 #include "deck/keys.hpp"
 #include "helpers.hpp"
 

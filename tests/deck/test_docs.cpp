@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
-
 #include "deck/keys.hpp"
 #include "helpers.hpp"
 

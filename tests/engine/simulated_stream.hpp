@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <deque>
 #include <exception>
 #include <set>
 #include <thread>
-
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {

@@ -2,7 +2,6 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <random>
-
 #include "engine/executor.hpp"
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
-
 #include "base/error.hpp"
 #include "engine/memory.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <random>
-
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/case_runner.hpp"

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <malloc.h>
-
 #include "harness/cases.hpp"
 #include "sanitized.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
-
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"

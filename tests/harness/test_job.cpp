@@ -2,7 +2,6 @@
 #include "harness/case_runner.hpp"
 
 #include <gtest/gtest.h>
-
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"
 #include "record/row.hpp"

@@ -3,7 +3,6 @@
 // Products of fp32 matrices are left out, because they are the BLAS library's, which chooses its code by the processor.
 #include <cstdio>
 #include <valgrind/callgrind.h>
-
 #include "kernels/detail/backends.hpp"
 #include "kernels/kernels.hpp"
 

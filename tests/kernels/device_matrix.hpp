@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdlib>
 #include <limits>
-
 #include "kernels/finite_difference.hpp"
 #include "kernels/kernels.hpp"
 #include "kokkos_listener.hpp"

@@ -3,7 +3,6 @@
 // links this. Kokkos allows as many as OMP_NUM_THREADS.
 #include <cstdlib>
 #include <gtest/gtest.h>
-
 #include "kernels/detail/loops.hpp"
 
 #ifdef __SANITIZE_THREAD__

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
-
 #include "kernels/detail/loops.hpp"
 #include "seed.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <tuple>
-
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
 #include "model/reference.hpp"

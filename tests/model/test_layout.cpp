@@ -4,7 +4,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-
 #include "base/error.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <deque>
-
 #include "base/error.hpp"
 #include "kokkos_listener.hpp"
 #include "model/cases.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "kernels/device_matrix.hpp"
 #include "model/model.hpp"
 #include "model/reference.hpp"

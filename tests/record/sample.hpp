@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "record/recorder.hpp"
 

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
-
 #include "sample.hpp"
 
 namespace minitaw::record {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-
 #include "sample.hpp"
 
 /// Writes a result file for the tests in Python: two schedules over sequence lengths, of one the

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cctype>
 #include <map>
 #include <sstream>
 #include <stdexcept>
-
 #include "schedule/program.hpp"
 
 /// Programs from their text, for those that tests write down.

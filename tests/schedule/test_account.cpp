@@ -2,7 +2,6 @@
 #include "schedule/account.hpp"
 
 #include <gtest/gtest.h>
-
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/registry.hpp"

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <tuple>
-
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"

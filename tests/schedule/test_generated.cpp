@@ -2,7 +2,6 @@
 // What every generated program must be, over all small shapes.
 
 #include <gtest/gtest.h>
-
 #include "sanitized.hpp"
 #include "schedule/account.hpp"
 #include "schedule/parse.hpp"

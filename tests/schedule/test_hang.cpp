@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
-
 #include "sanitized.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"

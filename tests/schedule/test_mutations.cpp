@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <utility>
-
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/shapes.hpp"

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <set>
-
 #include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <set>
-
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"

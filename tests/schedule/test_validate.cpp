@@ -2,7 +2,6 @@
 #include "schedule/validate.hpp"
 
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/passes.hpp"

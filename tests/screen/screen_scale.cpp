@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
-
 #include "simulated_machine.hpp"
 
 int main(int argc, char** argv) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <set>
-
 #include "seed.hpp"
 #include "simulated_machine.hpp"
 

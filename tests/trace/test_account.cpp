@@ -2,7 +2,6 @@
 // The account against examples, and against the definition of docs/results.md, asked moment by moment.
 #include <gtest/gtest.h>
 #include <random>
-
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/simulate.hpp"

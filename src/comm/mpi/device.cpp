@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/mpi.hpp"
-
 #include <algorithm>
 #include <exception>
 #include <numeric>
 #include <regex>
 #include <sched.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "topology/system.hpp"
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <fmt/format.h>
 #include <limits>
 #include <mpi.h>
 #include <span>
-
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
 

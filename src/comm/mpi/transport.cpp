@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/transport.hpp"
-
 #include <algorithm>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 

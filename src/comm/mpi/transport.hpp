@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <limits>
 #include <mpi.h>
 #include <span>
 #include <string_view>
-
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {

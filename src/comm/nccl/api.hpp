@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <string>
-
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/nccl/transport.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 

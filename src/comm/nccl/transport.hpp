@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <mpi.h>
 #include <set>
 #include <vector>
-
 #include "comm/nccl/api.hpp"
 #include "comm/wait.hpp"
 

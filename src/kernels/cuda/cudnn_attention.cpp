@@ -7,7 +7,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
-
 #include "base/error.hpp"
 #include "kernels/cuda/libraries.hpp"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
 #include "kernels/settings.hpp"
 
 /// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads cudnn-frontend.

@@ -2,7 +2,6 @@
 #include <array>
 #include <fmt/format.h>
 #include <optional>
-
 #include "kernels/cuda/queue.hpp"
 #include "kernels/detail/backends.hpp"
 

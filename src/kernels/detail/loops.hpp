@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstring>
 #include <initializer_list>
-
 #include "kernels/kernels.hpp"
 
 /// Instantiates a function template for each type of elements.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <utility>
-
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
 

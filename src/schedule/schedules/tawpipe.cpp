@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
 

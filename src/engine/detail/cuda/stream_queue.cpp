@@ -12,7 +12,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "base/error.hpp"
 #include "engine/queue.hpp"
 #include "schedule/program.hpp"
