@@ -6,8 +6,7 @@
 #include <string>
 
 namespace minitaw::test {
-/// What Kokkos tells tools between construction and destruction, whichever thread it happens in: fences by
-/// name, memory taken and given back by label.
+/// What Kokkos tells tools between construction and destruction, in any thread: fences by name, memory by label.
 class KokkosListener {
 public:
   using Seen = std::map<std::string, int>;

@@ -69,8 +69,7 @@ private:
   std::vector<MPI_Request> requests_;
 };
 
-/// Messages may be left on an aborted communicator, and a new one in its place would receive them: it lives
-/// until MPI ends, which receives what nobody has asked for.
+/// Messages may be left on an aborted communicator: it lives until MPI ends, lest a new one receive them.
 void free_at_the_end(MPI_Comm comm) {
   static std::vector<MPI_Comm> comms;
   static int key = MPI_KEYVAL_INVALID;

@@ -21,8 +21,7 @@ public:
   void group_start() override { ++depth_; }
   void group_end() override;
 
-  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes
-  /// them then, and so does time while others wait. Buffers must live until then.
+  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes them then.
   bool complete_later = false;
   void finish();
 

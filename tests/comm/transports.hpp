@@ -23,8 +23,7 @@ inline int ranks_of_job() {
   return ranks;
 }
 
-/// Copies as late as it may: when somebody waits. Until then the target holds poison, so that a missing wait,
-/// or memory that is used again too early, shows in the data.
+/// Copies when somebody waits, and leaves poison until then: a missing wait, or memory used too early, shows.
 class LazyCopier final : public mpi::Copier {
 public:
   void copy(Way way, std::size_t queue, mpi::Piece to, mpi::Piece from) override {
@@ -57,8 +56,7 @@ struct Host {
   std::unique_ptr<Transport> transport;
 };
 
-/// Slots are few and small, so that messages of a test go round them several times, and neither their number nor their
-/// size divides anything.
+/// Slots are few and small: messages of a test go round them several times, and neither number nor size divides them.
 inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
 struct Staged {
   explicit Staged(const schedule::Program& program)

@@ -7,8 +7,7 @@
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
-/// A device's stream as a thread: run() returns at once, work happens later and in order, events are awaited
-/// there and not by the one who submits. A wait that the engine forgets shows as a race or a wrong result.
+/// A device's stream as a thread: work happens later and in order. A wait that the engine forgets shows as a race.
 class SimulatedStream final : public Queue {
 public:
   /// `stop`, shared by the streams of a rank, ends their waits for each other.

@@ -67,8 +67,8 @@ private:
   std::function<void()> work_;
 };
 
-/// Actions of a rank that only sleep and touch a plain variable per slot: a wait that does not hold shows as
-/// a data race (ThreadSanitizer) or as an action that began too early.
+/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race or a begin too
+/// early.
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)

@@ -75,8 +75,7 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   }
 }
 
-/// Deep, narrow, with few tokens or few kinds of them: what limits that know none of it would take for wrong.
-/// Twenty steps are longer than any cycle of a few that tokens might have.
+/// Deep, narrow, with few tokens or kinds of them. Twenty steps are longer than any cycle of a few tokens.
 TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
   struct Awkward {
     int layers, hidden, heads, ffn, vocab, seq;

@@ -7,8 +7,7 @@
 #include "kokkos_listener.hpp"
 
 namespace minitaw::test {
-/// Whether a test leaves out a shape with so many elements, or scores: under a tool that makes kernels slow
-/// (MINITAW_SMALL_SHAPES=1, see scripts/gpu-check) it keeps to small ones.
+/// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1 (scripts/gpu-check) large ones.
 inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
 
 /// From and to the type in memory.
@@ -21,8 +20,7 @@ template <class E> double double_of(E element) {
   else return static_cast<double>(element);
 }
 
-/// A matrix in device memory with values that a test gives and reads on the host. It begins `shift` elements
-/// behind an aligned address.
+/// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an aligned address.
 template <class E = float> class DeviceMatrix {
 public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
@@ -83,8 +81,7 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
   EXPECT_LT(relative_error(a, b), tolerance);
 }
 
-/// Runs kernels and waits for them. They only enqueue work: from the second call on they neither fence, nor
-/// allocate, nor copy.
+/// Runs kernels and waits for them. From the second call on they neither fence, nor allocate, nor copy.
 class Launch {
 public:
   void operator()(const auto& kernels) {

@@ -88,8 +88,7 @@ protected:
       return error.what();
     }
   }
-  /// Skips the test if no shape is possible, not if one is. More threads than cores wait long for each other:
-  /// teams of several on a host leave out the long shapes.
+  /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long shapes.
   static void for_shapes(const auto& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {

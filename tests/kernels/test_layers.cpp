@@ -17,8 +17,7 @@ using Floats = test::DeviceMatrix<float>;
 struct Size {
   int rows, width, shift = 0;
 };
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for a
-/// host's teams of one thread (8, 16, 32, 40) to eight (32 to 200) and for the 256 of a device.
+/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host and a device.
 const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5}, {2, 4099},
     {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1}, {300, 24, 2},
     {3, 96}, {2, 200}};

@@ -274,8 +274,7 @@ TEST(Table, RowsAreAlignedWithTheNames) {
   EXPECT_EQ(make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
 }
 
-/// By hand, in the order of the columns: 2.25 s, 1536 tokens; of the pairs of ranks 0 .. 8, pair p with
-/// 16 p + 6 units, 0, 4, 5, 7 and 8 lie inside groups.
+/// By hand: 2.25 s, 1536 tokens; pair p of ranks 0 .. 8 has 16 p + 6 units, 0, 4, 5, 7 and 8 lie inside groups.
 TEST(Table, ARowHasTheFiguresOfItsColumns) {
   CaseResult r = sample_case();
   for (std::uint64_t& bytes : r.counted_bytes) bytes <<= 24;

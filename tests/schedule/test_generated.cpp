@@ -67,8 +67,7 @@ std::map<int, Kind> phases_of(const Program& program, int group) {
   return phases;
 }
 
-/// With the stagger of one tick, a group's network link carries one weight shard at a time, each way. Only
-/// around a turn, two groups may want shards of one owner, one in each phase.
+/// A group's link carries one weight shard at a time, each way; around a turn, one owner's for each phase.
 TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
   for_each_request(GetParam(), {"tawpipe"}, any_n, 1, [&](const Request& request) {
     const int d = request.groups.count();

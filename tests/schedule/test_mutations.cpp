@@ -77,9 +77,8 @@ void insert_action(RankProgram& rank, int i, const Action& action) {
     if (a.waits[lane] > at) ++a.waits[lane];
 }
 
-/// One random defect: a wait dropped or shortened, two actions of a lane swapped, a shard, part,
-/// micro-batch, peer, slot or accumulate flag changed, an action lost or repeated, another slice kept.
-/// Returns what was done; empty if the draw changed nothing.
+/// One random defect: a wait dropped or shortened, two actions of a lane swapped, an operand or flag changed, an action
+/// lost or repeated, another slice kept. Returns what was done; empty if nothing changed.
 std::string mutate(Program& program, std::mt19937& random) {
   RankProgram& rank = program.ranks[draw(random, static_cast<int>(program.ranks.size()))];
   const int i = draw(random, static_cast<int>(rank.actions.size()));
@@ -176,8 +175,7 @@ TEST_P(Mutations, SurvivorsAreHarmless) {
     ++survived;
     EXPECT_EQ(worst_of(program, static_cast<std::uint64_t>(round)), "") << what << "\n" << to_text(program);
   }
-  // Most defects matter (rarely less than seven in ten): a validator that accepts everything fails here even
-  // if the simulator were blind.
+  // Most defects matter (rarely less than seven in ten): a validator that accepts everything fails here.
   EXPECT_GT(refused, survived);
 }
 
