@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "model/plan.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
@@ -7,7 +8,6 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "model/plan.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"

@@ -54,8 +54,7 @@ private:
     (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double begin = MPI_Wtime();
-      for (const bool first : {true, false})
-        comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, MPI_COMM_WORLD);
+      for (const bool first : {true, false}) comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, MPI_COMM_WORLD);
       if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
     }
     std::ranges::sort(seconds);

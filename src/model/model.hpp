@@ -11,9 +11,7 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 
-  template <class T> [[nodiscard]] T* as() const {
-    return reinterpret_cast<T*>(data);
-  }
+  template <class T> [[nodiscard]] T* as() const { return reinterpret_cast<T*>(data); }
   /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
   template <class T> [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
     require(begin + static_cast<std::size_t>(count) * sizeof(T));

@@ -75,9 +75,7 @@ enum class SlotClass : std::uint8_t {
 inline constexpr int slot_classes = 13;
 
 /// Index of a kind, lane, payload or slot class in a table of all of them.
-template <class Enum> [[nodiscard]] constexpr std::size_t index_of(Enum e) {
-  return static_cast<std::size_t>(e);
-}
+template <class Enum> [[nodiscard]] constexpr std::size_t index_of(Enum e) { return static_cast<std::size_t>(e); }
 
 /// Names of the values 0 to count - 1 of an enumeration.
 template <class Enum> [[nodiscard]] std::vector<std::string> names_of(int count) {

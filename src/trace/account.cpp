@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "trace/account.hpp"
 #include <algorithm>
 #include <limits>
 #include "schedule/execute.hpp"
-#include "trace/account.hpp"
 
 namespace minitaw::trace {
 namespace {

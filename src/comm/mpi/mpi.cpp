@@ -42,8 +42,7 @@ void ping(int peer, bool send, MPI_Comm comm) {
   wait({&request, 1}, measuring);
 }
 
-double Exchange::run(
-    std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm) {
+double Exchange::run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm) {
   constexpr int under_way = 2, tag = 1;
   const auto size = static_cast<int>(bytes);
   sent_.resize(std::max(sent_.size(), bytes));
