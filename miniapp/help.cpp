@@ -2,19 +2,14 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <memory>
-#include <string>
-#include <vector>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
-#include "schedule/registry.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-/// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of
-/// shard 2, or of micro-batch 2 where micro-batches visit all ranks.
+/// The compute actions of a small step by rank and tick: F2 is of shard 2, or of micro-batch 2 in pipelines.
 std::string picture_of(const schedule::Entry& entry) {
   const int ranks = entry.one_rank ? 1 : 4;
   const bool passes = entry.passes_activations;

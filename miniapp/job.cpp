@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -8,10 +7,7 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
-#include <map>
-#include <string_view>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/value.hpp"
@@ -137,6 +133,22 @@ std::vector<std::string> library_texts() {
     if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));
   return texts;
 }
+
+/// Ends the process if MPI, for whose start and end no guard can speak, takes longer: a rank of the job has stopped. 0:
+/// that is over.
+void end_after(double seconds) {
+  std::signal(SIGALRM, [](int) {
+    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
+    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
+    _exit(1);
+  });
+  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
+}
+
+struct AtEnd {
+  double seconds;
+  ~AtEnd() { end_after(seconds); }
+};
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
@@ -201,25 +213,6 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
   }
   return p;
 }
-
-namespace {
-/// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
-/// rank of the job has stopped. On a crowded machine neither is done in the seconds that --watchdog may leave
-/// a step. 0: that is over.
-void end_after(double seconds) {
-  std::signal(SIGALRM, [](int) {
-    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
-    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
-    _exit(1);
-  });
-  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
-}
-
-struct AtEnd {
-  double seconds;
-  ~AtEnd() { end_after(seconds); }
-};
-}  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   const AtEnd after_mpi{0};

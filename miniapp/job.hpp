@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <Kokkos_Core.hpp>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "comm/mpi/mpi.hpp"
-#include "deck/deck.hpp"
 #include "harness/case_runner.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
@@ -29,8 +21,7 @@ struct JobFlags {
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
-/// The base of every verb that computes: Kokkos from construction to destruction, the placement of the ranks,
-/// and the runner of cases. One object per process.
+/// The base of every verb that computes: Kokkos, the placement of the ranks, and the runner of cases. One per process.
 struct MpiJob {
   /// Collective: every rank throws if one of them has no device.
   MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
@@ -65,9 +56,7 @@ class MemoryBudget {
 public:
   /// Collective. What the user allows each rank, or what is free now.
   explicit MemoryBudget(const MpiJob& mpi);
-
-  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included,
-  /// with that of a reference on rank 0, if there is one.
+  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
   [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
 
 private:

@@ -16,9 +16,7 @@
 
 namespace {
 using namespace minitaw;
-
-constexpr int bad_input = 2;
-constexpr int failed = 1;
+constexpr int bad_input = 2, failed = 1;
 
 /// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not started yet.
 bool is_root() {
@@ -37,7 +35,6 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
     throw InputError(fmt::format("unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
 }
 
-/// An option that is a key of the deck.
 void check_keys(const CLI::App& app, int argc, char** argv) {
   const CLI::App* verb = app.get_subcommand(argv[1]);
   for (int i = 2; i < argc; ++i) {

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <array>
+#include "model/plan.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "model/plan.hpp"
-#include "record/table.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
@@ -24,8 +16,7 @@
 
 namespace minitaw::app {
 namespace {
-using model::Layout;
-using schedule::Program;
+using model::Layout, schedule::Program;
 
 struct Options {
   DeckOptions deck;
@@ -47,7 +38,6 @@ struct GroupTraffic {
   std::uint64_t out = 0, in = 0;
 };
 
-/// Memory of a case on a device, bytes.
 struct Fit {
   std::uint64_t available = 0;
   std::uint64_t arena = 0;       ///< of the rank that needs most
@@ -146,8 +136,7 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 }
 
 /// Bytes by kind; "total" comes last.
-template <class Kind>
-Json by_kind(const auto& bytes, Json json = {}) {
+template <class Kind> Json by_kind(const auto& bytes, Json json = {}) {
   for (std::size_t k = 0; k < bytes.size(); ++k) json[schedule::name_of(static_cast<Kind>(k))] = bytes[k];
   json["total"] = total(bytes);
   return json;
@@ -194,8 +183,6 @@ Json to_json(const CasePlan& plan) {
   return json;
 }
 
-// The table over all cases.
-
 /// "2+1+3", and "16x8" for many equal ones.
 std::string groups_text(const topology::Groups& groups) {
   const auto [least, most] = std::ranges::minmax(groups.sizes());
@@ -205,7 +192,6 @@ std::string groups_text(const topology::Groups& groups) {
 using Plans = std::vector<CasePlan>;
 using Column = record::TextColumn<CasePlan>;
 
-/// A number of bytes of a plan, and its title.
 struct ByteColumn {
   std::string title;
   std::function<double(const CasePlan&)> bytes;
@@ -224,8 +210,7 @@ void append_bytes(
         [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }, spare});
 }
 
-/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W and
-/// hidden states.
+/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for W, hidden states.
 std::string slots_text(const CasePlan& plan) {
   using enum schedule::SlotClass;
   return fmt::format("{}/{}/{}/{}/{}/{}/{}", plan.slots_of(weights), plan.slots_of(kept),
@@ -272,16 +257,13 @@ std::string table_text(const Plans& plans, int width) {
   return text;
 }
 
-// One case for people.
-
 std::string cells(const std::string& name, const std::vector<std::string>& cells) {
   std::string text = fmt::format("  {:<16}", name);
   for (const std::string& cell : cells) text += fmt::format(" {:>13}", cell);
   return text + "\n";
 }
 
-template <class Kind>
-std::string title_line(const std::string& name, int kinds) {
+template <class Kind> std::string title_line(const std::string& name, int kinds) {
   std::vector<std::string> titles = schedule::names_of<Kind>(kinds);
   titles.emplace_back("total");
   return cells(name, titles);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "progress.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +9,6 @@
 #include <map>
 #include <random>
 #include <regex>
-
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "record/recorder.hpp"
@@ -20,7 +18,6 @@ using record::Row;
 
 namespace {
 bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
-
 bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
 
 std::string kept_text(const Row& row) {
@@ -35,6 +32,13 @@ std::string kept_text(const Row& row) {
 void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
+}
+
+/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
+double work_of(const Case& c) {
+  const model::Flops flops = model::flops_per_token(c.shape);
+  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
+  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
 }  // namespace
 
@@ -60,15 +64,6 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
   for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
 }
-
-namespace {
-/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
-double work_of(const Case& c) {
-  const model::Flops flops = model::flops_per_token(c.shape);
-  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
-  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
-}
-}  // namespace
 
 SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
     : runs_(runs), least_rate_(least_rate) {

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <chrono>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
-
 #include "case/case.hpp"
 #include "record/row.hpp"
 
 /// The work and the time that a sweep has left.
 namespace minitaw::app {
-/// One repetition of a case.
 struct Run {
   std::size_t index = 0;  ///< of the case in the deck
   int repetition = 0;
@@ -29,8 +23,7 @@ struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
-/// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
-/// is left alone unless `retry`, one that was skipped for want of memory is tried again.
+/// `rows`: of the result file. A failed case is left alone unless `retry`; one that was skipped is tried again.
 [[nodiscard]] RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
@@ -49,7 +42,6 @@ public:
   [[nodiscard]] double expected(std::size_t index) const {
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
-  /// Returns whether a run has ended yet.
   [[nodiscard]] bool measured() const { return executed_ > 0; }
 
 private:
@@ -63,12 +55,10 @@ private:
 /// "1:05", "2:03:04"
 [[nodiscard]] std::string clock_text(double seconds);
 
-/// The end of a run's time.
 class TimeLimit {
 public:
-  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS", counted from now; empty: the end of the
-  /// Slurm job if that is known (SLURM_JOB_END_TIME), else none. Throws InputError for anything else, also
-  /// for a number without a unit, which a batch system would take for minutes.
+  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job
+  /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a batch system, minutes.
   explicit TimeLimit(const std::string& text);
 
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.

@@ -2,14 +2,9 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <string>
-#include <vector>
-
 #include "cli/cli11.hpp"
-#include "job.hpp"
 #include "signals.hpp"
 #include "sweep.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -5,22 +5,18 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-using screen::Culprit;
-using screen::Measured;
+using screen::Culprit, screen::Measured;
 namespace h5 = record::h5;
 
 struct Options {
@@ -134,7 +130,6 @@ private:
     return all;
   }
 
-  /// The rounds of an earlier call.
   void read() {
     if (H5Lexists(recorder_->file(), "screen", H5P_DEFAULT) <= 0) return;
     const std::string before = h5::read<std::string>(recorder_->file(), "screen/settings", 0).values.at(0);

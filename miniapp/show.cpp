@@ -3,9 +3,7 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <set>
-
 #include "cli/cli11.hpp"
-#include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "verb.hpp"
 

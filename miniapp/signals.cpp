@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "signals.hpp"
-
 #include <cerrno>
 #include <csignal>
 #include <ctime>

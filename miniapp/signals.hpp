@@ -2,14 +2,12 @@
 #pragma once
 
 namespace minitaw::app {
-/// From now on SIGTERM, SIGINT and SIGUSR1 no longer end the process: it prints at once that the run ends
-/// after this step. A second signal ends it, a second SIGTERM only if it comes more than a second later.
+/// From now on the first SIGTERM, SIGINT or SIGUSR1 prints that the run ends after this step; another one ends it.
 void catch_signals();
 /// Turns the printed message off: another rank prints it.
 void catch_signals_silently();
 /// Ignores SIGTERM while MPI ends: when the first rank has ended, srun sends it to the others.
 void ignore_signals();
-
 /// The last signal caught; 0: none.
 [[nodiscard]] int caught_signal();
 }  // namespace minitaw::app

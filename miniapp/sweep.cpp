@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sweep.hpp"
-
-#include <algorithm>
-#include <chrono>
 #include <fmt/format.h>
 #include <mutex>
 #include <set>
 #include <string.h>
-
 #include "base/error.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
-#include "record/table.hpp"
 #include "signals.hpp"
 
 namespace minitaw::app {
-using harness::StopReason;
-using record::Row;
+using harness::StopReason, record::Row;
 using Seconds = std::chrono::duration<double>;
 
 namespace {
@@ -51,7 +45,6 @@ public:
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
   [[nodiscard]] SweepProgress& progress() { return progress_; }
   [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
-  /// Returns whether the case has failed in this session.
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
   void note(const std::string& sentence) { say("# {}\n", sentence); }
 
@@ -123,8 +116,7 @@ public:
   }
 
 private:
-  template <class... Args>
-  void say(fmt::format_string<Args...> format, Args&&... args) {
+  template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
     fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", text);
     std::fflush(stdout);
@@ -143,7 +135,6 @@ private:
                : std::nan("");
   }
 
-  /// Returns the rows of this deck's cases in the file.
   [[nodiscard]] std::vector<Row> own_rows() const {
     std::set<std::string> mine;
     for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
@@ -246,7 +237,6 @@ private:
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
   }
 
-  /// All ranks.
   void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };

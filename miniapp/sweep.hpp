@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "deck/deck.hpp"
 #include "job.hpp"
 
 namespace minitaw::app {
@@ -20,9 +13,8 @@ struct SweepOptions {
   record::TableLayout table;                ///< of what is printed
 };
 
-/// Executes every case of the deck that the result file does not hold yet, and records each as it ends, also
-/// one that fails, does not fit or takes too long. Stops between steps at a signal and before a time limit.
-/// Returns the exit code: 0 if every case is valid, else 1. Collective.
+/// Executes every case of the deck that the result file lacks, and records each as it ends, whatever its end. Stops
+/// between steps at a signal and before a time limit. Exit code 0 if every case is valid, else 1. Collective.
 [[nodiscard]] int run_sweep(
     const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi);
 }  // namespace minitaw::app

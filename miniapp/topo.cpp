@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <fmt/format.h>
 #include <memory>
-#include <mpi.h>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
-
 #include "cli/cli11.hpp"
-#include "comm/mpi/mpi.hpp"
 #include "job.hpp"
-#include "record/provenance.hpp"
-#include "topology/groups.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-using comm::mpi::check;
 using topology::Groups;
 
 /// Rates and latencies of messages over one kind of link; docs/topo.md defines each figure.
@@ -30,22 +18,19 @@ struct Figure {
 using Figures = std::vector<Figure>;
 
 constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
-constexpr int flow_tag = 1, ping_tag = 2;
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
 double largest(double mine = 0) { return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200)); }
 
-/// Messages from one rank to another, repeated.
 struct Flow {
   int from, to;
 };
 using Flows = std::vector<Flow>;
 
-/// Sends messages between the ranks of MPI_COMM_WORLD, each measurement for about so many seconds.
-/// Collective, the same on all ranks. Ranks that wait sleep.
+/// Sends messages between the ranks of MPI_COMM_WORLD. Collective, the same on all ranks. Ranks that wait sleep.
 class Links {
 public:
-  explicit Links(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}
+  explicit Links(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)) {}
 
   /// Seconds: half of the median round.
   double latency(int a, int b) {
@@ -56,7 +41,7 @@ public:
 
   /// Bytes/s of each flow while all are under way at once, until the last one has ended.
   double rate(const Flows& flows) {
-    (void)send(flows, 1);  // connects
+    (void)largest(send(flows, 1));  // connects
     const double once = largest(send(flows, 1));
     const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
     return 1.0 * count * topo_message / largest(send(flows, count));
@@ -69,47 +54,27 @@ private:
     (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double begin = MPI_Wtime();
-      for (const bool first : {true, false})
-        comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, ping_tag, MPI_COMM_WORLD);
+      for (const bool first : {true, false}) comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, MPI_COMM_WORLD);
       if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
     }
-    (void)largest();
     std::ranges::sort(seconds);
     return seconds.empty() ? 0 : seconds[seconds.size() / 2];
   }
 
-  /// Seconds until this rank has sent and received `count` messages of each of its flows; two at a time.
+  /// Seconds until what the flows send to this rank has come.
   double send(const Flows& flows, int count) {
-    constexpr int under_way = 2;
-    (void)largest();
-    const double begin = MPI_Wtime();
-    for (int message = 0; message < count; message += under_way) {
-      std::vector<MPI_Request> requests;
-      std::size_t receives = 0;
-      for (int i = message; i < std::min(count, message + under_way); ++i)
-        for (const Flow& flow : flows) {
-          if (flow.to == rank_) {
-            if (received_.size() == receives) received_.emplace_back(topo_message);
-            check(MPI_Irecv(received_[receives++].data(), topo_message, MPI_BYTE, flow.from, flow_tag, MPI_COMM_WORLD,
-                      &requests.emplace_back()),
-                "MPI_Irecv");
-          }
-          if (flow.from == rank_)
-            check(MPI_Isend(sent_.data(), topo_message, MPI_BYTE, flow.to, flow_tag, MPI_COMM_WORLD,
-                      &requests.emplace_back()),
-                "MPI_Isend");
-        }
-      if (!requests.empty()) comm::mpi::wait(requests, comm::mpi::measuring);
+    std::vector<int> to, from;
+    for (const Flow& flow : flows) {
+      if (flow.from == rank_) to.push_back(flow.to);
+      if (flow.to == rank_) from.push_back(flow.from);
     }
-    const double seconds = MPI_Wtime() - begin;
     (void)largest();
-    return seconds;
+    return exchange_.run(to, from, count, topo_message, MPI_COMM_WORLD);
   }
 
   double seconds_;
   int rank_;
-  std::vector<std::byte> sent_;
-  std::vector<std::vector<std::byte>> received_;  ///< one for each message that is under way to this rank
+  comm::mpi::Exchange exchange_;
 };
 
 /// Every rank of a group to one of another.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "verb.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -15,7 +14,6 @@
 #include <sstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 
@@ -47,6 +45,16 @@ double parse_quantity(
     throw InputError(fmt::format("{}: \"{}\" is not a {}", option, text, expected));
   return value;
 }
+
+/// Columns of the terminal that is open as `file`; 0: it is none.
+int width_of(const std::string& file) {
+  const int open_file = open(file.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK);
+  if (open_file < 0) return 0;
+  winsize size{};
+  const bool terminal = isatty(open_file) != 0 && ioctl(open_file, TIOCGWINSZ, &size) == 0;
+  close(open_file);
+  return terminal ? size.ws_col : 0;
+}
 }  // namespace
 
 void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help) {
@@ -76,18 +84,6 @@ void add_table(CLI::App& verb, TableOptions& options, bool with_columns) {
         ->type_name("NAMES")
         ->excludes(wide);
 }
-
-namespace {
-/// Columns of the terminal that is open as `file`; 0: it is none.
-int width_of(const std::string& file) {
-  const int open_file = open(file.c_str(), O_RDONLY | O_NOCTTY | O_NONBLOCK);
-  if (open_file < 0) return 0;
-  winsize size{};
-  const bool terminal = isatty(open_file) != 0 && ioctl(open_file, TIOCGWINSZ, &size) == 0;
-  close(open_file);
-  return terminal ? size.ws_col : 0;
-}
-}  // namespace
 
 int terminal_width() {
   if (isatty(STDOUT_FILENO) != 0) return width_of("/proc/self/fd/1");

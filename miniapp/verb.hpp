@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <string>
-#include <vector>
-
 #include "record/table.hpp"
 
 // CLI11 costs six seconds of compiling wherever it is included: only the files that add options do so.
@@ -15,7 +11,6 @@ class App;
 }
 
 namespace minitaw::app {
-/// The command line of the program and its exit code.
 struct Invocation {
   int& argc;
   char**& argv;
@@ -45,7 +40,6 @@ struct DeckOptions {
   std::vector<std::string> overrides;
 };
 void add_deck(CLI::App& verb, DeckOptions& options);
-
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
 void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
@@ -57,8 +51,7 @@ struct TableOptions {
   std::vector<std::string> columns;
 };
 void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
-/// Characters of a line of the terminal that shows standard output; 0: a file or pipe does. Under mpiexec or
-/// srun, whose pipe standard output is, the terminal of that.
+/// Columns of the terminal that shows standard output, also behind mpiexec or srun; 0: a file or pipe does.
 [[nodiscard]] int terminal_width();
 /// Of a table, behind whose lines so many characters are needed.
 [[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
@@ -74,10 +67,8 @@ struct ByteUnit {
 [[nodiscard]] ByteUnit byte_unit(double bytes, double most);
 /// "1.50 GiB", with a unit that leaves a readable number.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
-
 /// One line on standard error: "minitaw: <sentence>".
 void print_error(std::string sentence, bool one_line = true);
-
 using Json = nlohmann::ordered_json;
 /// Indented, with a newline at the end.
 [[nodiscard]] std::string json_text(const Json& json);

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <fmt/format.h>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
-#include <vector>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "harness/case_runner.hpp"
 #include "job.hpp"
-#include "record/table.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-using harness::Check;
-using harness::Reference;
-using harness::Tolerance;
+using harness::Check, harness::Reference, harness::Tolerance;
 
 struct Options {
   DeckOptions deck;
@@ -112,8 +102,7 @@ void require_judgement(const deck::Deck& deck) {
               c.schedule, c.learning_rate, most));
 }
 
-/// Compares every case of the deck with the serial reference, and the serial reference with the float64
-/// model: losses of all steps, each gradient tensor of the first step, weights after the last.
+/// Compares every case with the serial reference, and that with the float64 model: losses, gradients, last weights.
 int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);

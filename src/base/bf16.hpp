@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <bit>
 #include <cstdint>
 
@@ -16,8 +15,7 @@ static_assert(sizeof(Bf16) == 2);
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-/// Round to nearest, ties to even; NaN stays NaN (rounding its payload away would make an infinity of it).
-/// Without branches, so that loops over it become vector code.
+/// Round to nearest, ties to even; NaN stays NaN. Without branches, so that loops over it become vector code.
 [[nodiscard]] constexpr Bf16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

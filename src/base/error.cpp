@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/error.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <utility>

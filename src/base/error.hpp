@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -8,8 +7,7 @@
 #include <vector>
 
 namespace minitaw {
-/// Something the user asked for that cannot be done. The message is one sentence: what, where, what would be
-/// right. The program prints it and ends with exit code 2.
+/// Something that the user asked for and cannot be: one sentence, what, where, what would be right. Exit code 2.
 struct InputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

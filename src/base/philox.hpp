@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 
 /// Marks functions that kernels call as well.
@@ -11,17 +10,15 @@
 #endif
 
 namespace minitaw {
-template <int n>
-struct Words {
+template <int n> struct Words {
   std::uint32_t word[n];
 
   MINITAW_HOST_DEVICE std::uint32_t operator[](int i) const { return word[i]; }
   friend bool operator==(const Words&, const Words&) = default;
 };
 
-/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters at once,
-/// whose words are a, b, c and d: four random words that depend on nothing but key and counter, so that
-/// every rank draws the same numbers wherever it starts.
+/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters at once, whose words
+/// are a, b, c and d: random words that depend on key and counter alone, the same wherever a rank starts.
 template <int n>
 MINITAW_HOST_DEVICE inline void philox(Words<n>& a, Words<n>& b, Words<n>& c, Words<n>& d, Words<2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -57,8 +54,8 @@ MINITAW_HOST_DEVICE inline float signed_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-23F - 1.0F;
 }
 
-/// A sequence of uniform numbers without end: number i is center + amplitude u, rounded to fp32, where u is
-/// word i mod 4 of philox(counter {i / 4 low, i / 4 high, row[0], row[1]}, key).
+/// Uniform numbers without end: number i is center + amplitude u, in fp32, where u is word i mod 4 of philox(counter {i
+/// / 4 low, i / 4 high, row[0], row[1]}, key).
 struct UniformRow {
   Words<2> key, row;
   float center, amplitude;

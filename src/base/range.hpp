@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cstdint>
 
 namespace minitaw {
 /// Elements [begin, begin + count) of a buffer.
 struct Range {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
+  std::int64_t begin = 0, count = 0;
 
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Part `index` of `count` equal ones.
 struct Part {
-  int index = 0;
-  int count = 1;
+  int index = 0, count = 1;
 
   friend bool operator==(const Part&, const Part&) = default;
 };

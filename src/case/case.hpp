@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "model/layout.hpp"
 #include "schedule/registry.hpp"
 #include "topology/groups.hpp"
@@ -33,28 +28,21 @@ struct Case {
 
 /// "6", or "2x3" for two replicas on three ranks each.
 [[nodiscard]] std::string ranks_text(int ranks, int replicas);
-
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
 /// Distribution of the sequences of a step over micro-batches and ranks. If ranks have micro-batch sizes of
 /// their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
 
-/// B of a rank.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
-/// Returns the shape with the micro-batch size of a rank.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
-
 /// Sequences of a step, all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
-/// Tokens of a step, all ranks together.
 [[nodiscard]] double tokens_of_step(const Case& c);
 /// Sequences of the step before those of this micro-batch.
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
-
 /// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
-
 /// Returns the same step for one rank. If micro-batches differ in size, each sequence becomes one.
 [[nodiscard]] Case on_one_rank(Case c);
 [[nodiscard]] schedule::Request request_of(const Case& c);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "case/result.hpp"
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

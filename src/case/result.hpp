@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
-#include <cstdint>
-#include <limits>
 #include <optional>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
-
 #include "case/case.hpp"
 #include "schedule/account.hpp"
 #include "trace/blame.hpp"
@@ -26,7 +17,6 @@ enum class Status {
 };
 [[nodiscard]] std::string name_of(Status status);
 
-/// Memory of one rank, bytes.
 struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};   ///< from the program
   std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< handed out by the arena
@@ -36,9 +26,7 @@ struct RankMemory {
 
 /// Readings of a rank's device after a timed step; NaN: not available.
 struct DeviceSample {
-  double clock_mhz, memory_clock_mhz;
-  double temperature_c;
-  double power_w;
+  double clock_mhz, memory_clock_mhz, temperature_c, power_w;
   std::uint64_t throttle = 0;  ///< reasons for a lower clock: bits as in NVML's nvmlClocksEventReasons
 };
 /// Bits of the reasons heat and power: software and hardware thermal slow-down, power cap and brake.
@@ -53,12 +41,9 @@ struct Readings {
   std::vector<std::vector<double>> energy;         ///< [repetition][rank], J of its timed steps; empty: unavailable
 };
 
-/// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
-/// numpy does by default. NaN without samples.
+/// The quantile `q`, 0 .. 1, of samples in rising order, interpolated linearly as by numpy. NaN without samples.
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
-/// Returns the median of samples in any order.
 [[nodiscard]] double median(std::vector<double> samples);
-
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;
 
@@ -97,7 +82,6 @@ struct CaseResult {
 
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure counts.
 void fail(CaseResult& result, std::string reason);
-
 /// Now, ISO 8601, UTC: "2026-07-18T09:30:00Z", or to the millisecond, "2026-07-18T09:30:00.250Z".
 [[nodiscard]] std::string utc_now(bool to_millisecond = false);
 }  // namespace minitaw

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/cli11.hpp"
-
 #include <fmt/format.h>
 #include <sstream>
-
 #include "base/error.hpp"
 
 #ifdef CLI11_COMPILE

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/transport.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
-
 #include "base/error.hpp"
 
 namespace minitaw::comm {

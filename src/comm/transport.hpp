@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <atomic>
 #include <memory>
 #include <stdexcept>
-#include <string>
 #include <utility>
-#include <vector>
-
 #include "schedule/account.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::comm {
 /// A call of the network library failed, or a message was not what both sides had agreed on.
@@ -17,12 +12,10 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A wait was ended by Transport::cancel().
 struct Cancelled : std::runtime_error {
   Cancelled() : std::runtime_error("communication was cancelled") {}
 };
 
-/// One side of a point-to-point message.
 struct Message {
   bool send = false;  ///< else receive
   int peer = -1;      ///< global rank
@@ -31,7 +24,6 @@ struct Message {
   std::size_t bytes = 0;
 };
 
-/// A collective on one communicator of the program.
 struct Collective {
   int communicator = -1;
   int root = -1;  ///< global rank, for broadcast and reduce
@@ -53,7 +45,6 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
-/// Part of this rank in a collective.
 struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
@@ -78,20 +69,17 @@ private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for
-/// messages (see messages_at_once()). Operations of different lanes are independent; one thread may drive
-/// many lanes, but only one thread at a time drives a lane. An operation is done when this rank's part is
-/// complete (buffers sent may be reused, buffers received hold the data). A failure throws comm::Error, a
-/// cancelled wait comm::Cancelled, and a call that the program cannot mean (no such communicator, not a
-/// member of it, the compute lane) LogicError.
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for messages (see
+/// messages_at_once()). Operations of different lanes are independent; one thread may drive many lanes, but only one
+/// thread at a time drives a lane. An operation is done when this rank's part is complete (buffers sent may be reused,
+/// buffers received hold the data). A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
+/// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
-/// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
-/// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
-/// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
+/// Matching: messages from one rank to another match in order per payload, whatever their lanes: those of one payload
+/// must not be under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
 /// inputs of one rank for another match in order whatever their payload, and so do gradients.
 ///
-/// Slices are those of base/range.hpp: equal if the members divide the elements, else the last ones are
-/// shorter. On a communicator of one member every collective does nothing.
+/// Slices are those of base/range.hpp. On a communicator of one member every collective does nothing.
 class Transport {
 public:
   /// Keeps the program's communicators. `name` stands in results.
@@ -104,13 +92,11 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
   /// Returns whether start() puts an operation on the lane's device queue, which completes it.
   [[nodiscard]] virtual bool on_stream() const { return false; }
-
   /// Returns how many messages of one direction may be under way on a lane. Collectives are always alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
   /// An operation to be advanced; nullptr if there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
-  /// Starts this rank's side of a message.
   [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
@@ -128,12 +114,10 @@ public:
   void reset_counters() { sent_.reset(); }
   /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls it.
   virtual void poll() {}
-  /// Makes every operation, now and later, throw comm::Cancelled when it is advanced. Called by the
-  /// watchdog's thread; the transport can only be destroyed afterwards.
+  /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only destruction may follow.
   virtual void cancel() = 0;
 
 protected:
-  /// A message of some bytes.
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
   [[nodiscard]] virtual Started start_transfer(
@@ -162,7 +146,6 @@ private:
       schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) override;
 };
 
-/// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must
-/// be aligned to their elements and must not overlap.
+/// target[i] += other[i]; bf16 adds in float and rounds to nearest even. Buffers must be aligned and not overlap.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements);
 }  // namespace minitaw::comm

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/wait.hpp"
-
 #include <algorithm>
 #include <thread>
 

@@ -1,34 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {
-/// Waiting of a communication thread for messages. The thread tests `spins` times at full speed, then yields
-/// between tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it),
-/// then sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: the end of a long
-/// message is seen at most 6 % late, with few wake-ups, which virtual machines make expensive.
+/// Waiting of a communication thread for messages: tests at full speed (`spins`), then with yields in between (`yields`
+/// times, for as long as `eager`, and for a millisecond while compute waits), then sleeps of a sixteenth of the time
+/// waited so far: the end of a long message is seen at most 6 % late, with few wake-ups.
 struct WaitPolicy {
-  int spins = 2;
-  int yields = 4;
+  int spins = 2, yields = 4;
   /// Time of yielding for devices: their transfers are short, and the cores have little else to do.
-  std::chrono::microseconds eager{0};
-  std::chrono::microseconds shortest_sleep{20};
-  std::chrono::microseconds longest_sleep{500};
+  std::chrono::microseconds eager{0}, shortest_sleep{20}, longest_sleep{500};
   /// While the rank computes, every sleep has the longest time, because tests take time from computing.
   bool spare_compute = false;
 };
 
-/// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a
-/// core for each thread, waits spin for about as long as a layer computes: this costs nothing and answers at
-/// once, as MPI's blocking calls do. With fewer cores, a few tests find messages that have arrived, then the
-/// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. Beside compute
-/// the thread does not yield, which may cost it several milliseconds: one that wakes runs next.
+/// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a core for
+/// each, waits spin for about as long as a layer computes, which costs nothing and answers at once. With fewer, a few
+/// tests find messages that have arrived, then the thread sleeps, at most half a millisecond, so that compute keeps its
+/// core. Beside compute it does not yield, which may cost it several milliseconds: one that wakes runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.
@@ -49,7 +41,6 @@ private:
   std::condition_variable woken_up_;
 };
 
-/// The pauses of one wait.
 class Backoff {
 public:
   explicit Backoff(const WaitPolicy& policy, LowLatency* low_latency = nullptr)
@@ -62,6 +53,5 @@ private:
   LowLatency* low_latency_;
 };
 
-/// Advances transfers until all are done. Throws their errors.
 void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy = {});
 }  // namespace minitaw::comm

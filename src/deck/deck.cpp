@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/deck.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
 #include <numeric>
 #include <set>
-
 #include "base/error.hpp"
 #include "deck/keys.hpp"
-#include "deck/value.hpp"
 
 namespace minitaw::deck {
 std::string identity(const Case& c) {
@@ -28,7 +24,6 @@ std::string identity(const Case& c) {
 }
 
 namespace {
-/// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
 
@@ -71,7 +66,6 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
-/// Returns the feed-forward width of LLaMA.
 std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
@@ -186,8 +180,7 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// The message of a check with the place where the key that it begins with, or one in place of it, was
-/// written in front.
+/// The message of a check behind the place of the key that it begins with, or of one in place of it.
 std::string locate(const std::string& message, const Settings& settings, const std::string& path) {
   const std::string name = message.substr(0, message.find_first_of(": ="));
   if (const auto at = settings.find(name); at != settings.end())
@@ -276,9 +269,8 @@ void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
         most, usual_node));
 }
 
-/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
-/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
-/// otherwise they are an error. Equal cases are kept once. Throws InputError.
+/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. One that cannot be run
+/// is left out, with a note, if each of its values is in another case; else it is an error. Equal cases are kept once.
 void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   const std::vector<Axis> axes = split_axes(settings, draft);

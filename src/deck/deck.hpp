@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "case/case.hpp"
 
 namespace minitaw::deck {
-/// A deck read and expanded.
 struct Deck {
   std::string path;
   std::string text;                    ///< as read, for the record
@@ -26,8 +20,7 @@ struct Job {
   bool notes = true;            ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
-/// Reads a TOML deck, applies "key=value" overrides ("4K,8K" and "[4K, 8K]" are lists; texts need no quotes),
-/// expands axes and checks every case. Throws InputError.
+/// Reads a TOML deck, applies "key=value" overrides, expands axes and checks every case. Throws InputError.
 [[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 /// Reads a deck from text in memory; messages name `path`.
 [[nodiscard]] Deck make_deck(

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/keys.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include "base/error.hpp"
 
 namespace minitaw::deck {
 namespace {
-constexpr std::int64_t K = 1024;
-constexpr std::int64_t M = K * K;
-constexpr std::int64_t many = 1'000'000;
-constexpr std::int64_t most_ranks = topology::most_ranks;
-
+constexpr std::int64_t K = 1024, M = K * K, many = 1'000'000, most_ranks = topology::most_ranks;
 using Store = std::function<void(Draft&, const std::string&)>;
 using Text = std::function<std::string(const Case&)>;
 
@@ -33,8 +27,7 @@ Store size(const std::string& key, T Owner::* field, std::int64_t least, std::in
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
-template <class T, class Owner>
-Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
+template <class T, class Owner> Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
   return [=](Draft& draft, const std::string& text) {
     const std::size_t at = to_choice(key, text, words);
     if constexpr (std::is_enum_v<T>) field_of(draft, field) = static_cast<T>(at);
@@ -42,8 +35,7 @@ Store choice(const std::string& key, T Owner::* field, std::vector<std::string> 
   };
 }
 
-template <class T>
-Text text_of(T Case::* field) {
+template <class T> Text text_of(T Case::* field) {
   return [=](const Case& c) { return fmt::format("{}", c.*field); };
 }
 

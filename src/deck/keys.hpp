@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
-
 #include "deck/deck.hpp"
 #include "deck/value.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::deck {
-/// A case as the user wrote it: one value per key, each valid by itself. What is not given and has a default
-/// that depends on other keys or on the job is 0 or empty.
+/// A case as the user wrote it, values checked one by one. What has no default yet is 0 or empty.
 struct Draft {
   Case c;
   std::string groups;      ///< "2", "1+2+3" or "1+2+*"
@@ -33,8 +27,7 @@ struct Key {
   std::string fallback;  ///< default in words, if it depends on other keys; empty: as `initial`, or required
   std::string example;   ///< TOML line that a message can show
   std::string doc;
-  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError
-  /// "key: ...".
+  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError "key: ...".
   std::function<void(Draft&, const std::string&)> store;
   /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};
@@ -47,17 +40,12 @@ struct Key {
 
 /// All keys, in the order in which axes are swept: the first is the slowest.
 [[nodiscard]] const std::vector<Key>& keys();
-/// The key, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& name);
-/// Returns the key, like find_key(). Throws InputError "<where>: unknown key ..." with the nearest key if
-/// there is none.
+/// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is none.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
-
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
 [[nodiscard]] std::string help_text(const Key& key);
 [[nodiscard]] std::string help_text(const schedule::Entry& entry);
-/// Text of `minitaw help keys`.
 [[nodiscard]] std::string help_text();
-/// Text of docs/keys.md.
 [[nodiscard]] std::string help_markdown();
 }  // namespace minitaw::deck

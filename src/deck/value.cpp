@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/value.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include <optional>
 #include <ranges>
 #include <toml++/toml.hpp>
-
 #include "base/error.hpp"
 #include "deck/keys.hpp"
 
@@ -83,21 +81,18 @@ std::optional<std::string> text_of(const toml::node& node) {
   return std::nullopt;
 }
 
-/// Without spaces and tabs at either end.
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Without the quotes around it.
 std::string unquoted(std::string_view text) {
   const bool has_quotes =
       text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
   return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
 }
 
-/// Parses the value of --set for a key.
 Setting parse_words(std::string_view text, bool may_split) {
   text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';

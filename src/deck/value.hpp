@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <map>
 #include <string>
@@ -8,24 +7,18 @@
 #include <vector>
 
 namespace minitaw::deck {
-/// Values of a key as given: texts, whether the file has numbers, words or quotes; and their place:
-/// "deck.toml:12" or "--set".
+/// Values of a key as given: texts of numbers, words or quotes; and their place: "deck.toml:12" or "--set".
 struct Setting {
   std::vector<std::string> values;
   bool list = false;  ///< else there is one value
   std::string where;
 };
-/// Values by key.
 using Settings = std::map<std::string, Setting>;
-
-/// Text for a message: at most `most` bytes and whole characters of UTF-8, no control characters, so that a
-/// message stays one line.
+/// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control characters.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
-/// The value for a message, in quotes.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
-/// A whole number, perhaps with a suffix: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..."
-/// unless it lies in [least, most].
+/// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..." unless in [least, most].
 [[nodiscard]] std::int64_t to_size(
     const std::string& key, const std::string& text, std::int64_t least, std::int64_t most);
 /// A finite number above zero. Throws InputError.
@@ -41,8 +34,7 @@ using Settings = std::map<std::string, Setting>;
 /// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
-/// Puts "key=value" of the command line in place of what the deck says with this key or another one of the
-/// same meaning: a list in brackets or, where the key takes several, with commas, else one value; each with
-/// or without quotes. Throws InputError if there is no key or no "=".
+/// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list in brackets or,
+/// where the key takes several, with commas, else one value, quoted or not. Throws InputError without key or "=".
 void override_setting(Settings& settings, const std::string& text);
 }  // namespace minitaw::deck

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {
@@ -246,15 +245,13 @@ void Executor::wait_for_communication() const {
   for (int executed = executed_.load(); executed != ordered; executed = executed_.load()) executed_.wait(executed);
 }
 
-/// The communication thread.
 void Executor::communicate(const std::stop_token& end) {
   const std::stop_callback wake(end, [this] {
     ordered_.store(-1);
     ordered_.notify_one();
   });
   use_device();
-  // Nanoseconds. Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the
-  // shortest waits ask for, and a collective waits for every piece.
+  // Nanoseconds. Linux lengthens sleeps by 50 microseconds, more than twice what the shortest waits ask for.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   for (int executed = 0;; ++executed) {
     executed_.store(executed);

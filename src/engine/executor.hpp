@@ -3,21 +3,9 @@
 
 #include <Kokkos_Profiling_ProfileSection.hpp>
 #include <array>
-#include <atomic>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <limits>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "comm/transport.hpp"
-#include "comm/wait.hpp"
-#include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
 #include "schedule/hang.hpp"
 
@@ -25,7 +13,6 @@ namespace minitaw::engine {
 /// Thrown out of a wait when another lane of the rank has failed.
 struct Stopped : std::exception {};
 
-/// A step in which nothing moved.
 struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -70,7 +57,6 @@ public:
     }
   }
 
-  /// Throws Stopped once a lane has failed.
   void check() const {
     if (failed_.load(std::memory_order_acquire)) throw Stopped();
   }
@@ -92,16 +78,13 @@ private:
 
 /// Does the work of an action, enqueues it, or returns the transfer that is under way (Runtime::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-
-/// Told on the lane's thread before an action starts, and when it is complete or enqueued; it may enqueue on
-/// the lane's space.
+/// Told on the lane's thread before an action starts and when it is complete or enqueued; may enqueue on its space.
 using Observer = std::function<void(const schedule::Action& action, bool after)>;
 
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
 class LaneExecutor {
 public:
-  /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way.
-  /// `low_latency` is on while execute_next() waits for another lane.
+  /// `queues` outlive this. advance() may have `messages` of one direction under way.
   LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress, const Queues& queues,
       Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
@@ -139,7 +122,6 @@ public:
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
-
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
   void read(std::vector<Span>& spans) const;
 
@@ -185,14 +167,12 @@ private:
   schedule::LaneCounts waited_{};   ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
-/// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit = default_stall_limit;
-  /// Told from another thread. One line per lane: what it is at, and what it waits for. Returns a better
-  /// reason for Stalled, or nothing.
+  /// Told from another thread: a line per lane, what it is at and waits for. Returns a better reason for Stalled.
   std::function<std::string(const std::string& report)> on_stall = [](const std::string&) { return ""; };
   comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
@@ -200,10 +180,9 @@ struct StepOptions {
   bool repeatable = false;
 };
 
-/// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
-/// every lane, in the order of the program, so that all ranks launch alike. Else the compute lane has the
-/// calling thread, and all communication lanes together another one: their transfers are under way at the
-/// same time, and one wait serves them all. It sleeps between steps.
+/// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits every lane,
+/// in the order of the program: all ranks launch alike. Else it has the compute lane, and another thread all
+/// communication lanes: their transfers are under way together, and one wait serves them all. It sleeps between steps.
 class Executor {
 public:
   /// Program and transport outlive this.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/make_transport.hpp"
-
 #include <algorithm>
 #include <cstdlib>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
@@ -24,8 +22,7 @@ constexpr bool have_nccl = true;
 constexpr bool have_nccl = false;
 #endif
 
-/// Returns whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. "auto" on a single rank does not.
-/// Throws InputError if NCCL is asked for and not available.
+/// Returns whether `wanted` means NCCL here; "auto" on one rank does not. Throws InputError if it is not available.
 bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
   if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
   if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");

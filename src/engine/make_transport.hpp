@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
-#include <memory>
 #include <mpi.h>
-#include <string>
-#include <vector>
-
-#include "comm/transport.hpp"
 #include "comm/wait.hpp"
 #include "model/model.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::engine {
 struct TransportRequest {

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/memory.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <string>
-#include <string_view>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {
 namespace {
-using schedule::Memory;
-using schedule::SlotClass;
-
+using schedule::Memory, schedule::SlotClass;
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// The number in a file of a control group; nothing for "max" or without the file.

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <Kokkos_Core.hpp>
-#include <array>
-#include <cstdint>
-#include <vector>
-
 #include "model/model.hpp"
 #include "schedule/account.hpp"
 
@@ -14,30 +8,22 @@ namespace minitaw::engine {
 void reset_peak_memory();
 /// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not known.
 [[nodiscard]] std::uint64_t peak_memory();
-
-/// Bytes that processes on this node may still take: free or held by caches, and within the limits of the
-/// control groups (version 2) that this process is in.
+/// Bytes that processes on this node may still take: free or in caches, within the limits of its control groups (v2).
 [[nodiscard]] std::uint64_t available_memory();
 
-/// All memory that one rank uses during a step: one allocation, cut into the slots, optimiser states, scratch
-/// and staging that the accounting lists. Nothing is allocated after construction.
+/// All memory of a rank during a step, as the accounting lists it: one allocation, cut into buffers at construction.
 class Arena {
 public:
   explicit Arena(const schedule::Footprint& footprint);
-
   /// No bytes where the rank has no such slot.
   [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
-  /// Memory of the step's loss.
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
-
-  /// Zeros everywhere.
   void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
-
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
   [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <atomic>
-#include <chrono>
-#include <functional>
 #include <memory>
-#include <vector>
-
 #include "comm/wait.hpp"
 #include "model/model.hpp"
-#include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::engine {
@@ -25,7 +18,6 @@ class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
   [[nodiscard]] double now() const { return host_seconds() - start_; }
-  /// Time when the step began, by host_seconds().
   [[nodiscard]] double started() const { return start_; }
 
 private:
@@ -34,8 +26,7 @@ private:
 
 /// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is
 /// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
-template <class Done, class Check>
-void wait_until(const Done& done, const Check& check) {
+template <class Done, class Check> void wait_until(const Done& done, const Check& check) {
   using namespace std::chrono_literals;
   comm::Backoff pause({.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
   for (; !done(); pause.once()) check();
@@ -54,18 +45,15 @@ public:
 
   /// Returns whether run() returns before the work is complete.
   [[nodiscard]] virtual bool asynchronous() const = 0;
-
   /// Forgets the last step. Nothing of it may still be running.
   virtual void begin_step() = 0;
   /// The lane has come to `unit`; from here on it waits for others.
   virtual void open(int unit) = 0;
   /// Makes the units submitted from now on start after `unit` of `other`, which has been submitted.
   virtual void after(const Queue& other, int unit) = 0;
-  /// Submits `unit`.
   virtual void run(int unit, const Work& work) = 0;
   /// Returns when everything submitted is complete.
   virtual void finish(const Check& check) = 0;
-
   /// Units submitted so far in this step (asynchronous) or begun.
   [[nodiscard]] virtual int begun() const = 0;
   /// Units of this step that are complete.
@@ -100,8 +88,7 @@ public:
     work();
     end(unit);
   }
-  /// run() in two halves, for work that goes on while the thread does something else; the next unit may begin
-  /// in between. Units end in the order in which they began.
+  /// run() in two halves, for work beside the thread; units may overlap, and end in the order of their begin.
   void begin(int unit) {
     begun_.store(unit + 1, std::memory_order_relaxed);
     spans_[unit].begin = clock_.now();
@@ -121,8 +108,7 @@ private:
   const StepClock& clock_;
   Check waiting_;
   std::vector<Span> spans_;
-  std::atomic<int> begun_ = 0;
-  std::atomic<int> completed_ = 0;
+  std::atomic<int> begun_ = 0, completed_ = 0;
 };
 
 /// Returns the execution space of a lane's kernels and copies. Made once per process and kept until Kokkos
@@ -132,7 +118,6 @@ private:
 
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
-
 /// The queues of a rank's lanes, by schedule::Lane.
 using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
 

@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/runtime.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 
 namespace minitaw::engine {
 namespace {
-using model::Buffer;
-using schedule::Action;
-using schedule::Kind;
-using schedule::Operand;
-using schedule::SlotClass;
+using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
 using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-/// Returns the part of the embeddings that the rank holds.
 Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
   if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0) return {};
   return held(program, rank, SlotClass::embeddings, -1, layout);
@@ -27,14 +20,12 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
 
 // Called by the host build only.
 [[maybe_unused]] float to_float(float value) { return value; }
-template <class E>
-[[maybe_unused]] E rounded(float value) {
+template <class E> [[maybe_unused]] E rounded(float value) {
   if constexpr (std::is_same_v<E, Bf16>) return to_bf16(value);
   else return value;
 }
 
-/// sum = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
-/// communication threads must not enter the compute threads' parallel regions.
+/// sum = contribution, or +=. On a host a plain loop: communication threads may not enter compute's parallel regions.
 template <class E>
 void add_to_accumulator(
     schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements, bool accumulate) {
@@ -50,8 +41,7 @@ void add_to_accumulator(
 }
 
 /// to = from, rounded, as add_to_accumulator().
-template <class E>
-void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
+template <class E> void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
   if constexpr (kernels::on_host) {
     for (std::int64_t i = 0; i < elements; ++i) to[i] = rounded<E>(from[i]);
   } else {
@@ -171,10 +161,9 @@ void Runtime::update(const Action& a, const model::Operands& o) {
   else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
 
-/// Runs every kernel once before ranks wait for each other: the first launch of a kernel may stop the device
-/// to load code, which would never end while a kernel of NCCL waits for another rank. Executes every kind of
-/// action of the program that computes or adds once, in issue order, whatever its slots hold: one visit of
-/// each kind of shard, writing and adding. Matrix products choose their algorithms.
+/// Runs every kernel once before ranks wait for each other: the first launch may stop the device to load code, which
+/// would never end while a kernel of NCCL waits for another rank. Executes every kind of action that computes or adds,
+/// whatever its slots hold: a visit of each kind of shard, writing and adding. Products choose their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);

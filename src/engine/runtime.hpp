@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <map>
-#include <memory>
-
 #include "case/case.hpp"
-#include "comm/transport.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"
-#include "model/data.hpp"
-#include "model/model.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
-/// One rank of one case: program, memory, model and lanes. Executes the program's actions: finds the memory
-/// of their operands, and calls the model for computations and the transport for transfers.
+/// One rank of one case: finds the memory of each action's operands, and calls the model or the transport.
 class Runtime {
 public:
   /// `program` must be valid (schedule::validate()) and have the ranks of the case.
@@ -36,8 +29,7 @@ public:
 
   /// Prepares the tokens of the next step; not part of its time.
   void prepare();
-  /// Executes the step that prepare() has prepared; returns its seconds on this rank. trace::account() of all
-  /// ranks' spans divides them. Does not stop the host in between.
+  /// Executes the step that prepare() has prepared, without a stop of the host; returns its seconds on this rank.
   double step();
   /// This rank's part of the mean loss of the last step.
   [[nodiscard]] double loss() const;
@@ -52,8 +44,7 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
-  /// Enqueues a computation on the compute lane's space, or starts a transfer, an addition or a load. Returns
-  /// the transfer under way, if any. The lanes' threads call it.
+  /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load; on lanes' threads.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);

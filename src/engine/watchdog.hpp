@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <fmt/format.h>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
-
 #include "engine/queue.hpp"
 
 namespace minitaw::engine {

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/case_runner.hpp"
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <new>
-#include <string_view>
 #include <thread>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
@@ -20,10 +15,8 @@
 namespace minitaw::harness {
 namespace {
 using comm::mpi::check;
-
 /// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
 constexpr double affordable_flops = 1e11;
-
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
 
@@ -232,8 +225,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const s
   return runtime;
 }
 
-/// All ranks have stalled: behind the sentence of one of them each prints its report, and rank 0 writes down
-/// what it knows, before the job ends.
+/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the job ends.
 std::string CaseRunner::on_stall(const std::string& report) {
   std::string root = finder_.find();
   print_error(report);

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <functional>
-#include <memory>
-#include <mpi.h>
 #include <stdexcept>
-#include <string>
-
-#include "case/result.hpp"
 #include "comm/wait.hpp"
-#include "engine/runtime.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
 #include "harness/hang_finder.hpp"
@@ -21,7 +13,6 @@ struct AgreedError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An allocation failed on some rank.
 struct AgreedOutOfMemory : AgreedError {
   using AgreedError::AgreedError;
 };
@@ -29,15 +20,13 @@ struct AgreedOutOfMemory : AgreedError {
 /// Barrier in which ranks sleep, so that they do not take cores from ranks that still compute.
 void wait_for_all(MPI_Comm comm);
 
-/// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the
-/// lowest failing rank threw: as InputError if it was one there, as AgreedOutOfMemory if memory ran out, else
-/// as AgreedError. Collective; `work` itself must not communicate.
+/// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the lowest
+/// failing rank threw, as InputError, AgreedOutOfMemory or AgreedError. Collective; `work` itself must not communicate.
 void agree(MPI_Comm comm, const std::function<void()>& work);
 
 /// Reason for stopping a case before its end, in ascending priority.
 enum class StopReason : int { no, case_limit, time_limit, signal };
 
-/// Limits of time and memory of a case.
 struct Limits {
   using Seconds = engine::Watchdog::Seconds;
   /// Time without progress after which a step, or what lies between, is reported by every rank and given up.
@@ -50,7 +39,6 @@ struct Limits {
   bool check = true;
 };
 
-/// The result of a case, and why it stopped.
 struct Outcome {
   CaseResult result;                    ///< complete on rank 0 if the case was not left
   StopReason stopped = StopReason::no;  ///< the same on all ranks
@@ -75,11 +63,8 @@ struct RunnerOptions {
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
-  /// Results of run() hold the timeline of a step.
   bool timeline = false;
-  /// Meter of this rank's device.
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
-  /// Meter of this rank's node.
   std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");
 };
 
@@ -91,36 +76,30 @@ public:
   /// Throws InputError for a case that this build or job cannot run.
   void require_possible(const Case& c) const;
 
-  /// Executes one repetition of the case: a first step, which is compared with the serial reference if that
-  /// is cheap, warm-up, timed steps. Other ranks of the job wait. A failure before the first step becomes the
-  /// result's status. A step that stalls throws Stalled, after which the job cannot continue.
+  /// Executes one repetition of the case: a first step, compared with the serial reference if that is cheap, warm-up,
+  /// timed steps. Other ranks wait. A failure before the first step becomes the status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
 
-  /// Sets what this rank does if something between steps, which guard() watches, does not end. By default it
-  /// prints an error and ends the job, on rank 0 a few seconds earlier than on the others. `root` is the
-  /// sentence of HangFinder, already printed; it may be empty.
+  /// Sets what this rank does if something between steps, which guard() watches, does not end; else it prints an error
+  /// and ends the job, rank 0 a few seconds earlier. `root`: the sentence of HangFinder, already printed, or empty.
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
   void on_hang(OnHang act) { hang_ = std::move(act); }
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
-  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when guard() ends
-  /// the job.
+  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when guard() ends the job.
   void advance() { finder_.next_case(); }
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
 
-  /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
-  /// `reference` (needed on rank 0 only), and the weights after the last step with AdamW in double precision.
-  /// `program` may take the place of the case's own (nullptr), whose ranks, slots and communicators it has.
+  /// Executes `steps` steps and compares losses and all gradients of the first and the last step with `reference` (rank
+  /// 0), and the last weights with AdamW in double. `program`: in place of the case's own, with its ranks and slots.
   [[nodiscard]] Check verify(
       const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
-  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job the
-  /// second time, and compares a check sum of all that every action reads and writes. If they differ, further
-  /// runs on yet other ranks decide by majority which one is wrong: in a job of two ranks, a fault that both
-  /// placements of a rank show alike names no rank. Takes attention and transport with a fixed order of sums;
-  /// throws InputError for a case that asks for others. `places`: of each rank of the job, for sentences:
-  /// "node 1, device 0".
+  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job the second time, and
+  /// compares a check sum of all that every action reads and writes. If they differ, further runs on yet other ranks
+  /// decide by majority: in a job of two ranks, a fault that both placements of a rank show names no rank. Sums have a
+  /// fixed order; throws InputError for a case without. `places`: of each rank of the job: "node 1, device 0".
   [[nodiscard]] ReplayReport replay(Case c, const std::vector<std::string>& places, const Disturb& disturb = {});
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -129,16 +108,14 @@ public:
 private:
   /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
   StopReason execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result);
-  /// The runtime of rank `place` of the case, with a communicator for these ranks; nullptr for a place beyond
-  /// them. All ranks of the job get theirs, or all throw the same. `program`: nullptr for that of the case.
+  /// The runtime of rank `place` of the case, with a communicator; nullptr beyond its ranks. If one throws, all do.
   [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
       int place, comm::mpi::OwnComm& members, Limits::Seconds stall_limit, bool repeatable = false);
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
-  int rank_;
-  int ranks_;
+  int rank_, ranks_;
   HangFinder finder_;
   OnHang hang_;
   engine::Watchdog guard_;

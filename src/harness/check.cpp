@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/check.hpp"
-
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <numbers>
 #include <optional>
 #include <type_traits>
-
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -16,11 +13,9 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
-using model::ReferenceTensors;
+using comm::mpi::check, model::ReferenceTensors;
 
-template <class T>
-std::vector<float> to_host(model::Buffer buffer) {
+template <class T> std::vector<float> to_host(model::Buffer buffer) {
   using Device = Kokkos::View<const T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
   const Device device(buffer.as<T>(), buffer.bytes / sizeof(T));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
@@ -34,8 +29,7 @@ std::vector<float> to_host(model::Buffer buffer) {
 }
 
 /// The first rank of the first replica (the others hold the same) for which `holds` is true.
-template <class Holds>
-int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
+template <class Holds> int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()) / program.replicas; ++r)
     if (holds(program.ranks[r])) return r;
   throw LogicError("engine: nobody " + what);
@@ -67,7 +61,6 @@ double root_mean_square(double sum, std::size_t count) {
   return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
 }
 
-/// Values that come tensor by tensor.
 struct Squares {
   double sum = 0;
   std::size_t count = 0;
@@ -81,23 +74,18 @@ struct Squares {
 
 /// What tensors of all layers have in common: "w13".
 std::string_view role_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
-
 float rounded(double value) { return to_float(to_bf16(static_cast<float>(value))); }
-
 /// Written so that not-a-number is out.
 bool within(double error, double limit) { return error <= limit; }
-
 /// Not-a-number is the worst of all and must not compare as small.
 bool is_worse(double error, double worst) { return !within(error, worst) && !std::isnan(worst); }
 
 // docs/verify.md derives and measures these.
 
-/// Returns how much smaller than usual the norm of `numbers` random numbers is at the worst of `places`: one
-/// model in 1000 has a place that is worse (docs/verify.md).
+/// How much smaller than usual the norm of `numbers` random numbers is at the worst of `places` in 999 of 1000 models.
 double smaller(double places, double numbers) { return std::pow(1e3 * places, 1 / numbers); }
 
-/// Growth of rounding by hidden states that are small at a norm, of which there are the more the fewer
-/// elements they have.
+/// Growth of rounding by hidden states that are small at a norm: the more, the fewer elements they have.
 double growth_at_norms(const Case& c) {
   const double tokens = tokens_of_step(c), directions = static_cast<double>(c.shape.hidden > 2 ? c.shape.hidden : 1),
                rare = smaller((2.0 * c.shape.layers + 1) * tokens, directions);
@@ -171,7 +159,6 @@ Difference compare_weights(const std::vector<NamedTensor>& weights, const model:
   return result;
 }
 
-/// Sizes of the references of a case, bytes.
 struct Parts {
   std::uint64_t arena;            ///< of the serial baseline
   std::uint64_t tensors = 0;      ///< all of the model once, fp32; gathered, there twice: flat, and by name
@@ -295,7 +282,6 @@ Tolerance float64_tolerance(const Case& c) {
 }
 
 double Tolerance::largest(int steps) const { return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0); }
-
 bool Check::passes(const Tolerance& t) const { return failure(t).empty(); }
 
 std::string Check::failure(const Tolerance& t) const {

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <map>
 #include <mpi.h>
 #include <span>
-#include <string>
-#include <vector>
-
 #include "deck/deck.hpp"
 #include "engine/runtime.hpp"
 
@@ -20,30 +15,25 @@ struct NamedTensor {
 
 enum class Which { weights, gradients };
 
-/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the
-/// layers, embeddings last: the current weights, or the gradients of the last step. Collective over the ranks
-/// of the case.
+/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the layers,
+/// embeddings last: the current weights, or the gradients of the last step. Collective over the ranks of the case.
 [[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
-/// Difference between two models.
 struct Difference {
   double worst = 0;    ///< largest relative error of a tensor
   std::string tensor;  ///< where
 };
 
-/// |a - b| over |b|, or over 1 nat where the loss is less than that: it is a difference of logits, so its
-/// rounding does not shrink with it, and with one token in the vocabulary it is zero.
+/// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not shrink with it.
 [[nodiscard]] double loss_error(double a, double b);
 
-/// Root mean square of a - b over that of b, tensor by tensor. Rounding does not shrink with a tensor whose
-/// gradient cancels, so b counts as at least the root mean square of its like in all layers, a tenth of that
-/// of all tensors, and 1e-9: where both are zero, the error is.
+/// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding does not shrink: b
+/// counts as at least the root mean square of its like in all layers, a tenth of that of all tensors, and 1e-9.
 [[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
-/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border
-/// between two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as
-/// right.
+/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border between
+/// two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as right.
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
@@ -56,18 +46,15 @@ struct Tolerance {
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
-  /// Of the first gradient, or half of that of the later ones, in so many steps. At 1, a gradient of the
-  /// first step may be missing.
+  /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step may be missing.
   [[nodiscard]] double largest(int steps) const;
 };
 
-/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of
-/// tokens.
+/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of tokens.
 [[nodiscard]] Tolerance serial_tolerance(const Case& c);
 /// Tolerance of the serial schedule against plain loops in double precision.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
 
-/// Result of a comparison with a reference; complete on rank 0.
 struct Check {
   struct Step {
     double loss = 0;  ///< of the later ones, the largest
@@ -81,48 +68,40 @@ struct Check {
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
 
-/// Losses, gradients and weights of some steps of a case. As a reference: the values that every schedule must
-/// reproduce.
+/// Losses, gradients and weights of some steps of a case; as a reference, those that every schedule must reproduce.
 struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
   std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
-  /// Difference between the weights after the last step and those that AdamW in double precision makes of the
-  /// initial weights and the executed gradients. A comparison with the weights of another training would be
-  /// useless: the first steps of AdamW are as long as the learning rate whatever the size of the gradient,
-  /// rounding noise included.
+  /// Difference between the weights after the last step and those that AdamW in double precision makes of the initial
+  /// weights and the executed gradients. A comparison with the weights of another training would be useless: the first
+  /// steps of AdamW are as long as the learning rate whatever the size of the gradient, rounding noise included.
   Difference weights{};
 };
 
-/// Returns the same case for the `serial` schedule on one rank.
 [[nodiscard]] Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
 [[nodiscard]] std::string reference_key(const Case& c, int steps);
-
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
 [[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
 [[nodiscard]] Reference serial_reference(const Case& c, int steps);
 /// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
 [[nodiscard]] Reference float64_reference(const Case& c, int steps);
-
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 
-/// Bytes that rank 0 needs for a reference, in the memory of the model: on a device its arena, on a host also
-/// the gathered and compared tensors.
+/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and compared tensors.
 struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own
 };
 /// Memory for the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are
-/// kept.
+/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are kept.
 [[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
 
-/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share
-/// a few.
+/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share a few.
 class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.

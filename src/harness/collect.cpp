@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/collect.hpp"
-
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
-#include <limits>
-#include <string_view>
 #include <type_traits>
-#include <utility>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
-using comm::mpi::rank_in;
-using comm::mpi::size_of;
-
+using comm::mpi::check, comm::mpi::rank_in, comm::mpi::size_of;
 constexpr int tag = 0;
 
 void send(double value, int to, MPI_Comm comm) {
@@ -31,9 +22,7 @@ double receive(int from, MPI_Comm comm) {
   return value;
 }
 
-/// One value of each rank, in their order, on rank 0.
-template <class T>
-std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
+template <class T> std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(size_of(comm));
   check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);

@@ -1,44 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <mpi.h>
-#include <vector>
-
-#include "case/result.hpp"
 #include "engine/runtime.hpp"
 #include "meters/meter.hpp"
-#include "trace/timeline.hpp"
 
 namespace minitaw::harness {
-/// Seconds on some clock of this rank.
 using Now = std::function<double()>;
-
-/// Returns what must be added to this rank's `now` to get that of rank 0 of `comm`. Measured by messages back
-/// and forth; wrong by at most half the time of the fastest. Collective.
+/// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
-
-/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock.
-/// Collective.
+/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
-/// Spans of a rank's timed steps, kept so that one of the steps can be examined afterwards. Nothing is
-/// exchanged between ranks while steps are timed.
+/// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks while steps are timed.
 class TimedSteps {
 public:
-  /// A rank keeps the spans (24 bytes each) of all its `steps` if those of the longest rank are at most
-  /// `most`, else those of the last step only: all ranks decide alike.
+  /// A rank keeps the spans (24 bytes each) of all `steps` if no rank has more than `most`, else of the last step.
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
 
   /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
-
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
-  /// Returns the spans of all ranks in a step on rank 0, on one clock, from the moment when the first rank
-  /// began; on other ranks nothing. Collective.
+  /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
 
 private:
@@ -63,8 +49,7 @@ public:
   void begin() { before_ = meter_.energy(); }           ///< before the first timed step
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
-  /// Adds this repetition to the readings on rank 0: a row of samples for each step and one of energy. If any
-  /// meter has failed, removes all and says why. Collective, after sample().
+  /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says why. Collective.
   void collect(MPI_Comm comm, Readings& readings);
 
 private:
@@ -74,10 +59,9 @@ private:
   double before_ = 0;  ///< J
 };
 
-/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport
-/// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
-/// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store the step's.
-/// nodes: of the job.
+/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
+/// `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan. Collective over the ranks of
+/// the case. peak: this rank's peak resident memory. timeline: store the step's. nodes: of the job.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
     const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

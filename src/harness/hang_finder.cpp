@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "harness/hang_finder.hpp"
-
 #include <algorithm>
 #include <cstdio>
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check;
-using schedule::RankState;
+using comm::mpi::check, schedule::RankState;
 using namespace std::chrono_literals;
-
 /// Between two looks for a question, and how long collectors wait for answers.
 constexpr auto period = 200ms, patience = 2000ms;
 }  // namespace
@@ -47,8 +44,7 @@ std::string HangFinder::find() {
   return sentence_;
 }
 
-/// The only thread that calls MPI here, without the lock: a call that does not return costs the sentence, and
-/// nothing else.
+/// The only thread that calls MPI here, without the lock: a call that does not return costs the sentence alone.
 void HangFinder::serve(const std::stop_token& end) {
   try {
     while (!end.stop_requested()) {

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <condition_variable>
 #include <deque>
-#include <memory>
-#include <mpi.h>
 #include <mutex>
 #include <set>
-#include <string>
 #include <thread>
-#include <vector>
-
 #include "comm/mpi/mpi.hpp"
 #include "engine/runtime.hpp"
 #include "schedule/hang.hpp"
@@ -21,16 +15,13 @@ namespace minitaw::harness {
 /// may be the one that hangs) collect the states of all; the lowest of them that answers says the sentence.
 class HangFinder {
 public:
-  /// Collective.
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
 
   /// All ranks have come to the begin or end of a case.
   void next_case();
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
-
-  /// For the watchdog: returns when the sentence is printed, or after a few seconds without one. Returns it
-  /// on the rank that has printed it; empty elsewhere.
+  /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
   [[nodiscard]] std::string find();
 
 private:

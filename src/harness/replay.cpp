@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <fmt/format.h>
 #include <optional>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"
@@ -16,9 +13,7 @@ namespace minitaw::harness {
 namespace {
 using comm::mpi::check;
 using schedule::Action, schedule::Kind, schedule::Place, schedule::Program;
-
-/// Check sums of a run: the same number for each rank of the program, and there [step][action][buffer that it
-/// touches][before, after]; 0: none.
+/// Check sums of a run, as many for each rank of the program: [step][action][buffer][before, after]; 0: none.
 using Sums = std::vector<std::uint64_t>;
 constexpr std::size_t buffers = schedule::most_operands + 1, sums_of_action = 2 * buffers;
 
@@ -48,8 +43,7 @@ void sum_steps(engine::Runtime& runtime, int steps, const Disturb& disturb, Sums
       Kokkos::View<std::uint64_t*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(mine.data(), mine.size()), sums);
 }
 
-/// Goes through a step in the order of the data flow, and finds values that are wrong although all that they
-/// come from is right. Right is what most runs have.
+/// Finds values that are wrong although all that they come from, in the order of the data flow, is what most runs have.
 class Judge final : public schedule::Listener {
 public:
   Judge(const Program& program, int ranks, const std::vector<Sums>& runs, const std::vector<std::string>& places)
@@ -65,7 +59,6 @@ public:
   void collective(std::span<const Place> calls) override { judge(calls); }
 
 private:
-  /// What an action has in a buffer before or after it.
   struct Value {
     Place place;
     std::size_t buffer;

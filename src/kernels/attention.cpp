@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
-
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
@@ -18,12 +16,10 @@ namespace {
 constexpr std::array<std::string_view, 4> names = {"auto", "host", "portable", "cudnn"};  // as in Attention
 
 /// The host's version works on float in host memory.
-template <class E>
-inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
+template <class E> inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 
 #ifdef MINITAW_HAVE_CUDNN
-template <class E>
-inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
+template <class E> inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
 
 /// The queue whose cuDNN shall work on these addresses.
 detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
@@ -33,8 +29,7 @@ detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list
 #endif
 
 /// Why `kernel` cannot compute this; empty if it can.
-template <class E>
-std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
+template <class E> std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
   if (kernel == Attention::host && !host_possible<E>) return "it needs dtype = fp32 and a host build";
   if (kernel != Attention::cudnn) return {};
 #ifdef MINITAW_HAVE_CUDNN
@@ -53,8 +48,7 @@ Attention parse_attention(std::string_view text) {
   return static_cast<Attention>(name - names.begin());
 }
 
-template <class E>
-Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
+template <class E> Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
   if (kernel == Attention::automatic)
     for (const Attention faster : {Attention::host, Attention::cudnn})
       if (reason_against<E>(faster, sizes).empty()) return faster;
@@ -64,8 +58,7 @@ Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
   return kernel;
 }
 
-template <class E>
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
+template <class E> void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
   const Attention chosen = resolve_attention<E>(kernel, sizes);
   if (chosen == Attention::portable) detail::portable::attention_prepare(exec, sizes);
 #ifdef MINITAW_HAVE_CUDNN

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <limits>
-#include <type_traits>
-
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
-/// Products of small packed matrices that stay in the cache, for kernels that do something to the result
-/// before it leaves. Large products are BLAS's affair.
+/// Products of small packed matrices in the cache, with work on the result before it leaves. Large ones are for BLAS.
 
 namespace minitaw::kernels::detail::host {
 namespace {
@@ -49,8 +43,7 @@ struct Packed {
 };
 
 /// One block: c = (or, if `add`, +=) a b over `depth`.
-template <bool add>
-void multiply_block(int depth, Left a, Packed b, Packed c) {
+template <bool add> void multiply_block(int depth, Left a, Packed b, Packed c) {
   Simd sums[block_rows][block_vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
@@ -75,26 +68,22 @@ void multiply_block(int depth, Left a, Packed b, Packed c) {
     for (int v = 0; v < block_vectors; ++v) store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
 }
 
-/// c [rows, columns] = (or, if `add`, +=) a [rows, depth] b [depth, columns]; rows and columns are multiples
-/// of those of a block.
-template <bool add>
-void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
+/// c [rows, columns] = (`add`: +=) a [rows, depth] b [depth, columns]; rows and columns: multiples of those of a block.
+template <bool add> void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
       multiply_block<add>(
           depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row}, {c.data + i * c.row + j, c.row});
 }
 
-// What the host's forward and backward have in common. A tile of scores is kept as its transpose,
-// [key][query]: statistics of a query then lie in the lanes of a vector, and no operand has to be transposed
-// but the queries, once.
+// What the host's forward and backward have in common. A tile of scores is kept as its transpose, [key][query]:
+// statistics of a query then lie in the lanes of a vector, and no operand has to be transposed but the queries, once.
 
 /// Queries and keys of a tile: its operands, two of them in the backward, stay in the L2 cache.
 constexpr int tile = 128;
 static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
 
-template <class Tag>
-using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
+template <class Tag> using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
 using TileTeam = TilePolicy<void>::member_type;
 
 /// Tasks differ much in length (causal), so a free thread takes the next one.
@@ -116,16 +105,14 @@ struct Tile {
   }
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
   [[nodiscard]] bool on_diagonal() const { return k == q; }
-  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends
-  /// to.
+  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends to.
   [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
   /// The first query, of a whole block of columns, that sees key i.
   [[nodiscard]] int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
 };
 
-/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows
-/// after them, up to a whole block, keep their values: they are multiplied, too, into rows that are never
-/// read.
+/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows after
+/// them, up to a whole block, keep their values: they are multiplied, too, into rows that are never read.
 void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
   for (int i = 0; i < count; ++i) {
     const float* const in = from + i * stride;
@@ -135,7 +122,6 @@ void pack(const float* from, std::int64_t stride, int count, int width, float fa
   }
 }
 
-/// The other way; adds nothing.
 void unpack(Packed from, float factor, float* to, std::int64_t stride, int count, int width) {
   for (int i = 0; i < count; ++i)
     for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c] * factor;
@@ -172,7 +158,6 @@ void add_over_queries(const Tile& t, const float* weights, Packed right, Packed 
   }
 }
 
-/// The scratch memory of a task, handed out part by part.
 struct Memory {
   float* data;
   int floats = 0;
@@ -181,19 +166,16 @@ struct Memory {
   Packed rows(int width) { return {take(tile * width), width}; }
 };
 
-/// Inputs of both directions.
 struct Inputs {
   Matrix<const float> qkv;
   AttentionSizes z;
 
   [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
-  template <class Work>
-  [[nodiscard]] int scratch_floats() const {
+  template <class Work> [[nodiscard]] int scratch_floats() const {
     return Work{{nullptr}, z.head_dim, width()}.memory.floats;
   }
-  template <class Work>
-  [[nodiscard]] Work work_of(const TileTeam& team) const {
+  template <class Work> [[nodiscard]] Work work_of(const TileTeam& team) const {
     return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, z.head_dim, width()};
   }
   [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
@@ -293,10 +275,9 @@ struct Forward : Inputs {
   }
 };
 
-/// Division of the backward pass into tasks. The pieces are added in the same order either way, so the bits
-/// are the same. ByHead: a key/value head of a sequence with all the query heads that read it: 5 products a
-/// tile. ByKeys: a tile of its keys, for their gradients and those of the values: 4. ByQueries: a tile of
-/// queries of a query head, for their gradients: 3.
+/// Division of the backward pass into tasks, with the same bits either way. ByHead: a key/value head of a sequence with
+/// all the query heads that read it: 5 products a tile. ByKeys: a tile of its keys, for their gradients and those of
+/// the values: 4. ByQueries: a tile of queries of a query head, for their gradients: 3.
 struct ByHead {};
 struct ByKeys {};
 struct ByQueries {};
@@ -357,8 +338,7 @@ struct Backward : Inputs {
   }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
-  template <class Also>
-  void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
+  template <class Also> void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
       const Tile t = Tile::at(q, k, z.seq);
@@ -403,7 +383,6 @@ struct Backward : Inputs {
     unpack(work.dvalue, 1, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
   }
 
-  /// Probabilities and gradients of scores.
   void differentiate(const Tile& t, const Work& work) const {
     multiply_visible(t, z.head_dim, work.key, work.query_columns, work.probability);
     multiply_visible(t, z.head_dim, work.value, work.slope_columns, work.dscore);
@@ -433,8 +412,7 @@ struct Backward : Inputs {
   }
 };
 
-template <class Tag>
-void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
+template <class Tag> void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
   Kokkos::parallel_for("minitaw::attention_backward",
       tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
 }

@@ -9,7 +9,6 @@ KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width :
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
-
 /// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
 using ScratchFloats = int (*)(int tile, int pitch);
 KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) { return tile * (4 * pitch + tile + 3); }
@@ -22,10 +21,9 @@ struct Launch {
   int tiles;                                           ///< of a sequence
   Policy policy;
 
-  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes
-  /// that Kokkos 4.6 leaves a team on an NVIDIA device); if not even these fit, slow memory with large ones.
-  /// On a host all memory is alike and large tiles are faster. A device's team is a thread for each score;
-  /// small tiles take more, for all the other loops.
+  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes that Kokkos
+  /// 4.6 leaves a team on an NVIDIA device); else slow memory with large ones. On a host all memory is alike and large
+  /// tiles are faster. A device's team is a thread for each score; small tiles take more, for all the other loops.
   Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats) {
     const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(z.head_dim))); };
     for (const int side : {8, 16})
@@ -36,16 +34,14 @@ struct Launch {
   }
 
   /// Runs what kernel(tile), with a compile-time constant, makes.
-  template <class Kernel>
-  void run(const char* label, const Kernel& kernel) const {
+  template <class Kernel> void run(const char* label, const Kernel& kernel) const {
     if (tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
     else Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
   }
 };
 
 /// body(i) for i in [0, count), then a barrier.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
+template <class Body> KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);
   team.team_barrier();
 }
@@ -98,8 +94,7 @@ KOKKOS_INLINE_FUNCTION void store_tile(
 }
 
 /// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
-template <class E, int tile>
-struct Forward {
+template <class E, int tile> struct Forward {
   E* y;
   float* lse;
   const E* qkv;
@@ -169,8 +164,7 @@ struct Forward {
 // Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then the
 // gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
 
-template <class E>
-struct Delta {
+template <class E> struct Delta {
   float* delta;
   const E *dy, *y;
   AttentionSizes z;
@@ -186,8 +180,7 @@ struct Delta {
 };
 
 /// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
-template <int tile>
-struct Work {
+template <int tile> struct Work {
   float *query, *slope, *key, *value, *one, *two, *score, *dscore;
 
   KOKKOS_FUNCTION Work(float* base, int width)
@@ -196,8 +189,7 @@ struct Work {
         score(two + tile * pitch(width)), dscore(score + tile * tile) {}
 };
 
-template <class E, int tile>
-struct Inputs {
+template <class E, int tile> struct Inputs {
   const E *dy, *qkv;
   const float *lse, *delta;
   AttentionSizes z;
@@ -231,8 +223,7 @@ struct Inputs {
   }
 };
 
-template <class E, int tile>
-struct QueryGradient {
+template <class E, int tile> struct QueryGradient {
   E* dqkv;
   Inputs<E, tile> in;
 
@@ -255,8 +246,7 @@ struct QueryGradient {
   }
 };
 
-template <class E, int tile>
-struct KeyValueGradient {
+template <class E, int tile> struct KeyValueGradient {
   E* dqkv;
   Inputs<E, tile> in;
 

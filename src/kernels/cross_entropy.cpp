@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
-
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
@@ -13,10 +11,8 @@ using namespace detail;
 #ifdef MINITAW_HOST_KERNELS
 // The version for one thread of a host: short loops that compilers turn into vector code.
 
-/// Float exponentials take the place of the logits, so that each is computed once. bf16 would lose their
-/// digits: they are computed again, as floats of a block at a time.
-template <class E>
-struct Row {
+/// Float exponentials replace the logits. bf16 would lose digits: there they are computed again, block by block.
+template <class E> struct Row {
   static constexpr bool kept = std::is_same_v<E, float>;
   static constexpr int block = 512;
 
@@ -24,8 +20,7 @@ struct Row {
   int count;
 
   /// use(values, their number, where they are from)
-  template <class Use>
-  void blocks(const Use& use) const {
+  template <class Use> void blocks(const Use& use) const {
     if constexpr (kept) {
       use(x, count, x);
     } else {
@@ -63,8 +58,7 @@ struct Row {
   }
 };
 
-template <class E>
-struct HostLossAndGradient {
+template <class E> struct HostLossAndGradient {
   double* losses;
   E* logits;
   const std::int32_t* targets;
@@ -86,8 +80,6 @@ struct HostLossAndGradient {
 
 #endif
 
-// The version for teams.
-
 /// A long row: the rows in work at a time should fit a device's second cache, because each is read twice.
 inline constexpr int loss_threads = 512;
 using LossPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<loss_threads>>;
@@ -97,8 +89,7 @@ struct Running {
   float largest;
   double sum = 0;
 
-  template <int n>
-  KOKKOS_FUNCTION void add(const Floats<n>& logits) {
+  template <int n> KOKKOS_FUNCTION void add(const Floats<n>& logits) {
     float top = logits[0], part = 0;
     for (int j = 1; j < n; ++j) top = logits[j] > top ? logits[j] : top;
     if (top > largest) {
@@ -111,8 +102,7 @@ struct Running {
 };
 
 /// Reads the row for its statistics and again for its gradient: stored exponentials would cost a write.
-template <class E, int n>
-struct LossAndGradient {
+template <class E, int n> struct LossAndGradient {
   double* losses;
   E* logits;
   const std::int32_t* targets;

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
-
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, bool accumulate>
-struct Add {
+template <class E, bool accumulate> struct Add {
   float* accumulator;
   const E* contribution;
 
-  template <int n>
-  KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
     Floats<n> sum = load_pack<n>(contribution + i, 0);
     if constexpr (accumulate) {
       const Floats<n> before = load_pack<n>(accumulator + i, 0);
@@ -26,13 +22,11 @@ struct Add {
   }
 };
 
-template <class E>
-struct Round {
+template <class E> struct Round {
   E* rounded;
   const float* sum;
 
-  template <int n>
-  KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
     store_pack<n>(rounded + i, 0, load_pack<n>(sum + i, 0));
   }
 };
@@ -77,10 +71,8 @@ struct SumOfSquares {
   }
 };
 
-/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is
-/// shortened.
-template <class E, bool rounded, bool clips>
-struct Update {
+/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is shortened.
+template <class E, bool rounded, bool clips> struct Update {
   E* weights;
   float* master;
   float* moment1;
@@ -90,8 +82,7 @@ struct Update {
   float correction1, correction2;  ///< 1 / (1 - beta^step)
   const float* squares;
 
-  template <int n>
-  KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
     Floats<n> g = load_pack<n>(gradient + i, 0);
     if constexpr (clips) {
       const float factor = clip_factor(settings.clip_norm, Kokkos::sqrt(*squares));
@@ -111,10 +102,8 @@ struct Update {
   }
 };
 
-/// A thread draws a run of blocks of four numbers, all of them at each step of the generator: on a host loops
-/// over them are vector code, a device's thread has one block.
-template <class E>
-struct Run {
+/// A thread draws blocks of four numbers, in step, for vector code on a host; a device's thread has one block.
+template <class E> struct Run {
   static constexpr int blocks = on_host ? 64 : 1, numbers = 4 * blocks;
   E* weights;
   float* master;
@@ -163,8 +152,7 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
   accumulate ? run(std::true_type()) : run(std::false_type());
 }
 
-template <class E>
-void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
+template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
   flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)), {rounded.data(), sum.data()},
       Round<E>{rounded.data(), sum.data()});
 }

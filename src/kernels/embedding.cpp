@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
@@ -7,8 +6,7 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, int n>
-struct Forward {
+template <class E, int n> struct Forward {
   E* x;
   const E* table;
   const std::int32_t* tokens;
@@ -21,8 +19,7 @@ struct Forward {
   }
 };
 
-template <class E, int n>
-struct Backward {
+template <class E, int n> struct Backward {
   float* dtable;
   const E* dx;
   const std::int32_t *tokens, *order, *segments;
@@ -53,8 +50,7 @@ struct Backward {
 };
 }  // namespace
 
-template <class E>
-void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
+template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
   const int width = static_cast<int>(x.extent(1));
   with_packs<E>(width, {x.data(), table.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0), width / n),

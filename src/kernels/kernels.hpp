@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <Kokkos_Core.hpp>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
-
 #include "base/bf16.hpp"
 #include "kernels/settings.hpp"
 
@@ -29,26 +26,20 @@ using PinnedSpace = Kokkos::HostSpace;
 /// Kernels run on the host: loops over a row belong to one thread, and the vector units do the rest.
 inline constexpr bool on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
 
-/// Row-major matrix and vector in memory of the caller.
 template <class E>
 using Matrix = Kokkos::View<E**, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 template <class E>
 using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// A read-only matrix that takes no part in deducing E, so that a Matrix<E> converts.
-template <class E>
-using MatrixIn = Matrix<const std::type_identity_t<E>>;
-template <class E>
-using VectorIn = Vector<const std::type_identity_t<E>>;
-
-/// Token numbers in device memory.
+template <class E> using MatrixIn = Matrix<const std::type_identity_t<E>>;
+template <class E> using VectorIn = Vector<const std::type_identity_t<E>>;
 using TokensIn = Vector<const std::int32_t>;
 
 enum class Op { plain, transposed };
 
-/// c [m, n] = op(a) op(b) + beta c; beta is 0, and c may hold anything, or 1. Computed by the vendor's
-/// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
-/// are summed in float, whatever E and C, the type of the result, are.
+/// c [m, n] = op(a) op(b) + beta c; beta is 0 (c may hold anything) or 1. By the vendor's library where it has these
+/// types (BLAS, cuBLASLt), else a portable kernel. Products are summed in float, whatever E and C are.
 template <class C, class E>
 void matmul(
     const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta);
@@ -62,8 +53,7 @@ void linear_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Matr
 }
 
 /// dx [T, in] = dy [T, out] w.
-template <class E>
-void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
+template <class E> void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
   matmul<E, E>(exec, dx, dy, Op::plain, w, Op::plain, 0);
 }
 
@@ -75,12 +65,11 @@ void linear_backward_weight(
 }
 
 /// x [T, H] = table [V, H] at tokens [T].
-template <class E>
-void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
+template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
 
-/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions sorted by token,
-/// ascending among equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token.
-/// Each row of dtable is summed by one team in that order: no atomics, the same bits every time.
+/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions by token, ascending among
+/// equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token. Each row is summed by one
+/// team in that order: no atomics, the same bits every time.
 template <class E>
 void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
     TokensIn order, TokensIn segments);
@@ -92,8 +81,7 @@ template <class E>
 void rmsnorm_forward(
     const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x, VectorIn<E> gain);
 
-/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
-/// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
+/// Runs of rows that rmsnorm_backward takes: what a device works on at a time; on a host 256, for the same sums always.
 inline constexpr std::int64_t most_rmsnorm_chunks = 512;
 [[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
 
@@ -111,17 +99,14 @@ void rmsnorm_backward_gain(
 // Rotary embedding (Su et al. 2021) on pairs (2i, 2i+1) with theta 10000, in place on the fused projection
 // qkv [T, (h + 2 h_kv) d]: queries and keys turn where they are, so no split ever copies them.
 
-/// table [S, d]: cosine and sine of position theta^(-2i / d) for each pair; angles in double, because
-/// position 10^5 times a frequency leaves a float no digits of the angle.
+/// table [S, d]: cosine and sine of position theta^(-2i / d), angles in double: float has no digits left at 10^5.
 void rope_table(const ExecutionSpace& exec, Matrix<float> table);
 
-/// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S. direction
-/// 1: forward; -1: backward, the gradient, because a rotation's transpose is its inverse.
+/// Turns the first `heads` heads of every token; row t has position t mod S. direction 1: forward; -1: the gradient.
 template <class E>
 void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads, float direction);
 
-// Causal attention. Scores exist only in tiles, never S x S (online softmax: Milakov & Gimelshein 2018;
-// tiling and backward: Dao, FlashAttention-2, 2023).
+// Causal attention in tiles, never S x S (online softmax: Milakov & Gimelshein 2018; Dao, FlashAttention-2, 2023).
 
 enum class Attention {
   automatic,  ///< the fastest of this build
@@ -133,11 +118,8 @@ enum class Attention {
 /// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything else.
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
-
-/// Returns the kernel that `kernel` means in this build for elements of type E and these sizes; never
-/// automatic. Throws InputError if an explicit choice cannot compute them.
-template <class E>
-[[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
+/// Returns what `kernel` means here; never automatic. Throws InputError if an explicit choice cannot compute this.
+template <class E> [[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
 
 /// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a vendor's
 /// library. Slow; belongs before the first step. Without it a vendor's kernel refuses to run.
@@ -160,8 +142,7 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
 
 /// y [T, F].
-template <class E>
-void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
+template <class E> void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
 
 /// dx [T, 2 F], and y [T, F] again, for the gradient of the weights behind it. dx may be x, y may be dy.
 template <class E>
@@ -180,21 +161,15 @@ template <class E>
 void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> contribution, bool accumulate);
 
 /// rounded [n] = sum [n] in the type E.
-template <class E>
-void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
-
-/// *sum = a number that depends on every bit and its place; the bytes are even in number and place. On a host
-/// a plain loop on the calling thread.
+template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
+/// *sum = a number that depends on every bit and its place; bytes are even. On a host: the calling thread's loop.
 void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum);
-
-/// *sum = the sum of the squares of values [n], or += it with `accumulate`, in an order that depends on n
-/// alone. partials: room for as many doubles.
+/// *sum = the sum of the squares of values [n], or +=, in an order that depends on n alone. partials: as many doubles.
 inline constexpr int most_square_partials = 512;
 void add_squares(const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate);
 
-/// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
-/// gradient [n], shortened if settings clip it: *squares is the sum of the squares of the whole one. With
-/// E = float, weights and master may be the same memory.
+/// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded; gradient
+/// [n], clipped by settings: *squares is the sum of the squares of the whole one. E = float: weights may be master.
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
     Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step,
@@ -211,8 +186,7 @@ void uniform(
 /// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called first.
 void require_one_layout();
 
-/// Handles and workspaces that matrix products on this queue use; to be called once per queue, before its
-/// first step, because it allocates. They live until Kokkos ends, and so must the queue.
+/// Handles and workspaces of matrix products on this queue; to be called before its first step, because it allocates.
 void prepare(const ExecutionSpace& exec);
 
 /// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,
@@ -220,10 +194,8 @@ void prepare(const ExecutionSpace& exec);
 void choose_by_time(const ExecutionSpace& exec, bool on);
 /// Returns the algorithms chosen by time for products on this queue, one line each.
 [[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
-
 /// Device bytes that the libraries' workspaces hold now, of all queues.
 [[nodiscard]] std::size_t library_bytes();
-
 /// Name and version of each library that this build multiplies and attends with.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();
 }  // namespace minitaw::kernels

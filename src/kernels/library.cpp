@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include <dlfcn.h>
-
 #include "base/error.hpp"
 #include "kernels/detail/loops.hpp"
 
@@ -51,8 +49,7 @@ void require_one_layout() {
                      "-DMDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS=1 in CMAKE_CXX_FLAGS (docs/gpu.md)");
 }
 
-/// Besides what the libraries need: Kokkos asks a device for memory at every launch of teams (4.6: even for
-/// none) until a team has had scratch outside of its fast memory.
+/// Kokkos asks a device for memory at every launch of teams (4.6: even for none) until a team has had slow scratch.
 void prepare(const ExecutionSpace& exec) {
   auto policy = detail::RowPolicy(exec, 1, 1);
   policy.set_scratch_size(1, Kokkos::PerTeam(sizeof(double)));

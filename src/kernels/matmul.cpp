@@ -6,30 +6,24 @@
 // threads keeps a few elements of c in registers. One order of sums, whatever the team.
 namespace minitaw::kernels::detail::portable {
 /// Columns of a patch, the tiles' reach along the summed dimension, and from one of their rows to the next.
-template <int patch_columns, int tile_depth, int tile_pitch>
-struct Shape {
+template <int patch_columns, int tile_depth, int tile_pitch> struct Shape {
   static constexpr int columns = patch_columns, depth = tile_depth, pitch = tile_pitch;
 };
 
 namespace {
 /// A tile of c is tile x tile, made of patches of rows x columns.
 inline constexpr int tile = 64, patch_rows = 4;
-
 /// Each thread of a device's team has one patch. One more column spreads its writes over memory banks.
 using ForTeam = Shape<4, 16, tile + 1>;
 /// Patches of a host's thread fill vector registers; compilers unroll loops of fewer than 32 columns.
 using ForOne = Shape<32, 32, tile>;
-
-template <class S>
-inline constexpr int patches = tile / patch_rows * (tile / S::columns);
+template <class S> inline constexpr int patches = tile / patch_rows * (tile / S::columns);
 inline constexpr int device_threads = patches<ForTeam>;
-
 using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<device_threads>>;
 using Team = Policy::member_type;
 
 /// Rows of a, or columns of b ("lines"), against the summed dimension.
-template <class E>
-struct Operand {
+template <class E> struct Operand {
   const E* data;
   std::int64_t stride;  ///< elements from one row in memory to the next
   int lines, length;
@@ -40,8 +34,7 @@ struct Operand {
   }
 
   /// to [depth, pitch]: lines from `line` on, positions from `at` on; zeros outside.
-  template <class S>
-  KOKKOS_FUNCTION void load_tile(const Team& team, float* to, int line, int at) const {
+  template <class S> KOKKOS_FUNCTION void load_tile(const Team& team, float* to, int line, int at) const {
     constexpr int depth = S::depth, pitch = S::pitch;
     row_for(team, tile * depth, [=, *this](int i) {
       const int l = along ? i / depth : i % tile, d = along ? i % depth : i / tile;  // neighbours in memory
@@ -50,8 +43,7 @@ struct Operand {
   }
 };
 
-template <class C, class E, class S>
-struct Product {
+template <class C, class E, class S> struct Product {
   static constexpr int columns = S::columns, depth = S::depth, pitch = S::pitch;
   static constexpr int across = tile / columns;
   static constexpr int held = on_host ? patches<S> : 1;  ///< patches of a thread, at most
@@ -82,8 +74,7 @@ struct Product {
   }
 
   /// body(i, patch): patch i of the thread.
-  template <class Body>
-  KOKKOS_FUNCTION static void each_patch(const Team& team, const Body& body) {
+  template <class Body> KOKKOS_FUNCTION static void each_patch(const Team& team, const Body& body) {
     if constexpr (on_host) {
       for (int i = 0, patch = team.team_rank(); patch < patches<S>; ++i, patch += team.team_size()) body(i, patch);
     } else {
@@ -112,8 +103,7 @@ struct Product {
   }
 };
 
-template <class E>
-Operand<E> operand(const Matrix<const E>& matrix, bool along) {
+template <class E> Operand<E> operand(const Matrix<const E>& matrix, bool along) {
   const int rows = static_cast<int>(matrix.extent(0)), columns = static_cast<int>(matrix.extent(1));
   return {matrix.data(), columns, along ? rows : columns, along ? columns : rows, along};
 }

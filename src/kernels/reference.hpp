@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
-
 #include "kernels/settings.hpp"
 
 /// Plain serial double-precision versions of every layer: the simplest loops that compute the formula. They
@@ -107,8 +105,7 @@ struct Places {
   }
 };
 
-/// Turns the pairs (2i, 2i+1) of every head of x [heads, head_dim] in place by the angle
-/// position 10000^(-2i / head_dim) (Su et al. 2021).
+/// Turns the pairs (2i, 2i+1) of every head of x [heads, head_dim] in place by position 10000^(-2i / head_dim).
 inline void rope_token(Out x, int head_dim, double position) {
   for (std::size_t at = 0; at < x.size(); at += 2) {
     const double angle = position * std::pow(10000.0, -static_cast<double>(at % head_dim) / head_dim);
@@ -206,8 +203,7 @@ inline Doubles swiglu_backward(In dy, In x, std::int64_t width) {
   return dx;
 }
 
-/// Returns the sum over the rows of -log softmax(logits [rows, vocab])[target]; logits become their own
-/// gradient, scale (softmax - one at the target).
+/// Returns the summed -log softmax(logits [rows, vocab])[target]; logits become scale (softmax - one at the target).
 inline double cross_entropy(Out logits, Tokens targets, double scale) {
   const std::size_t vocab = logits.size() / targets.size();
   double loss = 0;

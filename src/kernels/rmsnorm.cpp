@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include <algorithm>
-
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
@@ -28,8 +26,7 @@ void with_held_packs(std::int64_t width, std::initializer_list<const void*> addr
 }
 
 /// body(i, slot) for the packs [0, count) of a row: slot counts the packs that the thread holds.
-template <int held, class Body>
-KOKKOS_INLINE_FUNCTION void held_for(const RowTeam& team, int count, const Body& body) {
+template <int held, class Body> KOKKOS_INLINE_FUNCTION void held_for(const RowTeam& team, int count, const Body& body) {
   if constexpr (held == 0) {
     row_for(team, count, [&](int i) { body(i, 0); });
   } else {
@@ -64,8 +61,7 @@ KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term
 }
 
 /// An input row: read() at the first visit of a pack, pack() later.
-template <class E, int n, int held>
-struct HeldRow {
+template <class E, int n, int held> struct HeldRow {
   const E* row;
   Pack<E, n> packs[held > 0 ? held : 1];
 
@@ -82,8 +78,7 @@ struct HeldRow {
 };
 
 /// Sums of one column each over several rows, in registers or, for long rows, in the memory where they end.
-template <int n, int held>
-struct ColumnSums {
+template <int n, int held> struct ColumnSums {
   float* row;
   Floats<n> sums[held > 0 ? held : 1] = {};
 
@@ -105,8 +100,7 @@ KOKKOS_INLINE_FUNCTION std::int64_t row_start(const RowTeam& team, int width) {
   return std::int64_t{team.league_rank()} * width;
 }
 
-template <class E, int n, int held>
-struct Forward {
+template <class E, int n, int held> struct Forward {
   E* y;
   float* rstd;
   E* copy;
@@ -145,8 +139,7 @@ inline constexpr int resident = 3;
 using BackwardPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads, resident>>;
 
 /// A team takes a run of rows, so that the gain's gradient stays in its own partial sum.
-template <class E, int n, int held>
-struct Backward {
+template <class E, int n, int held> struct Backward {
   E* dx;
   float* gain_partial;
   const E* dy;
@@ -200,8 +193,7 @@ struct Backward {
 };
 
 /// A team sums a strip of columns, its threads in several parts of the chunks.
-template <class G>
-struct GainSum {
+template <class G> struct GainSum {
   static constexpr int columns = 32, parts = most_threads / columns;
 
   G* dgain;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
@@ -20,8 +19,7 @@ struct Table {
 };
 
 /// n elements of a head at a time: an even number, in one access each, or two one by one (n = 1).
-template <class E, int n>
-struct Turn {
+template <class E, int n> struct Turn {
   static constexpr int step = n == 1 ? 2 : n;
 
   E* qkv;
@@ -45,7 +43,6 @@ struct Turn {
     }
   }
 
-  /// Step i of a row by step `at` of the table.
   KOKKOS_FUNCTION static void turn_pairs(E* x, int i, const float* turn, int at, float sign) {
     if constexpr (n == 1) {
       const float even = load(x[2 * i]), odd = load(x[2 * i + 1]);

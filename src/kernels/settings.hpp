@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <compare>
-
 #include "base/philox.hpp"
 
 /// Constants and types that kernels, their plain references and the vendors' libraries share. Without Kokkos.
@@ -22,18 +20,12 @@ struct AttentionSizes {
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2).
 struct AdamW {
-  float learning_rate = 1e-3F;
-  float beta1 = 0.9F;
-  float beta2 = 0.95F;
-  float epsilon = 1e-8F;
-  float decay = 0.1F;
+  float learning_rate = 1e-3F, beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, decay = 0.1F;
   float clip_norm = 0;  ///< a longer gradient is shortened to this norm; 0: none is
 };
 
-/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at
-/// most 1.
-template <class Real>
-[[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
+/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at most 1.
+template <class Real> [[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
   return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
 }
 }  // namespace minitaw::kernels

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
@@ -9,8 +8,7 @@ using namespace detail;
 
 KOKKOS_INLINE_FUNCTION float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
-template <class E, int n>
-struct Forward {
+template <class E, int n> struct Forward {
   E* y;
   const E* x;
   int width;
@@ -28,8 +26,7 @@ struct Forward {
   }
 };
 
-template <class E, int n>
-struct Backward {
+template <class E, int n> struct Backward {
   E* dx;
   E* y;
   const E* dy;
@@ -61,8 +58,7 @@ struct Backward {
 };
 }  // namespace
 
-template <class E>
-void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
+template <class E> void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {y.data(), x.data()}, [&](auto n) {
     Kokkos::parallel_for(

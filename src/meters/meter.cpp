@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -10,8 +9,7 @@
 
 namespace minitaw::meters {
 namespace {
-using nvml::Device;
-using nvml::Library;
+using nvml::Device, nvml::Library;
 
 bool is_cut(const Library& nvml, Device device) {
   unsigned now = 0, later = 0;
@@ -68,8 +66,7 @@ private:
     return answered(quantity, function, args..., &value) ? static_cast<double>(value) * scale : none;
   }
   /// Calls a function, unless there has been a fault; notes what is not supported, and a failure.
-  template <class Function, class... Args>
-  bool answered(const char* quantity, Function function, Args... args) {
+  template <class Function, class... Args> bool answered(const char* quantity, Function function, Args... args) {
     if (!fault_.empty()) return false;
     const int code = function == nullptr ? int{nvml::function_not_found} : function(device_, args...);
     if (code == nvml::success) return true;

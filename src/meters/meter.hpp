@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <limits>
 #include <memory>
-#include <string>
-
 #include "case/result.hpp"
 #include "topology/nvml.hpp"
 
-/// Readings of devices and nodes at work: clocks, temperature, power, energy. Devices themselves are found in
-/// src/topology, once; a meter is read again and again.
+/// Readings of devices and nodes at work: clocks, temperature, power, energy. src/topology finds the devices.
 namespace minitaw::meters {
 /// Meter of one device or node; this base reads nothing. A meter can fail at any time (a device may be lost,
 /// a driver replaced). It then becomes unavailable, stays so, and says why. It never throws.
@@ -19,8 +14,7 @@ public:
   Meter& operator=(Meter&&) = delete;
   virtual ~Meter() = default;
 
-  /// Returns the source of the readings, the readings that this device lacks, and the time of one: "nvml
-  /// 12.580.65 without power, 0.21 ms a reading".
+  /// Returns source, lacking readings and time of one: "nvml 12.580.65 without power, 0.21 ms a reading".
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Why nothing can be read; empty: it can.
   [[nodiscard]] const std::string& fault() const { return fault_; }
@@ -31,8 +25,7 @@ public:
 
 protected:
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-  std::string name_ = "none";
-  std::string fault_;
+  std::string name_ = "none", fault_;
 };
 
 /// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
@@ -42,12 +35,10 @@ protected:
 /// Where Linux shows the energy and the power of a node; tests have other folders.
 struct NodeFolders {
   std::string powercap = "/sys/class/powercap";  ///< RAPL
-  std::string cray = "/sys/cray/pm_counters";
-  std::string hwmon = "/sys/class/hwmon";
+  std::string cray = "/sys/cray/pm_counters", hwmon = "/sys/class/hwmon";
   double stale_seconds = 2;  ///< Cray's counters that were not renewed for this long are no readings
 };
 
-/// Returns the meter of this node: energy of Cray's counters or else RAPL (packages), and power of Cray's or
-/// else hwmon, as far as they are readable. The same for every rank of the node.
+/// Returns the meter of this node: energy (Cray's counters, else RAPL) and power (Cray's, else hwmon), if readable.
 [[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
 }  // namespace minitaw::meters

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
 #include <utility>
-#include <vector>
-
 #include "base/error.hpp"
 #include "meters/meter.hpp"
 #include "topology/hardware.hpp"
@@ -22,12 +18,10 @@ namespace fs = std::filesystem;
 using topology::line_of;
 using Clock = std::chrono::steady_clock;
 
-/// A file that begins with a number of so many J or W, which begins anew behind `range` (0: never); what it
-/// has last said, and by how much it has risen since it was found.
+/// A file that begins with so many J or W, anew behind `range` (0: never); what it last said, and its rise so far.
 struct Counter {
   fs::path file;
-  double unit, range = 0;
-  double last = 0, sum = 0;
+  double unit, range = 0, last = 0, sum = 0;
 };
 
 /// A file that cannot be read any more makes the meter unavailable.
@@ -89,8 +83,7 @@ private:
     if (!energy_.empty()) parts_.emplace_back("energy and power of the node (pm_counters)");
   }
 
-  /// The processors; parts of them (intel-rapl:0:1), what holds them all (psys), and what shows them once
-  /// more (intel-rapl-mmio:0) would count twice.
+  /// The processors; their parts (intel-rapl:0:1), psys and what repeats them (intel-rapl-mmio:0) would count twice.
   void add_rapl() {
     std::error_code missing;
     std::size_t packages = 0;

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
-
-#include "kernels/kernels.hpp"
 #include "model/model.hpp"
-#include "model/plan.hpp"
 
 namespace minitaw::model {
-using kernels::Matrix;
-using kernels::Vector;
+using kernels::Matrix, kernels::Vector;
 
-template <class T>
-Vector<T> vector_at(const Buffer& buffer, const Region& region, std::int64_t elements) {
+template <class T> Vector<T> vector_at(const Buffer& buffer, const Region& region, std::int64_t elements) {
   return Vector<T>(buffer.at<T>(region.offset, elements), elements);
 }
 
@@ -21,19 +14,16 @@ Matrix<T> matrix_at(const Buffer& buffer, const Region& region, std::int64_t row
   return Matrix<T>(buffer.at<T>(region.offset, rows * cols), rows, cols);
 }
 
-template <class T>
-Matrix<T> matrix_of(const Buffer& buffer, const Tensor& tensor) {
+template <class T> Matrix<T> matrix_of(const Buffer& buffer, const Tensor& tensor) {
   return matrix_at<T>(buffer, {tensor.offset * sizeof(T)}, tensor.rows, tensor.cols);
 }
 
-template <class T>
-Vector<T> vector_of(const Buffer& buffer, const Tensor& tensor) {
+template <class T> Vector<T> vector_of(const Buffer& buffer, const Tensor& tensor) {
   return vector_at<T>(buffer, {tensor.offset * sizeof(T)}, tensor.rows);
 }
 
 /// The tensors of one block: its weights (T = const E), or their gradients.
-template <class T>
-struct BlockTensors {
+template <class T> struct BlockTensors {
   BlockTensors(const Buffer& buffer, const Shard& shard, int block)
       : norm1(vector_of<T>(buffer, shard.tensor(block, Role::norm1))),
         wqkv(matrix_of<T>(buffer, shard.tensor(block, Role::wqkv))),
@@ -50,15 +40,12 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
-/// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)). Each
-/// half's backward towards the input leaves what its backward towards the weights reads, so the two may be
-/// apart if what is saved and deferred stays.
-template <class E>
-class Block {
+/// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)). Each half's
+/// backward towards the input leaves what that towards the weights reads: the two may be apart if it stays.
+template <class E> class Block {
   using enum Intermediate;
 
 public:
-  /// A buffer and where a block's parts are in it.
   struct Source {
     const BlockRegions& regions;
     Buffer buffer;
@@ -78,8 +65,7 @@ public:
   }
 
   /// x is the gradient [T, H] of the output, then of the input. Gradients of weights are written or added to.
-  template <class G>
-  void backward(Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) const {
+  template <class G> void backward(Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) const {
     rebuild();
     feed_forward_input(x);
     feed_forward_weight(x, gradient, accumulate);
@@ -99,8 +85,7 @@ public:
     attention_input(dx);
   }
 
-  template <class G>
-  void backward_weight(const BlockTensors<G>& gradient, bool accumulate) const {
+  template <class G> void backward_weight(const BlockTensors<G>& gradient, bool accumulate) const {
     feed_forward_weight(at(output_gradient), gradient, accumulate);
     attention_weight(gradient, accumulate);
   }
@@ -110,8 +95,7 @@ public:
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
-  /// The forward pass up to the gate and up projections: the block's input x and its copy, to which `stream`,
-  /// one of both, attention is added, and the copy of that.
+  /// The forward pass up to the gate: input x and its copy, to one of which (`stream`) attention is added; its copy.
   void up_to_gate(Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
@@ -123,7 +107,6 @@ private:
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
   }
 
-  /// Computes again what the forward pass did not keep.
   void rebuild() const {
     if (shape_.recompute != Recompute::none)
       up_to_gate(at(input), at(middle), at(middle), {}, shape_.recompute == Recompute::block);
@@ -138,8 +121,7 @@ private:
         floats(rstd2), weights_.norm2);
   }
 
-  template <class G>
-  void feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
+  template <class G> void feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
     const Matrix<const E> slope = dy, of_gate_up = at(ffn);
     if (shape_.recompute == Recompute::none)
       kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), {}, at(middle), weights_.norm2);
@@ -158,8 +140,7 @@ private:
         exec_, dx, partial(gain_partial1), dx, at(middle_gradient), at(input), floats(rstd1), weights_.norm1);
   }
 
-  template <class G>
-  void attention_weight(const BlockTensors<G>& gradient, bool accumulate) const {
+  template <class G> void attention_weight(const BlockTensors<G>& gradient, bool accumulate) const {
     const Matrix<const E> slope = at(middle_gradient), of_qkv = at(qkv_gradient);
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), {}, at(input), weights_.norm1);
     kernels::linear_backward_weight(exec_, gradient.wo, slope, at(attention), accumulate);
@@ -167,8 +148,7 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);
   }
 
-  template <class T>
-  [[nodiscard]] T* place(Intermediate part) const {
+  template <class T> [[nodiscard]] T* place(Intermediate part) const {
     for (const auto& [regions, buffer] : sources_)
       if (regions[part].bytes > 0) return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
     return nullptr;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/cost.hpp"
-
 #include <algorithm>
 #include <cmath>
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/data.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
-#include <stdexcept>
 #include <utility>
-#include <vector>
-
 #include "base/error.hpp"
 
 namespace minitaw::model {
@@ -62,9 +58,8 @@ void TokenSource::fill(
   }
 }
 
-/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step}, seed). The
-/// first token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's
-/// offset is made of words 0 (low) and 1.
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step}, seed). The first token
+/// is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's offset: words 0 (low), 1.
 void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number) {
   const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
     return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(number),

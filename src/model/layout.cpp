@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/layout.hpp"
-
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <ranges>
-
 #include "base/error.hpp"
 
 namespace minitaw::model {
@@ -125,8 +123,7 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   return result;
 }
 
-/// Returns the weights by which shards are balanced: FLOPs per token, halved, of the passes of a step over
-/// each block, plus those of the head if it lies with the last.
+/// The weights by which shards are balanced: FLOPs per token, halved, of a step's passes over each block, and the head.
 std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   constexpr std::int64_t forward_and_backward = 3;
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
@@ -140,7 +137,6 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
 }  // namespace
 
 std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
-
 std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
 
 std::string name_of(Recompute recompute) {

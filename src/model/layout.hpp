@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
-
 #include "base/bf16.hpp"
 #include "base/range.hpp"
 
@@ -46,10 +43,9 @@ struct Shape {
   [[nodiscard]] std::int64_t tokens() const { return seq * micro_batch; }
 };
 
-/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that
-/// do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an
-/// ffn list of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot
-/// count.
+/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that do not
+/// divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an ffn list of the
+/// wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -59,16 +55,12 @@ struct Flops {
   double attention_full = 0;    ///< 12 L S A
 };
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
-
 /// Weights of the four linear layers of a block.
 [[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
-
-/// All trained parameters, embeddings included.
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a template's.
-template <class Function>
-void with_element(Dtype dtype, const Function& function) {
+template <class Function> void with_element(Dtype dtype, const Function& function) {
   if (dtype == Dtype::fp32) function(float{});
   else function(Bf16{});
 }
@@ -90,11 +82,9 @@ struct Tensor {
   [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };
 
-/// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned.
-/// The padding holds zeros and travels with the shard.
+/// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros and travels along.
 inline constexpr std::int64_t alignment = 64;
 
-/// Tensors in one flat buffer, in ascending order.
 struct Flat {
   std::int64_t elements = 0;  ///< padding included
   std::vector<Tensor> tensors;
@@ -105,8 +95,7 @@ struct Flat {
 ///   [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
-  int first_layer = 0;
-  int layers = 0;
+  int first_layer = 0, layers = 0;
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
@@ -145,9 +134,8 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the
-/// embeddings into slices. Where the head counts, the run before it is the shorter the larger the vocabulary
-/// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
-/// has fewer layers than shards.
+/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the embeddings
+/// into slices. Where the head counts, the run before it is the shorter the larger the vocabulary is. Parts and slices
+/// are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 }  // namespace minitaw::model

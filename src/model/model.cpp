@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/model.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <type_traits>
-
 #include "base/error.hpp"
 #include "model/block.hpp"
 
 namespace minitaw::model {
 namespace {
-/// Returns the parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; tensors may
-/// reach beyond both of its ends. There is no padding between tensors if all sizes are multiples of
-/// `alignment`, as in models worth training.
+/// The parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; they may reach beyond both
+/// ends. None lies between tensors whose sizes are multiples of `alignment`, as in models worth training.
 std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
   std::vector<Range> padding;
   std::int64_t end = 0;
@@ -28,8 +25,7 @@ std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elem
 }
 
 /// Zeros in the padding of a buffer of T: it travels and is summed; another shard may have left something.
-template <class T>
-void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
+template <class T> void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
   for (const Range& range : padding) {
     const std::size_t bytes = range.count * sizeof(T);
     Kokkos::deep_copy(
@@ -37,8 +33,7 @@ void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<R
   }
 }
 
-template <class T>
-Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
+template <class T> Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return vector_at<T>(buffer, {begin * sizeof(T)}, count);
 }
 }  // namespace
@@ -90,8 +85,7 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   kernels::rope_table(exec_, matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim()));
 }
 
-template <class E>
-Block<E> Model::block(int shard, int index, const Operands& o) const {
+template <class E> Block<E> Model::block(int shard, int index, const Operands& o) const {
   static const BlockRegions unsplit{};
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[shard];
@@ -104,8 +98,7 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
       matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
 }
 
-template <class E>
-Matrix<E> Model::hidden(Buffer x) const {
+template <class E> Matrix<E> Model::hidden(Buffer x) const {
   return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
 }
 
@@ -115,8 +108,7 @@ void Model::forward(int shard, const Operands& o) {
   });
 }
 
-template <class Use>
-void Model::for_gradients(int shard, const Operands& o, const Use& use) {
+template <class Use> void Model::for_gradients(int shard, const Operands& o, const Use& use) {
   const Shard& run = layout_.shards[shard];
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(o.gradient_type, [&]<class G>(G) {
@@ -231,8 +223,6 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
     }
   });
 }
-
-// The optimiser.
 
 void draw(
     Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed) {

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <Kokkos_Core.hpp>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include "kernels/kernels.hpp"
 #include "model/data.hpp"
-#include "model/layout.hpp"
 #include "model/plan.hpp"
 
 namespace minitaw::model {
@@ -20,24 +11,18 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 
-  template <class T>
-  [[nodiscard]] T* as() const {
-    return reinterpret_cast<T*>(data);
-  }
+  template <class T> [[nodiscard]] T* as() const { return reinterpret_cast<T*>(data); }
   /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
-  template <class T>
-  [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
+  template <class T> [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
     require(begin + static_cast<std::size_t>(count) * sizeof(T));
     return reinterpret_cast<T*>(data + begin);
   }
   void require(std::size_t needed) const;
 };
 
-/// Returns the sizes of attention for a shape.
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
-/// Tokens of one micro-batch, T = B S, and their order for the embedding's gradient, in pinned memory that is
-/// allocated once. Filled outside of a step: kernels read it until their step is over.
+/// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until their step is over.
 class MicroBatch {
 public:
   explicit MicroBatch(const Shape& shape);
@@ -62,20 +47,15 @@ private:
   }
 
   std::int64_t vocab_;
-  std::size_t tokens_;
-  std::size_t segments_ = 0;
+  std::size_t tokens_, segments_ = 0;
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 
-template <class E>
-class Block;
+template <class E> class Block;
+using kernels::AdamW, kernels::ExecutionSpace;
 
-using kernels::AdamW;
-using kernels::ExecutionSpace;
-
-/// Optimiser state of a shard or of a slice of the embeddings: first moment, second moment, and the fp32
-/// master weights, which for fp32 compute are the weights themselves (empty buffer here). All zero before the
-/// first step, except that `master` holds the initial weights.
+/// Optimiser state of a shard or of a slice of the embeddings: both moments, and the fp32 master weights, which for
+/// fp32 compute are the weights themselves (empty buffer here). All zero at first, but for the initial weights.
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
@@ -94,7 +74,6 @@ struct Operands {
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
 
-/// The buffers of an optimiser step.
 struct UpdateOperands {
   Buffer weights;    ///< compute type; they become the master weights, rounded
   Buffer gradient;   ///< of the whole step, fp32
@@ -102,25 +81,21 @@ struct UpdateOperands {
   Buffer squares{};  ///< begins with those of all gradients of the model; needed where they are clipped
 };
 
-/// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
-/// fp32 to `master`; an empty buffer takes none. Padding is zero. Complete on return.
+/// Initial weights of a part of a flat buffer: in the compute type to `weights`, in fp32 to `master`; empty: none.
 void draw(
     Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed);
 
-/// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
-/// `exec`, never stops the host, and uses no memory but the operands and scratch, which plan_workspace()
-/// describes. A buffer that is too small raises LogicError, as does a tensor of the embeddings that is not in
-/// the part of them that the rank holds.
+/// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on `exec`,
+/// never stops the host, and uses no memory but the operands and the scratch of plan_workspace(). Throws LogicError for
+/// a buffer that is too small or a tensor of the embeddings that the rank does not hold.
 ///
-/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state.
-/// plan_saved() and plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit
-/// consumes `saved`.
+/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state. plan_saved() and
+/// plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit consumes `saved`.
 class Model {
 public:
-  /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
-  /// workspace belongs to this model from now on. Prepares the libraries that `exec` uses, which may take
-  /// long. Every buffer of the embeddings below holds only `embeddings_part` of them; without it, all. Throws
-  /// InputError if this build or device does not have the attention asked for.
+  /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step). The workspace is the
+  /// model's from now on. Prepares the libraries that `exec` uses, which may take long. Every buffer of the embeddings
+  /// holds only `embeddings_part`; without it, all. Throws InputError without the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
       kernels::Attention attention = kernels::Attention::automatic, std::optional<Range> embeddings_part = {});
 
@@ -135,38 +110,29 @@ public:
   /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes its own gradient. Needs weights;
   /// gives the gradients of norm and head, and adds the scaled loss to *loss (fp64, device memory).
   void loss(const Operands& o, double* loss, const MicroBatch& batch);
-  /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient. If it is
-  /// written, not added to, its padding becomes zero.
+  /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient, with its padding.
   void backward(int shard, const Operands& o);
-  /// The first half of backward(): hidden = gradient at the shard's input. Needs weights and saved; writes to
-  /// saved and deferred what the second half reads.
+  /// The first half of backward(). Needs weights and saved; writes to saved and deferred what the second reads.
   void backward_input(int shard, const Operands& o);
   /// The second half of backward(): the shard's gradient, with the same bits. Needs saved and deferred.
   void backward_weight(int shard, const Operands& o);
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
-
-  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to
-  /// that.
+  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to that.
   void square(Buffer squares, Buffer gradient, bool accumulate);
-  /// AdamW on a slice of an owned shard, the only one that the buffers hold; `step` counts from 1. Padding
-  /// must hold zeros everywhere, and keeps them.
+  /// AdamW on a slice of an owned shard, all of the buffers; `step` counts from 1. Padding holds zeros, and keeps them.
   void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);
   /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the rank has.
   void update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step);
 
 private:
-  /// A block on the weights, saved and deferred of `o`. Without weights, it takes its gains from `deferred`;
-  /// without `deferred`, its backward pass is not split.
-  template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+  /// A block on the buffers of `o`. Without weights it takes gains from `deferred`; without that, it is not split.
+  template <class E> [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
   /// A hidden state or its gradient [T, H].
-  template <class E>
-  [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
+  template <class E> [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
   /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is written.
-  template <class Use>
-  void for_gradients(int shard, const Operands& o, const Use& use);
+  template <class Use> void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
       const AdamW& adamw, int step);
 

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/plan.hpp"
-
 #include <algorithm>
-
 #include "model/data.hpp"
 
 namespace minitaw::model {
 namespace {
 constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
-
 constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
 
-/// Hands out regions one behind another.
 class Carver {
 public:
   explicit Carver(std::size_t begin) : end_(begin) {}
@@ -34,7 +30,6 @@ private:
   std::size_t end_;
 };
 
-/// `parts` of each block of the shard.
 ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Intermediate>& parts) {
   const Shard& run = layout.shards[shard];
   ShardPlan plan;

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "model/layout.hpp"
 
 namespace minitaw::model {
 /// Bytes at a place inside a buffer; none where the tensor lives elsewhere.
 struct Region {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
+  std::size_t offset = 0, bytes = 0;
 };
 
 /// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass for the
@@ -61,15 +55,13 @@ struct ShardPlan {
 /// out, and rebuilt by one pass over memory each: the normalised inputs and the SwiGLU product.
 [[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
 
-/// Lays out the memory that the input half of a shard's backward pass defers for the weight half, beside the
-/// saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved block input, row
-/// statistics and gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass
-/// makes too; norm2's output likewise if `middle` is saved.
+/// Lays out the memory that the input half of a shard's backward pass defers for the weight half, beside the saved one,
+/// for one micro-batch. Left out: norm1's output, rebuilt from the saved input, row statistics and gain, for 2 T H
+/// bytes (bf16) less and a pass over memory that the undivided pass makes too; norm2's likewise if `middle` is saved.
 [[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
-/// Lays out the scratch that all compute actions of a rank share, whichever shards it computes. Regions of
-/// different phases overlap: the block's, the loss's and the embedding's, and within the block those of
-/// attention's backward pass with ffn and product.
+/// Lays out the scratch that all compute actions of a rank share. Regions of different phases overlap: the block's, the
+/// loss's and the embedding's, and within the block those of attention's backward pass with ffn and product.
 struct WorkspacePlan {
   Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
@@ -88,24 +80,18 @@ struct WorkspacePlan {
   std::size_t bytes = 0;
 };
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
-
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
-
-/// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB in fp32), but at least 16
-/// tokens; a multiple of 64 where it can be, because matrix products work in tiles.
+/// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64 where it can be.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
-
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
-
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on partial sums.
 inline constexpr std::size_t squares_scratch = 256;
 inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(double);
 
-/// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16
-/// the workspace of cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d]
-/// more. The true size is measured when a case runs.
+/// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16 that of
+/// cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d] more. A run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
 
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.

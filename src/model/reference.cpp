@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/reference.hpp"
-
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/reference.hpp"
 #include "model/data.hpp"
 
@@ -60,7 +56,6 @@ public:
 private:
   [[nodiscard]] const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
   [[nodiscard]] plain::In weight(Role role) const { return view(weights_, tensor(role)); }
-
   Doubles norm(const Doubles& x, Role role) const { return plain::rmsnorm_forward(x, weight(role)); }
   Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
     return plain::rmsnorm_backward(view(gradient, tensor(role)), dy, x, weight(role));

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
 #include <span>
-#include <vector>
-
 #include "kernels/settings.hpp"
 #include "model/layout.hpp"
 
 namespace minitaw::model {
 using kernels::AdamW;
-
 /// A number for every weight of a model: a vector for each of its layout's parts().
 using ReferenceTensors = std::vector<std::vector<double>>;
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
 /// Returns the initial weights, as every rank has them in fp32.
 [[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
-/// A whole training step in serial double precision from the plain kernels, the reference of `verify` and the
-/// tests. Shares only the layout with Model. Slow and memory-hungry: for small shapes.
+/// A training step in serial double precision from the plain kernels. Shares only the layout with Model. Slow.
 class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);

@@ -145,8 +145,7 @@ private:
   }
 
   /// An activity must not hold itself, as a callback of it that knows it would.
-  template <class ActivityPtr>
-  void start(const ActivityPtr& activity, Done done) {
+  template <class ActivityPtr> void start(const ActivityPtr& activity, Done done) {
     const auto place = under_way_.insert(under_way_.end(), activity);
     activity->on_this_completion_cb([this, place, done = std::move(done)](const auto&) {
       last_ = std::move(*place);

@@ -95,8 +95,7 @@ public:
     return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
   }
   /// Does work of this size.
-  template <class Work>
-  void spend(double size, const Work& work) {
+  template <class Work> void spend(double size, const Work& work) {
     const double begin = passed();
     work();
     spent_ += passed() - begin;

@@ -295,8 +295,7 @@ void apart(const std::function<void()>& work) {
 }
 
 /// Elements that a process shares with its children.
-template <class T>
-std::shared_ptr<T[]> shared(std::size_t count) {
+template <class T> std::shared_ptr<T[]> shared(std::size_t count) {
   const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(T);
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/file.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -10,14 +9,11 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
-#include <stdexcept>
-#include <string_view>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 #include <zlib.h>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {
@@ -26,7 +22,6 @@ namespace {
   throw std::runtime_error(fmt::format("{} cannot be written: {} ({})", path, what, std::strerror(errno)));
 }
 
-/// A file descriptor that closes itself.
 class Descriptor {
 public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -54,8 +49,7 @@ FileState to_state(const struct stat& s) {
       s.st_mtim.tv_nsec};
 }
 
-/// Between opening a copy and locking it another program may have put it in place of the file, or removed it:
-/// who writes on would write into the file itself.
+/// Before it was locked, another program may have put the copy in place of the file: writing on would change that.
 bool is_still(int file, const std::string& copy) {
   struct stat opened{}, named{};
   return ::fstat(file, &opened) == 0 && ::stat(copy.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
@@ -71,6 +65,12 @@ Descriptor open_copy(const std::string& path) {
       throw std::runtime_error(fmt::format("{} cannot be written: another program is writing it", path));
     if (is_still(file, copy)) return file;
   }
+}
+
+std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
 }
 }  // namespace
 
@@ -114,16 +114,6 @@ void remove_stale_copy(const std::string& path) {
   (void)::unlink(copy.c_str());
 }
 
-// The seal.
-
-namespace {
-std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
-
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
-}
-}  // namespace
-
 std::string make_seal(std::int64_t schema, Bytes image) {
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());
   const std::string line =
@@ -149,8 +139,6 @@ Bytes unseal(Bytes file, const std::string& path) {
   if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
-
-// The file in memory.
 
 namespace {
 /// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error stack.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
@@ -10,11 +9,9 @@
 
 namespace minitaw::record::h5 {
 namespace {
-template <class T>
-constexpr bool is_text = std::is_same_v<T, std::string>;
+template <class T> constexpr bool is_text = std::is_same_v<T, std::string>;
 
-template <class T>
-Id type_of() {
+template <class T> Id type_of() {
   Id type(H5Tcopy(is_text<T>                        ? H5T_C_S1
                   : std::is_same_v<T, double>       ? H5T_NATIVE_DOUBLE
                   : std::is_same_v<T, std::int64_t> ? H5T_NATIVE_INT64
@@ -48,8 +45,7 @@ Id shape_of(hid_t dataset, const std::string& path, std::size_t dimensions) {
 }
 
 /// Calls `use` with the type of the values in memory and a pointer to them, as HDF5 wants texts.
-template <class Use>
-void with_data(const Values& values, const Use& use) {
+template <class Use> void with_data(const Values& values, const Use& use) {
   std::visit(
       [&]<class T>(const std::vector<T>& list) {
         if constexpr (is_text<T>) {
@@ -128,8 +124,7 @@ Id open_group(hid_t parent, const std::string& path) {
   return {H5Gopen2(parent, path.c_str(), H5P_DEFAULT), H5Gclose, "open group " + path};
 }
 
-template <class T>
-Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions) {
+template <class T> Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions) {
   const Id dataset = open_dataset(parent, path);
   const Id space = shape_of(dataset, path, dimensions);
   Array<T> array{std::vector<hsize_t>(dimensions), {}};

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
 #include <hdf5.h>
-#include <string>
 #include <utility>
-#include <variant>
-#include <vector>
-
 #include "case/result.hpp"
 
-/// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
-/// std::runtime_error. A path begins at the group or file in front of it.
+/// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in front of it.
 namespace minitaw::record::h5 {
-/// Owns an HDF5 identifier.
 class Id {
 public:
   /// `what` names the call in the message if the identifier is invalid.
@@ -28,7 +20,6 @@ private:
   herr_t (*close_)(hid_t);
 };
 
-/// Throws if an HDF5 call failed.
 void check(herr_t status, const std::string& what);
 
 using Values =
@@ -38,8 +29,7 @@ using Values =
 
 /// A dataset, and what its reader has to know: attributes of the same names (docs/results.md).
 struct Dataset {
-  std::string path;
-  std::string units;
+  std::string path, units;
   std::string axes;  ///< empty: a scalar
   Values values;     ///< row-major
   std::vector<hsize_t> shape = {};
@@ -47,21 +37,17 @@ struct Dataset {
   std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
 };
 
-/// Writes a new dataset and the groups above it. One that `grows` has one axis, and may be written again with
-/// more values: the file keeps what it has of those before `first`.
+/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from `first` on.
 void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
 /// One element, or a list.
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
-
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
 
-template <class T>
-struct Array {
+template <class T> struct Array {
   std::vector<hsize_t> shape;
   std::vector<T> values;  ///< row-major
 };
 /// A whole dataset; throws unless it has so many dimensions and this type, one of Values.
-template <class T>
-[[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
+template <class T> [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
 }  // namespace minitaw::record::h5

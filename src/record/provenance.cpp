@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/provenance.hpp"
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -12,7 +11,6 @@
 #include <regex>
 #include <sstream>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "topology/system.hpp"
 
@@ -29,6 +27,13 @@ bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) return false;
   const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
   return alone || name.size() >= shortest_in_words;
+}
+
+/// So that the line can be pasted into a shell.
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 }  // namespace
 
@@ -82,7 +87,6 @@ const std::regex secrets("JWT|TOKEN|PASSW|SECRET|CREDENTIAL|_KEY|_UUID|PRECONDIT
 /// Variables whose values may contain names of hosts, users or folders.
 const std::regex telling("HOSTNAME|HOSTID|HOSTFILE|NODELIST|NODENAME|_URI|COMM_ID|USER", std::regex::icase);
 const std::regex folders("_FILE|_PATH|_DIR|_WDIR|LIBRARIES", std::regex::icase);
-
 /// A slash that begins a word: of "/a", "./a", "~/a", "x=/a", "tcp://a", but not "GPU-12/1/0".
 const std::regex path_form("(^|[^A-Za-z0-9])/");
 const std::regex address_form(R"(::|(^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0-9.]))");
@@ -162,15 +166,6 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
         apart.size() > 1 ? fmt::format("; ranks {} in all", topology::ranges_text(apart)) : "");
   return text;
 }
-
-namespace {
-/// So that the line can be pasted into a shell.
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
-}
-}  // namespace
 
 h5::Dataset entry(std::string name, std::string_view text) {
   return {std::move(name), "text", "", h5::one(std::string(text))};

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
-
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
 #include "topology/hardware.hpp"
@@ -17,9 +13,8 @@ extern const std::string_view version, git_hash, build_type, compiler, compiler_
 }  // namespace minitaw::build
 
 namespace minitaw::record {
-/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A
-/// full name counts as well as its part before the first dot; names of fewer than four letters only where
-/// they stand alone, because they occur in words. Capital letters make no difference.
+/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A full name
+/// counts as well as its part before the first dot, in capitals or not; one of fewer than four letters only alone.
 class HostNames {
 public:
   /// No names: every text passes.
@@ -27,7 +22,6 @@ public:
   /// The names of each node's host. With `shown` (run --hosts) texts pass unchanged.
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
-  /// Returns whether texts with host names may be kept.
   [[nodiscard]] bool shown() const { return shown_; }
   /// The name of a node, or "node 3".
   [[nodiscard]] std::string text(int node) const;
@@ -40,23 +34,18 @@ private:
   bool shown_ = false;
 };
 
-/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list: by its full name, or
-/// by a prefix whose variables all tune a library, and never one that may hold a secret (..._TOKEN, ..._KEY).
-/// The list cannot know what values hold: in place of a value with a path, a user's name, or (unless names
-/// are shown) a host name or network address, it says which of these was left out.
+/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list, by its full name or by a prefix
+/// whose variables all tune a library, or that may hold a secret (..._TOKEN, ..._KEY). In place of a value with a path,
+/// a user's name, or (unless names are shown) a host name or address, it says that this was left out.
 [[nodiscard]] std::optional<std::string> recorded(
     const std::string& name, const std::string& value, const HostNames& hosts);
 
-/// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
-
-/// Returns the settings of the links between nodes that scripts/cluster exports: "nodes=3", "rate=100mbit",
-/// ...; empty without it. Leaves out words of another form.
+/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty without it.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
 
-/// Place where a rank of the job runs.
 struct RankPlace {
   int node = 0;
   std::string cores;  ///< "0-3,8"
@@ -65,10 +54,8 @@ struct RankPlace {
   topology::Site site{};
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown.
-/// Warns of ranks whose cores and device are in different NUMA domains.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA) from their device.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
-
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/recorder.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -11,8 +10,6 @@
 #include <limits>
 #include <set>
 #include <sstream>
-#include <stdexcept>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {
@@ -21,8 +18,7 @@ static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 namespace {
 /// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
-template <class Read>
-auto reading(const std::string& path, const Read& read) {
+template <class Read> auto reading(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const std::runtime_error& error) {
@@ -38,8 +34,6 @@ std::string case_path(int number) { return fmt::format("cases/{:04}/", number); 
 std::string session_path(int number) {
   return number == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", number);
 }
-
-// What a case has, beside the scalars in its row.
 
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
@@ -58,8 +52,7 @@ h5::Dataset table(std::string path, std::string units, std::string axes, const R
   return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
 }
 
-template <class Entries, class Part>
-auto parts_of(const Entries& entries, const Part& part) {
+template <class Entries, class Part> auto parts_of(const Entries& entries, const Part& part) {
   std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
   std::ranges::transform(entries, std::back_inserter(values), part);
   return values;
@@ -234,12 +227,10 @@ std::string resolved(const std::string& path) {
   return target.string();
 }
 
-/// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
 
 /// Puts what the file has of a case before the new repetitions.
-template <class T>
-void prepend(std::vector<T> earlier, std::vector<T>& later) {
+template <class T> void prepend(std::vector<T> earlier, std::vector<T>& later) {
   earlier.insert(earlier.end(), later.begin(), later.end());
   later = std::move(earlier);
 }

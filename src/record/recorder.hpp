@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "record/file.hpp"
 #include "record/provenance.hpp"
 #include "record/table.hpp"
@@ -19,25 +14,20 @@ struct Contents {
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
-
-/// Reads from case `number` all that is needed to add repetitions: seconds, repetition, position,
-/// windows and readings. Throws InputError if the file is damaged.
+/// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws InputError if damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
-/// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
-/// disk is complete; a kill at any moment loses nothing that append() has returned for. Beside it lies, while
-/// a case runs, a small file that says which.
+/// The result file of a sweep, held by one rank, complete on disk after the constructor and every append(), whatever
+/// happens. Beside it lies, while a case runs, a small file that says which.
 class Recorder {
 public:
-  /// Creates the file, or opens it to go on behind what is in it. Throws InputError for a file that is not a
-  /// miniTaw result, is damaged, or has another schema, and for a folder that does not exist.
+  /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of another format or schema.
   Recorder(const std::string& path, Provenance session);
 
   void begin_case(const Case& c) const;
 
-  /// Writes a repetition of a case, behind those that the file has of it; the first one (0) replaces what the
-  /// file has. Returns the row of the summary. Throws std::runtime_error if the disk is full or another
-  /// program changed the file; the file stays as it was.
+  /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has. Returns the row of
+  /// the summary. Throws std::runtime_error, and the file stays, if the disk is full or another program changed it.
   Row append(CaseResult result, int repetition = 0);
 
   /// Identity of the case that was running when the last program that wrote the file died; empty if none.
@@ -47,13 +37,10 @@ public:
   void log(const std::string& text);
   /// Writes what was logged since, if this session has measured anything.
   void finish();
-
   /// Writes datasets that are not of a case into a group of their own, in place of what it had, at once.
   void put(const std::string& group, std::vector<h5::Dataset> datasets);
   /// What is in the file now; for readers.
   [[nodiscard]] hid_t file() const { return file_; }
-
-  /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.
   [[nodiscard]] const std::string& note() const { return note_; }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/row.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,7 +7,6 @@
 #include <fmt/ranges.h>
 #include <limits>
 #include <numeric>
-
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 
@@ -38,8 +36,7 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
 
 namespace {
-template <class Range>
-double mean(const Range& values) {
+template <class Range> double mean(const Range& values) {
   if (values.empty()) return none;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -65,9 +62,7 @@ double variation(const std::vector<double>& samples) {
   return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
 }
 
-/// The largest of the ranks' values.
-template <class Value>
-std::int64_t worst(const CaseResult& result, const Value& value) {
+template <class Value> std::int64_t worst(const CaseResult& result, const Value& value) {
   std::uint64_t most = 0;
   for (const RankMemory& rank : result.memory) most = std::max(most, value(rank));
   return static_cast<std::int64_t>(most);
@@ -119,6 +114,11 @@ struct Counters {
     if (!unknown) throttled = slowed / samples;
   }
 };
+
+template <class T> const T& get(const Row& row, std::string_view name) {
+  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
+  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
+}
 }  // namespace
 
 std::string verdict(const CaseResult& r) {
@@ -279,14 +279,6 @@ const Column& Row::column(std::string_view name) const {
   if (at == columns.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
   return *at;
 }
-
-namespace {
-template <class T>
-const T& get(const Row& row, std::string_view name) {
-  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
-  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
-}
-}  // namespace
 
 const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
 std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <string>
 #include <string_view>
-#include <vector>
-
 #include "case/result.hpp"
 
 namespace minitaw::record {
@@ -24,7 +20,6 @@ struct Column {
   [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
 };
 
-/// A row of /summary.
 struct Row {
   std::vector<Column> columns;
 
@@ -39,18 +34,12 @@ struct Row {
 [[nodiscard]] Row sample_row();
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
-
-/// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
-/// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.
+/// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`: RankPlace::unit. NaN: not known.
 [[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
-
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
-
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
-
-/// Returns whether a result may be quoted: "VALID", "VALID (doubts)" or "INVALID: reason". A valid case ended
-/// ok, with all repetitions and enough samples, and the bytes counted are those planned.
+/// "VALID", "VALID (doubts)" or "INVALID: reason": ended ok, all repetitions, enough samples, bytes as planned.
 [[nodiscard]] std::string verdict(const CaseResult& result);
 }  // namespace minitaw::record

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
-
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-
 #include "base/error.hpp"
 
 namespace minitaw::record {
@@ -146,9 +144,7 @@ std::string mebibytes(const Row& row, std::string_view column) {
 }
 
 std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
-
 std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
-
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 
@@ -218,7 +214,6 @@ std::vector<TextColumn<Row>> all_columns() {
   };
 }
 
-/// A column of the summary as it is.
 TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
   const Column& column = sample.column(name);
   const auto cell = [name](const Row& r) {

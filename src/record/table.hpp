@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
-
 #include "record/row.hpp"
 
 namespace minitaw::record {
-/// Settings in which the rows differ, in the order of the columns: what a reader must see to tell them apart.
-/// Without parameters, and without heads, kv_heads and ffn where they follow from hidden.
+/// Settings in which the rows differ, in the order of the columns, but not what follows from another one.
 [[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
 
-/// Cases of a sweep that are not finished.
 struct Missing {
   std::size_t cases = 0;
   std::string why;  ///< "stopped by SIGTERM"
@@ -31,24 +24,19 @@ struct Missing {
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
 /// "# rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases": a line for each culprit.
 [[nodiscard]] std::string blame_text(const std::vector<Row>& rows);
-/// What stands out, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID:
-/// reason".
+/// What stands out, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
-
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);
-
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
 
-/// What a table shows.
 struct TableLayout {
   int width = 0;                       ///< characters of a line, as far as possible; 0: no limit, for files and pipes
   std::vector<std::string> columns{};  ///< these and no others; empty: all
 };
 
-template <class Entry>
-struct TextColumn {
+template <class Entry> struct TextColumn {
   std::string name, units;
   int width;  ///< at least; below zero: left-aligned
   std::function<std::string(const Entry&)> cell;
@@ -57,11 +45,9 @@ struct TextColumn {
 };
 
 /// An aligned table. Lines that are no data begin with #.
-template <class Entry>
-class TextTable {
+template <class Entry> class TextTable {
 public:
-  /// Columns as wide as their names, units and the cells of `entries`. With a width, texts are cut to
-  /// `widest_text` characters, and then columns left out.
+  /// Columns as wide as their cells. With a width, texts are cut to `widest_text` characters, then columns left out.
   TextTable(std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
       : columns_(std::move(columns)) {
     for (TextColumn<Entry>& column : columns_) {
@@ -110,14 +96,12 @@ private:
   std::vector<TextColumn<Entry>> columns_;
 };
 
-/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the
-/// layout are titles of it, or columns of the summary; throws InputError for another one. With a width,
-/// settings in which the rows are equal are left out: settings_text() has them.
+/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the layout
+/// are its titles or columns of the summary; else it throws InputError. With a width, equal settings are left out.
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
-
 /// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
 }  // namespace minitaw::record

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/account.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <set>
-
 #include "base/error.hpp"
 #include "model/plan.hpp"
 

@@ -1,14 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "base/range.hpp"
-#include "model/layout.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
@@ -17,7 +8,6 @@ inline constexpr int traffic_kinds = 4;
 [[nodiscard]] std::string name_of(Traffic kind);
 [[nodiscard]] Traffic traffic_of(Payload payload);
 
-/// Bytes from rank to rank, by kind.
 class ByteMatrix {
 public:
   explicit ByteMatrix(int ranks);
@@ -53,7 +43,6 @@ enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, b
 inline constexpr int memory_kinds = 5;
 [[nodiscard]] std::string name_of(Memory kind);
 [[nodiscard]] Memory memory_of(SlotClass cls);
-
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages two.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
 
@@ -63,8 +52,7 @@ struct SlotSize {
   std::size_t bytes = 0;
 };
 
-/// The arena of a rank: every byte that a step uses, allocated before the first step. Every slot, every
-/// optimiser buffer and the workspace are rounded up to 256 bytes.
+/// The arena of a rank: every byte that a step uses, allocated before the first. All is rounded up to 256 bytes.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
   /// Per owned slot, then per slice of the embeddings that this rank updates: model::optimiser_bytes.
@@ -92,26 +80,19 @@ struct RingSend {
   int to = 0;
   std::int64_t elements = 0;
 };
-/// Members count from 0 in ring order. Broadcast and reduce are chains from or to the member `root`, the
-/// others rings: all slices but one pass each link, in an all-reduce twice.
+/// Members count in ring order. Broadcast and reduce are chains from or to member `root`, the others rings.
 [[nodiscard]] RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
 
-/// Ticks of each rank's compute lane.
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
   std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
   [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
 };
 [[nodiscard]] Ticks ticks(const Program& program);
-
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
-
-/// Type of a slot's weights, gradients or hidden states: fp32 in accumulators, in what moves towards them
-/// grad_dtype, else the compute type.
+/// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
-
-/// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice
-/// that the rank keeps. For slots of weights and gradients only.
+/// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
 }  // namespace minitaw::schedule

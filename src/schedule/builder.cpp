@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
 #include <utility>
-
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
@@ -94,7 +92,6 @@ std::vector<int> Builder::everyone() const {
 }
 
 int Builder::world() { return communicator("world", everyone()); }
-
 int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
 
 void Builder::add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses) {

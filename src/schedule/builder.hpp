@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "base/range.hpp"
-#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -24,8 +16,7 @@ struct VirtualBuffer {
 /// The buffers of one action, in the order of its form.
 using VirtualBuffers = std::array<VirtualBuffer, most_operands>;
 
-/// Phase of an action inside its tick. A rank issues its actions by (tick, phase, order of emission):
-/// transfers for later ticks first, then the tick's compute, then results for others.
+/// Phase of an action inside its tick. Issue order: tick, phase, emission; what later ticks need comes first.
 enum class Phase : std::uint8_t {
   fetch_first,  ///< what must be at hand before anything can be fetched
   fetch_inter,
@@ -40,11 +31,9 @@ enum class Phase : std::uint8_t {
 /// Returns an action of this kind; the caller adds operands and peer.
 [[nodiscard]] Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
-/// Content of a message.
 struct MessageContent {
   Payload payload = Payload::weights;
-  int shard = -1;
-  int micro_batch = -1;
+  int shard = -1, micro_batch = -1;
   Part part{};
 };
 
@@ -61,16 +50,13 @@ enum class Overlap {
   none,            ///< communication for all computation issued before it, and the other way round
 };
 
-/// A program under construction: actions over buffers instead of slots, in any order of emission. Rules
-/// append to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by
-/// one call, which gives all ranks one common order and so rules out deadlock by construction.
+/// A program under construction: actions over buffers, in any order of emission; finish() sorts, assigns slots, derives
+/// waits. Both sides of every transfer are emitted by one call: one order on all ranks, so no deadlock by construction.
 ///
-/// With replicas, rules see one replica only: its ranks, groups and micro-batches, counted from 0. finish()
-/// makes the others.
+/// With replicas, rules see one only: its ranks, groups and micro-batches, counted from 0. finish() makes the others.
 class Builder {
 public:
-  /// Begins a program without owned shards in which every rank holds the embeddings. Replicas must be alike
-  /// (see groups_of_replica()).
+  /// Begins a program without owned shards, embeddings on every rank. Replicas must be alike (groups_of_replica()).
   Builder(const Request& request, int shards);
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
@@ -89,11 +75,9 @@ public:
   [[nodiscard]] Part part(int rank, SlotClass cls) const { return part_of(program_, rank, cls); }
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
-
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
-
   /// Puts the embedding on one rank, final norm and head on another or the same; the others hold none.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
@@ -103,13 +87,11 @@ public:
 
   /// A new buffer for a slot of a transit class.
   [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
-
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const std::vector<int>& ranks);
   int world();
   int group(int group);
 
-  /// A buffer and its role in an action.
   struct Use {
     Operand operand;
     VirtualBuffer buffer;
@@ -127,14 +109,12 @@ public:
   };
   /// Emits a send on one side and a recv on the other.
   void transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to);
-  /// Emits the messages of one tick, in one order on all ranks, as a transport needs that issues all lanes in
-  /// one sequence (NCCL).
+  /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes in sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
-  /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the replicas,
-  /// squares of gradients that are clipped summed, every owned shard and the embeddings updated, join), sorts
-  /// each rank's actions into issue order, assigns slots, derives waits, makes the replicas.
+  /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
+  /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
 
 private:
@@ -152,7 +132,6 @@ private:
   void add_epilogue(int tick, EmbeddingsUpdate update);
   /// Sums the squares of all gradients on every rank; part_of(r): what rank r updates of the embeddings.
   void square_gradients(int tick, bool together, const std::function<Part(int)>& part_of);
-  /// An all-reduce over the replicas of this rank.
   void sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer buffer);
   void sum_shards_over_replicas(int rank, int tick);
   void finish_rank(int rank, Overlap overlap);
@@ -166,23 +145,19 @@ private:
 
 /// One visit of a shard with one micro-batch: F, BW, B or W. A schedule first chooses their order.
 struct Visit {
-  int tick = 0;
-  int shard = 0;
-  int micro_batch = 0;
+  int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
 
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 
-/// Emits the compute actions of one rank, embedding and loss included. Keeps the buffers that visits hand on:
-/// hidden states, saved and deferred activations.
+/// Emits the compute actions of one rank, with embedding and loss. Keeps the buffers that visits hand on.
 class ComputeEmitter {
 public:
   ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
-  /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
-  /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an
-  /// accumulator always.
+  /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on shard 0. W
+  /// takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an accumulator always.
   void visit(const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.
@@ -200,8 +175,7 @@ private:
   std::map<std::pair<int, int>, Kept> kept_;    ///< by micro-batch and shard
 };
 
-/// Ranks that visit the same shards in the same ticks, each with its own run of consecutive micro-batches:
-/// for one after the other, all shards forward and then backward, a tick each.
+/// Ranks that visit the same shards in the same ticks, each with its micro-batches: one by one, forward, then backward.
 class LockstepRanks {
 public:
   LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);

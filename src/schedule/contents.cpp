@@ -2,13 +2,7 @@
 // Follows what every slot holds while a program executes: the part of the validator that knows what is
 // computed.
 #include "schedule/contents.hpp"
-
-#include <algorithm>
 #include <array>
-#include <fmt/format.h>
-#include <string>
-#include <vector>
-
 #include "schedule/execute.hpp"
 #include "schedule/pieces.hpp"
 
@@ -40,8 +34,7 @@ std::string describe(SlotClass cls, const Content& c) {
   return fmt::format(fmt::runtime(text), c.shard, c.micro_batch, updated ? "updated " : "");
 }
 
-/// Follows the contents of all slots through an execution and refuses what computes or moves the wrong thing
-/// (fresh_reads), or loses or repeats a contribution (exact_gradients).
+/// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients (exact_gradients).
 class Contents : public Listener {
 public:
   explicit Contents(const Program& program) : program_(program) {
@@ -146,8 +139,6 @@ private:
         describe(slot.cls, wanted));
   }
 
-  // What an action is about.
-
   [[nodiscard]] Interval whole(SlotClass cls) const {
     if (cls == SlotClass::squares) return {0, 1};
     return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
@@ -162,7 +153,6 @@ private:
     return {part.index * each, (part.index + 1) * each};
   }
 
-  /// Returns the parts that an action moves.
   [[nodiscard]] Interval moved(const Action& a) const {
     if (a.payload == Payload::squares) return {0, 1};
     const std::int32_t each = (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
@@ -207,8 +197,6 @@ private:
   [[nodiscard]] Content blank(int rank, SlotClass cls, std::int32_t shard) const {
     return {.valid = true, .shard = shard, .pieces = Pieces({extent(rank, cls)})};
   }
-
-  // What an action needs.
 
   /// The weights of the action's shard, or the embeddings, in all of `range`.
   void need_weights(Place p, Slot slot, Interval range, bool updated_too = false) const {
@@ -263,8 +251,6 @@ private:
     });
   }
 
-  // What an action leaves.
-
   void leave(Place p, Slot slot, std::int32_t shard, bool backward = false) {
     content(p.rank, slot) = {true, shard, at(p).micro_batch, backward};
   }
@@ -293,8 +279,7 @@ private:
       });
   }
 
-  /// Returns the parts of its shard, or of the embeddings, whose gradient an action reads; refuses it if a
-  /// micro-batch is missing there.
+  /// The parts of its shard, or the embeddings, whose gradient an action reads; refuses a missing micro-batch there.
   Interval need_whole_gradient(Place p, const Action& a) const {
     const bool embeddings = of_embeddings(a.payload);
     const Interval range = embeddings ? Interval{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/execute.hpp"
-
 #include <algorithm>
 #include <deque>
 #include <fmt/ranges.h>
@@ -231,6 +230,5 @@ private:
 }  // namespace
 
 Matching match(const Program& program) { return Matcher(program).run(); }
-
 void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
 }  // namespace minitaw::schedule::detail

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
 #include <fmt/format.h>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
-
-#include "schedule/program.hpp"
 #include "schedule/validate.hpp"
 
 /// Symbolic execution of a program, for validator and simulation.
 namespace minitaw::schedule {
-/// One action of one rank.
 struct Place {
-  std::int32_t rank = -1;
-  std::int32_t action = -1;
+  std::int32_t rank = -1, action = -1;
 };
 
 /// Pairs of sends and receives, and the calls that make up each collective.
@@ -63,10 +55,9 @@ template <class... Args>
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);
 
-/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its
-/// waits are met, a message or collective happens when every side has started it. What can happen does not
-/// depend on the order in which it is tried, so one execution decides. Throws Refusal as match(), and for
-/// no_deadlock if it stops before the end.
+/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its waits are met,
+/// a transfer happens when every side has started it. What can happen does not depend on the order of trying: one
+/// execution decides. Throws Refusal as match(), and for no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
 }  // namespace detail
 }  // namespace minitaw::schedule

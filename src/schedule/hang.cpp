@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/hang.hpp"
-
 #include <algorithm>
 #include <deque>
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>
-
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule {

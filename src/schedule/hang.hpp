@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
-
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
@@ -39,7 +34,6 @@ struct Hang {
   std::string sentence;
 };
 
-/// Follows from every rank what it waits for: by the states of the ranks, which all stand still. A program
-/// without ranks stands for what lies between cases.
+/// Finds what ranks that all stand still wait for, by their states. A program without ranks: between cases.
 [[nodiscard]] Hang find_root(const Program& program, std::span<const RankState> states, const topology::Groups& nodes);
 }  // namespace minitaw::schedule

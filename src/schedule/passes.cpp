@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/passes.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
 #include <tuple>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
 namespace {
-/// Buffers by the action after which their slot is free: see releases(). What one of several messages
-/// reads must not make room for what another receives.
+/// Buffers by the action after which their slot is free (releases()): messages of one tick do not wait for each other.
 std::vector<std::vector<VirtualBuffer>> released_after(
     const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<int> ends = releases(rank);
@@ -30,15 +27,13 @@ std::vector<std::vector<VirtualBuffer>> released_after(
   return released;
 }
 
-/// Free slots of one class. A hidden state takes the one that has been free for longest: it need not wait
-/// until the last one that was sent has left. Other contents differ in size and take the lowest one, so that
-/// not every slot becomes as large as the largest of them.
+/// Free slots of one class. A hidden state takes the one that was free for longest: no wait until the last one has
+/// left. Others differ in size and take the lowest, so that not every slot becomes as large as the largest of them.
 class Pool {
 public:
   Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
     for (int i = 0; i < size; ++i) release(static_cast<std::int16_t>(i));
   }
-  /// One more than there were if none is free.
   std::int16_t take() {
     if (free_.empty()) return static_cast<std::int16_t>(size_++);
     const std::int16_t slot = free_.begin()->second;
@@ -53,6 +48,21 @@ private:
   int size_, released_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
+
+/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
+std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
+  std::vector<Communicator> all;
+  for (int c = 0; c < program.replicas; ++c)
+    for (const Communicator& own : program.communicators) {
+      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
+      for (int& rank : all.back().ranks) rank += c * ranks;
+    }
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back({fmt::format("replicas{}", r), {}});
+    for (int c = 0; c < program.replicas; ++c) all.back().ranks.push_back(c * ranks + r);
+  }
+  return all;
+}
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
@@ -177,23 +187,6 @@ private:
 }  // namespace
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) { WaitDeriver(program, rank, overlap).run(); }
-
-namespace {
-/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
-std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
-  std::vector<Communicator> all;
-  for (int c = 0; c < program.replicas; ++c)
-    for (const Communicator& own : program.communicators) {
-      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
-      for (int& rank : all.back().ranks) rank += c * ranks;
-    }
-  for (int r = 0; r < ranks; ++r) {
-    all.push_back({fmt::format("replicas{}", r), {}});
-    for (int c = 0; c < program.replicas; ++c) all.back().ranks.push_back(c * ranks + r);
-  }
-  return all;
-}
-}  // namespace
 
 topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
   const int ranks = groups.ranks() / replicas;

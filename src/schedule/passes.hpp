@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <vector>
-
 #include "schedule/builder.hpp"
 
 /// Passes over a program that make it complete: slots, waits, replicas. Builder::finish() calls them.
@@ -10,9 +7,8 @@ namespace minitaw::schedule {
 /// The groups of each of `replicas` runs of consecutive ranks. Throws InputError if they are not alike.
 [[nodiscard]] topology::Groups groups_of_replica(const topology::Groups& groups, int replicas);
 
-/// Gives every buffer of a rank a slot of its class that is free from the buffer's first to its last use in
-/// issue order, out of as few slots as there can be, and counts them. buffers[i] belong to actions[i];
-/// transit buffers are numbered below `count`. Permanent slots keep the index that they were made with.
+/// Gives every buffer of a rank a slot of its class, free from its first to its last use in issue order, out of as few
+/// as can be. buffers[i] belong to actions[i]; those in transit count below `count`. Permanent slots keep their index.
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
 
 /// Makes the first contribution to an accumulator write it, the others add: nothing is cleared. Needs slots.
@@ -24,8 +20,6 @@ void assign_waits(RankProgram& program, int rank, Overlap overlap);
 
 /// Communicator of an action that all replicas of a rank take part in, until make_replicas().
 inline constexpr int among_replicas = -2;
-
-/// Appends Program::replicas - 1 further replicas of the ranks and communicators that are there, each with
-/// ranks and micro-batches of its own, and gives every rank's replicas a communicator.
+/// Appends Program::replicas - 1 replicas of ranks and communicators, and communicators among replicas.
 void make_replicas(Program& program);
 }  // namespace minitaw::schedule

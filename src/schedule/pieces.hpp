@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +8,6 @@
 
 /// What the validator knows of a slot's content: which parts are there, and which contributions are in them.
 namespace minitaw::schedule::detail {
-/// Numbers [begin, end).
 struct Interval {
   std::int32_t begin = 0, end = 0;
 
@@ -91,15 +89,12 @@ public:
   }
 
   /// Changes the pieces of `range` in place, after cutting them at its borders.
-  template <class Change>
-  void change(Interval range, const Change& change) {
+  template <class Change> void change(Interval range, const Change& change) {
     const auto [first, last] = inside(range);
     std::for_each(first, last, change);
   }
 
-  /// Returns whether any piece of `range` fulfils the condition.
-  template <class Which>
-  [[nodiscard]] bool any(Interval range, const Which& which) const {
+  template <class Which> [[nodiscard]] bool any(Interval range, const Which& which) const {
     return std::ranges::any_of(
         pieces_, [&](const Piece& piece) { return piece.range.common(range).size() > 0 && which(piece); });
   }

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
-
-#include "base/range.hpp"
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 
@@ -38,10 +31,8 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr int kinds = 20;
 
-/// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation
-/// (weights, hidden states) or gradients. A transfer waits only for those in front of it in its lane, so
-/// receives, sends and collectives inside a group do not hold each other up
-/// (docs/decisions/0013-lanes-by-direction.md).
+/// A queue of a rank, in order, of inputs of the computation or gradients. A transfer waits only in its lane: receives,
+/// sends and collectives of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
   inputs_group,     ///< collectives inside a group
@@ -53,7 +44,6 @@ enum class Lane : std::uint8_t {
 };
 inline constexpr int lanes = 7;
 
-/// Data that is moved, kept or updated.
 enum class Payload : std::uint8_t {
   none,
   weights,              // W3   weights of shard 3
@@ -85,14 +75,10 @@ enum class SlotClass : std::uint8_t {
 inline constexpr int slot_classes = 13;
 
 /// Index of a kind, lane, payload or slot class in a table of all of them.
-template <class Enum>
-[[nodiscard]] constexpr std::size_t index_of(Enum e) {
-  return static_cast<std::size_t>(e);
-}
+template <class Enum> [[nodiscard]] constexpr std::size_t index_of(Enum e) { return static_cast<std::size_t>(e); }
 
 /// Names of the values 0 to count - 1 of an enumeration.
-template <class Enum>
-[[nodiscard]] std::vector<std::string> names_of(int count) {
+template <class Enum> [[nodiscard]] std::vector<std::string> names_of(int count) {
   std::vector<std::string> names;
   for (int i = 0; i < count; ++i) names.emplace_back(name_of(static_cast<Enum>(i)));
   return names;
@@ -102,7 +88,6 @@ template <class Enum>
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
-/// Role of a slot in an action.
 enum class Operand : std::uint8_t {
   none,
   weights,      // of a shard, or of embedding and LM head
@@ -198,12 +183,10 @@ struct Form {
 /// Place of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t place_of(Kind kind, Operand operand);
 
-/// Use of a slot by an action.
 struct Access {
   Operand operand = Operand::none;
   Slot slot;
-  bool read = false;
-  bool write = false;
+  bool read = false, write = false;
 };
 
 struct Accesses {
@@ -233,7 +216,6 @@ struct SlotHistory {
 [[nodiscard]] char letter_of(SlotClass cls);
 [[nodiscard]] std::string name_of(Slot slot);
 
-/// Ranks that take part in a collective, in ring order.
 struct Communicator {
   std::string name;  ///< "world", "group2"
   std::vector<int> ranks;
@@ -241,10 +223,9 @@ struct Communicator {
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
-/// One rank's part of a step. `actions` is the issue order: waits refer only to earlier actions, and each
-/// lane executes its own actions in order, one at a time. Messages of one direction in a lane only need to
-/// begin in order: a transport may have several under way, so that the wire is never idle between two. They
-/// count as finished in order.
+/// One rank's part of a step. `actions` is the issue order: waits refer only to earlier actions, and each lane executes
+/// its own actions in order, one at a time. Messages of one direction in a lane only need to begin in order: a
+/// transport may have several under way, so that the wire is never idle between two. They count as finished in order.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -276,31 +257,23 @@ struct Program {
 
 /// Returns the part of each shard that the rank's slots of a class hold. Not for those of the embeddings.
 [[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
-
 /// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);
-
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
-/// Returns for each action the action after which its buffers are free: itself, or for messages the last one
-/// of the messages of the same tick that follow each other in the program, in any lanes: they shall not wait
-/// for each other.
+/// Returns for each action the action after which its buffers are free: itself, or for messages the last one of the
+/// messages of the same tick that follow each other in the program, in any lanes: they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
-/// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,
-/// and they do not arrive in one slot, where the later one could be overtaken.
+/// Returns whether a message may begin before an earlier one of its lane ends: one direction, no slot in common.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
-
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
-
 /// "W3", "G3", "A3", "D3", "E", "E3", "EG", or "s3" where nothing moves; empty without a shard.
 [[nodiscard]] std::string payload_text(Payload payload, int shard);
-
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);
-
 /// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]
 [[nodiscard]] std::string to_text(const Program& program);
 }  // namespace minitaw::schedule

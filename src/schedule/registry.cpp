@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/registry.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
 

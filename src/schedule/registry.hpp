@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <compare>
 #include <map>
-#include <string>
-#include <vector>
-
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
@@ -37,7 +33,6 @@ struct Request {
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-/// One option of a schedule, for parsing and help.
 struct OptionDoc {
   std::string name;
   std::vector<std::string> values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
@@ -46,8 +41,7 @@ struct OptionDoc {
 
 /// A schedule in the registry. Adding one: a file that defines its entry, and a line in registry().
 struct Entry {
-  std::string name;
-  std::string doc;
+  std::string name, doc;
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
   bool one_rank = false;            ///< runs on one rank of the job
@@ -63,12 +57,10 @@ struct Entry {
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
-
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// What ranks keep of weights and gradient sums within a step, in schedules that move weights; each step ends
-/// with weights and optimiser states sharded over all ranks, whatever is kept.
+/// What ranks keep of weights and sums within a step, where weights move; between steps all is sharded over all ranks.
 struct Keeping {
   enum class Where : std::uint8_t {
     world,  ///< nothing: back to the owners after every visit (FSDP2: reshard_after_forward = True)
@@ -82,23 +74,18 @@ struct Keeping {
 [[nodiscard]] Keeping keeping_of(const Request& request);
 /// A schedule's own options, then those of keeping_of().
 [[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
-
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
-
-/// Checks a request without building it: replicas that are alike, micro-batches that the ranks share evenly,
-/// enough layers, one rank for `serial`. Throws InputError "key: ...".
+/// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
 void check(const Request& request);
 
-/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so
-/// many network adapters each. This is the form that is built and recorded: build() takes an option that is
-/// still `auto` as on nodes with one adapter.
+/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
+/// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
 
 /// The options of the request that change nothing in its program (rails between one group, say), found by
 /// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
-/// Builds the program of a request that passes check().
 [[nodiscard]] Program build(const Request& request);
 }  // namespace minitaw::schedule

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/simulate.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <utility>
-
 #include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"

@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
-#include <vector>
-
 #include "model/cost.hpp"
-#include "model/layout.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// Times of an action of a step, measured or planned, in seconds since the step began. Between `ready` (its
-/// lane got to it) and `begin` it waited for other lanes.
+/// Times of an action of a step, s since its begin: its lane got to it (`ready`), then waited for others until `begin`.
 struct Span {
-  double ready = 0;
-  double begin = 0;
-  double end = 0;
+  double ready = 0, begin = 0, end = 0;
 };
 
-/// Seconds that an action takes once all of its sides are there. A message is asked for once, as its send; a
-/// collective once, as the call of its communicator's first member.
+/// Seconds of an action once all sides are there. A message is asked for as its send, a collective as its first call.
 using Costs = std::function<double(int rank, const Action& action)>;
 
 /// Executes a program that validate() accepts with durations: spans[r][i] of action i of rank r. An action
@@ -27,7 +19,6 @@ using Costs = std::function<double(int rank, const Action& action)>;
 /// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.
 [[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
-/// Idle time of the compute lanes in a step.
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works
@@ -38,29 +29,23 @@ struct Idle {
 };
 [[nodiscard]] Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
-/// A device in two rates, for plans. The defaults are an NVIDIA H100 SXM (its datasheet): 40% of 989 TFLOP/s
-/// in dense bf16, as training reaches, and 3.35 TB/s of HBM3.
+/// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16, and 3.35 TB/s of HBM3.
 struct Device {
   double flops = 400e12;    ///< FLOP/s
   double memory = 3.35e12;  ///< bytes/s, for what computes little: update, zero, add
 };
 
-/// Seconds of a visit or of the loss, by model::cost_of_block() and model::cost_of_loss(); 0 for everything
-/// else. `memory_rate`: bytes/s of kernels that compute little.
+/// Seconds of a visit or of the loss, by model/cost.hpp; else 0. `memory_rate`: bytes/s of kernels that compute little.
 [[nodiscard]] double seconds_of(
     const Action& action, const model::Layout& layout, const model::Speed& speed, double memory_rate);
 /// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
-
-/// Bytes of memory that an action of a rank reads and writes, where that is what takes its time: update,
-/// zero, add, load, embed. 0 for everything else.
+/// Bytes that an action reads and writes, where that takes its time: update, zero, add, load, embed; else 0.
 [[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action, const model::Layout& layout);
-
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
 
-/// Durations of all actions on such devices if transfers take no time. `micro_batch_per_rank`: B of each
-/// rank, in place of the layout's. The program must live as long as the result.
+/// Durations where transfers take no time. `micro_batch_per_rank`: B of each rank. The program outlives the result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Device& device,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});
 }  // namespace minitaw::schedule

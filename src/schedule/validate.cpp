@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The checks behind validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
-
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <string_view>
-#include <vector>
-
 #include "base/error.hpp"
 #include "schedule/contents.hpp"
 #include "schedule/execute.hpp"
@@ -34,8 +29,7 @@ public:
 
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
-  template <class... Args>
-  [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
+  template <class... Args> [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
     refuse(rule, program_, rank_, action_, what, std::forward<Args>(args)...);
   }
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <optional>
-#include <string>
-
-#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -29,13 +25,10 @@ struct Violation {
   std::string message;  ///< one sentence: what, where, what was expected
 };
 
-/// The first violation found, or nothing.
 [[nodiscard]] std::optional<Violation> validate(const Program& program);
-
 /// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
 void require_valid(const Program& program);
 [[nodiscard]] Program build_valid(const Request& request);
-
 /// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
 [[nodiscard]] std::string grid(const Program& program, const std::optional<Violation>& mark = std::nullopt);
 }  // namespace minitaw::schedule

@@ -60,8 +60,7 @@ struct Port {
 };
 
 /// What stood out, and in which rounds: value and usual, in scores.
-template <class Key>
-using Found = std::map<Key, std::vector<std::pair<double, double>>>;
+template <class Key> using Found = std::map<Key, std::vector<std::pair<double, double>>>;
 
 /// Judges one quantity.
 class Judge {
@@ -170,8 +169,7 @@ private:
 
   /// Leaves what stood out in rounds enough: `rule_.rounds`, or more where so many of all `subjects` stand out in some
   /// round by chance that one of them would stand out so often. What always stands out counts as no chance.
-  template <class Key>
-  void keep(Found<Key>& found, std::size_t subjects) const {
+  template <class Key> void keep(Found<Key>& found, std::size_t subjects) const {
     const auto rounds = std::ssize(measured_.rounds);
     double chances = 0;
     for (const auto& [key, times] : found)

@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "screen/probe.hpp"
-
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
-#include <limits>
-
 #include "base/philox.hpp"
 #include "case/result.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
-#include "kernels/kernels.hpp"
-#include "model/model.hpp"
-#include "schedule/account.hpp"
 
 namespace minitaw::screen {
 namespace {
 using comm::mpi::check, comm::mpi::measuring;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
-
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
-constexpr int ping_tag = 1, flow_tag = 2;
 constexpr int pings = 20, most_messages = 4096;
 constexpr int slices = 5;  // of a measurement inside a node
 constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
@@ -29,8 +20,7 @@ constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
 constexpr std::chrono::microseconds nap{500};  // of ranks that wait for those that measure
 
 /// Repetitions of `work` in a second, all finished, over so many seconds; once before, to warm up.
-template <class Work>
-double per_second(const kernels::ExecutionSpace& exec, double seconds, const Work& work) {
+template <class Work> double per_second(const kernels::ExecutionSpace& exec, double seconds, const Work& work) {
   const auto once = [&] {
     work();
     exec.fence("minitaw::screen");
@@ -49,7 +39,6 @@ struct Triad {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
-/// The kernels of a rank, on buffers of the given shape.
 class Kernels {
 public:
   explicit Kernels(const model::Shape& shape)
@@ -106,8 +95,7 @@ public:
 
 private:
   /// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on zeros.
-  template <class E>
-  struct Owned : kernels::Matrix<E> {
+  template <class E> struct Owned : kernels::Matrix<E> {
     Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
     Owned(const kernels::ExecutionSpace& exec, std::int64_t rows, std::int64_t columns)
         : memory("minitaw::screen", rows, columns) {
@@ -116,8 +104,7 @@ private:
           exec, kernels::Vector<E>(memory.data(), memory.size()), {}, 0, UniformRow{{}, {}, 0.0F, 1.0F});
     }
   };
-  template <class E>
-  [[nodiscard]] Owned<E> make(std::int64_t rows, std::int64_t columns) const {
+  template <class E> [[nodiscard]] Owned<E> make(std::int64_t rows, std::int64_t columns) const {
     return {exec_, rows, columns};
   }
 
@@ -126,8 +113,7 @@ private:
   kernels::AttentionSizes sizes_;
 };
 
-/// What schedules do inside a node, for the transport: messages of weights between all ranks, and the
-/// collectives of their group.
+/// What schedules do inside a node: messages of weights between all ranks, and the collectives of their group.
 schedule::Program program_of(const topology::Groups& nodes) {
   using schedule::Kind;
   schedule::Program program;
@@ -260,8 +246,7 @@ private:
   }
 
   /// Bytes/s of `work`, which moves `bytes()` on every rank that takes part, in a slice of a measurement's time.
-  template <class Work>
-  double repeated(bool takes_part, const Work& work) {
+  template <class Work> double repeated(bool takes_part, const Work& work) {
     const auto timed = [&](int count) {
       if (takes_part) work();  // all begin when the last one is here
       const double begin = MPI_Wtime();
@@ -276,8 +261,7 @@ private:
   double largest(double mine) const { return comm::mpi::largest(mine, own_.comm, nap); }
 
   /// Nodes that share cores measure one after the other.
-  template <class Work>
-  void node_by_node(const std::string& stage, const Work& work) {
+  template <class Work> void node_by_node(const std::string& stage, const Work& work) {
     const int turns = options_.one_machine ? machine_.nodes.count() : 1;
     for (int turn = 0; turn < turns; ++turn) {
       next(stage);
@@ -285,8 +269,7 @@ private:
     }
   }
 
-  /// The best of several slices, apart from each other: cores that ranks share have slow moments, and a slow path has
-  /// no fast ones.
+  /// The best of several slices, apart in time: cores that ranks share have slow moments, a slow path no fast ones.
   void measure_inside() {
     std::vector<double> rates(machine_.partners(Partner::inside), nothing);
     const int size = machine_.nodes.size(node_);
@@ -373,31 +356,12 @@ private:
     return fastest;
   }
 
-  /// Half of a round trip with the peer.
-  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, ping_tag, own_.comm); }
+  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, own_.comm); }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
-    sent_.resize(std::max(sent_.size(), size));
-    received_.resize(std::max(received_.size(), size));
     for (const bool first : {true, false}) ping(peer, first);  // both are here
-    const double begin = MPI_Wtime();
-    double arrived = begin;
-    constexpr int under_way = 2;  // the handshake of the next message passes while the one before it does
-    for (int m = 0; m < messages; m += under_way) {
-      std::vector<MPI_Request> in, out;
-      for (int i = m; i < std::min(messages, m + under_way); ++i) {
-        check(MPI_Irecv(
-                  received_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &in.emplace_back()),
-            "MPI_Irecv");
-        check(MPI_Isend(sent_.data(), static_cast<int>(size), MPI_BYTE, peer, flow_tag, own_.comm, &out.emplace_back()),
-            "MPI_Isend");
-      }
-      comm::mpi::wait(in, measuring);
-      arrived = MPI_Wtime();
-      comm::mpi::wait(out, measuring);
-    }
-    return static_cast<double>(size) * messages / (arrived - begin);
+    return static_cast<double>(size) * messages / exchange_.run({&peer, 1}, {&peer, 1}, messages, size, own_.comm);
   }
 
   /// [quantity][rank][partner]
@@ -424,7 +388,7 @@ private:
   int at_once_ = 1;   ///< ranks of a node that may compute at the same time
   int messages_ = 0;  ///< of a measurement between nodes
   std::size_t message_bytes_ = 0;
-  std::vector<std::byte> sent_, received_;
+  comm::mpi::Exchange exchange_;
   std::vector<std::vector<double>> rows_;  ///< of this round: for each quantity the values of this rank
 };
 

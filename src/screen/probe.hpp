@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <memory>
-#include <mpi.h>
-#include <string>
-#include <vector>
-
 #include "comm/mpi/mpi.hpp"
 #include "model/layout.hpp"
 #include "screen/screening.hpp"
@@ -26,8 +21,7 @@ struct ProbeOptions {
   std::function<void()> done = [] {};
 };
 
-/// Measures every rank, the links inside of every node, and those between all nodes. Every method is
-/// collective over the job; all ranks that have no part in a measurement sleep.
+/// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part sleep.
 class Probe {
 public:
   Probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options);

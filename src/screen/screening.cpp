@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "screen/screening.hpp"
-
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
-
 #include "base/error.hpp"
 
 namespace minitaw::screen {

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <string>
 #include <utility>
-#include <vector>
-
 #include "topology/groups.hpp"
 
-/// Finds the rank, node, adapter or link that is slower than its peers. This part only judges numbers; it
-/// knows neither MPI nor devices (docs/screen.md).
+/// Finds what is slower than its peers. This part judges numbers, and knows neither MPI nor devices (docs/screen.md).
 namespace minitaw::screen {
 /// Who a value of a rank is about: itself, or what another rank sends it.
 enum class Partner {
@@ -28,7 +23,6 @@ struct Quantity {
 /// Time added to a latency before it is compared: what is shorter makes no difference to anybody, s.
 inline constexpr double latency_floor = 10e-6;
 
-/// The ranks of a job on nodes with so many adapters each.
 struct Machine {
   topology::Groups nodes{{1}};
   int adapters = 1;
@@ -68,8 +62,8 @@ struct Culprit {
   std::vector<Evidence> evidence;
 };
 
-/// Least differences are those of the quantities, or more where the peers differ among themselves by chance;
-/// but a rate of half of the usual one, and a latency of ten times, always counts.
+/// Least differences are the quantities', or more where peers differ by chance; half a rate, ten latencies always
+/// count.
 struct Rule {
   double sigmas = 6;  ///< standard deviations, estimated from the median absolute deviation
   double least = 0;   ///< replaces that of the rates; 0: does not
@@ -96,8 +90,6 @@ struct Rule {
 [[nodiscard]] std::string text_of(const Evidence& evidence);
 /// Nodes that a culprit is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
-
-/// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1 rounds, or n
-/// if n is odd.
+/// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or n if n is odd.
 [[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 }  // namespace minitaw::screen

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/devices.hpp"
-
 #include <fmt/format.h>
 #include <map>
-
 #include "base/error.hpp"
 
 #ifdef MINITAW_CUDA_DEVICES
 #include <cuda_runtime_api.h>
-
 #include "topology/nvml.hpp"
 #endif
 

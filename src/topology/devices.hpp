@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-/// The devices that a process can see, and which rank gets which. Empty answers on builds for a host, and for
-/// devices whose vendor library is not known here.
+/// The devices that a process sees, and which rank gets which. None on a host, and where the vendor is not known.
 namespace minitaw::topology {
 struct Device {
   int index = -1;           ///< among the visible ones
@@ -21,23 +19,17 @@ struct Device {
 
 /// Throws InputError if a build for devices finds none, or its driver does not answer.
 [[nodiscard]] std::vector<Device> visible_devices();
-
 /// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
 [[nodiscard]] int device_of(int local_rank, int visible);
-
 /// Returns the first two ranks that use a device of the same UUID. Empty UUIDs are no device.
 [[nodiscard]] std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank);
-
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
 struct DeviceMemory {
-  std::uint64_t free = 0;
-  std::uint64_t total = 0;
+  std::uint64_t free = 0, total = 0;
 };
-/// Memory of the device of the calling thread.
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
-
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or empty.
 [[nodiscard]] std::string runtime_version();
 [[nodiscard]] std::string driver_version();

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/groups.hpp"
-
 #include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
 #include <numeric>
 #include <ranges>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {

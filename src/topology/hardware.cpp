@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/hardware.hpp"
-
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -9,9 +8,6 @@
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
-#include <string_view>
-#include <vector>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {
@@ -51,7 +47,6 @@ std::string cpu_text(hwloc_topology_t node) {
       count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
 }
 
-/// A port of a network adapter that is up.
 struct Port {
   hwloc_obj_t adapter;
   int number;

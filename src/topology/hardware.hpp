@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <filesystem>
 #include <string>
 
 /// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
 namespace minitaw::topology {
-/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: not known, or
-/// none.
+/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: none, or not known.
 struct Site {
   std::string cpu = "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
-  /// Ports that carry the job's messages (docs/topo.md), the nearest to the device (without one, to the cores)
-  /// first: "mlx5_1:1,mlx5_0:1".
+  /// Ports that carry the job's messages (docs/topo.md), the nearest to device or cores first: "mlx5_1:1,mlx5_0:1".
   std::string adapters{};
   std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
   std::string domain_shared{};                                      ///< "yes" or "no": by the cores and the device
@@ -25,8 +22,7 @@ inline constexpr struct {
     {"device_domains", &Site::device_domains}, {"domain_shared", &Site::domain_shared}, {"adapters", &Site::adapters},
     {"adapter_domains", &Site::adapter_domains}};
 
-/// Returns this machine as hwloc writes it, so that one rank of a node reads it for all: the kernel lets only
-/// one at a time read the devices, which takes ten milliseconds and more.
+/// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a time, for 10 ms.
 [[nodiscard]] std::string describe();
 
 /// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none). `xml`:

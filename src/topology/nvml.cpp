@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/nvml.hpp"
-
 #include <array>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -9,8 +8,7 @@
 namespace minitaw::nvml {
 namespace {
 /// Leaves null what the library lacks under every name.
-template <class Function, class... Names>
-void find(void* file, Function*& function, Names... names) {
+template <class Function, class... Names> void find(void* file, Function*& function, Names... names) {
   for (const char* name : {names...})
     if (function == nullptr) function = reinterpret_cast<Function*>(dlsym(file, name));
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <string>
 
-/// NVIDIA's management library (NVML), opened when the program runs: builds need neither its headers nor the
-/// library, and machines without a driver still run the program. Only what is called here is declared, after
-/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers stay.
+/// NVIDIA's management library (NVML), opened at run time: builds need neither headers nor library, machines no driver.
+/// Declared is what is called here, after the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api).
 namespace minitaw::nvml {
 struct Handle;  ///< opaque
 using Device = Handle*;
@@ -17,9 +15,7 @@ enum Clock : int { clock_sm = 1, clock_memory = 2 };
 /// nvmlTemperatureSensors_t
 enum Sensor : int { sensor_die = 0 };
 /// nvmlEnableState_t of MIG: the device is cut into instances.
-inline constexpr unsigned mig_enabled = 1;
-/// Bytes of a version that NVML writes.
-inline constexpr unsigned version_size = 80;
+inline constexpr unsigned mig_enabled = 1, version_size = 80;
 
 /// NVML's functions by their names there, without "nvml"; null: this library lacks it.
 struct Functions {
@@ -43,14 +39,12 @@ inline constexpr const char* library_file = "libnvidia-ml.so.1";
 /// NVML from construction to destruction.
 class Library {
 public:
-  /// Throws std::runtime_error, which says why, if the library cannot be opened, lacks a function without
-  /// which nothing can be read, or finds no driver.
+  /// Throws std::runtime_error with the reason if library, driver or a function that everything needs is missing.
   explicit Library(const char* file = library_file);
   Library& operator=(Library&&) = delete;
   ~Library();
 
   [[nodiscard]] const Functions& call() const { return functions_; }
-  /// NVML's own words for a code.
   [[nodiscard]] std::string words(int code) const;
 
 private:
@@ -60,7 +54,6 @@ private:
 
 /// Returns the version of NVML or of the driver; empty if not available.
 [[nodiscard]] std::string version(int (*ask)(char*, unsigned));
-
 /// Returns the versions of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty without NVML.
 [[nodiscard]] std::string driver_version(const char* file = library_file);
 [[nodiscard]] std::string library_version(const char* file = library_file);

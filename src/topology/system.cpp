@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <sys/utsname.h>
 #include <utility>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {
@@ -24,8 +22,7 @@ std::pair<std::string, std::string> split(const std::string& line, char separato
   return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
 }
 
-/// Ranks that the launcher (mpiexec, srun) says belong to one job; 0 if it says nothing. An mpiexec inside a
-/// Slurm step is the one who starts the ranks, so its word comes first.
+/// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the ranks: it is first.
 int announced_ranks() {
   // MPICH's mpiexec, srun --mpi=pmi2; Open MPI's mpiexec; any srun (a batch script has none)
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})

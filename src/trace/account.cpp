@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "trace/account.hpp"
 #include <algorithm>
 #include <limits>
-
 #include "schedule/execute.hpp"
-#include "trace/account.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Span;
-
+using schedule::Action, schedule::Span;
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
 struct Interval {
@@ -78,7 +75,6 @@ public:
   }
 
 private:
-  /// End of the action in front of it.
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
   double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
 #include <cmath>
 #include <numeric>
-#include <vector>
-
 #include "schedule/account.hpp"
-#include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
 
 namespace minitaw::trace {
@@ -37,9 +32,8 @@ struct StepAccount {
 
 /// Divides the time of every rank in one step, measured or predicted, of a program that validate() accepts.
 ///
-/// A transfer is under way from the moment the last of its sides has begun until it ends; a side that begins
-/// after it has ended delayed nobody. Before that a lane waits for the other side, and the account looks at
-/// that side at the time: if it computed, this rank is idle; if another transfer was under way, this rank's
-/// wait is exposed communication of its kind; if it waited, the account follows its wait.
+/// A transfer is under way from the moment the last of its sides has begun until it ends; a side that begins later
+/// delayed nobody. Before, the account looks at what the other side did: if it computed, this rank is idle; if another
+/// transfer was under way, this rank's wait is exposed communication of its kind; if it waited, the account follows.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 }  // namespace minitaw::trace

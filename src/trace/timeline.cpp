@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/timeline.hpp"
-
 #include <functional>
 #include <nlohmann/json.hpp>
-
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::names_of;
-using schedule::Place;
+using schedule::Action, schedule::Kind, schedule::names_of, schedule::Place;
 }  // namespace
 
 Timeline make_timeline(

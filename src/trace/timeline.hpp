@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <span>
-#include <string>
 #include <variant>
-#include <vector>
-
 #include "topology/groups.hpp"
 #include "trace/account.hpp"
 
@@ -16,14 +12,11 @@ struct Event {
   schedule::Lane lane = schedule::Lane::compute;
   schedule::Kind kind = schedule::Kind::join;
   schedule::Payload payload = schedule::Payload::none;
-  int tick = 0;
-  int shard = -1;
-  int micro_batch = -1;
+  int tick = 0, shard = -1, micro_batch = -1;
   int peer = -1;     ///< other side of a message, root of a rooted collective; -1: none
   int link = -1;     ///< shared by both sides of a message or by all members of a collective; -1: no transfer
   double ready = 0;  ///< its lane got to it
-  double begin = 0;
-  double end = 0;
+  double begin = 0, end = 0;
 
   friend bool operator==(const Event&, const Event&) = default;
 };
@@ -45,10 +38,7 @@ struct Field {
   std::variant<int (*)(const Event& event), double Event::*> value;
   std::vector<std::string> codes = {};
 };
-/// The fields of an event: of a result file and of to_json().
 [[nodiscard]] const std::vector<Field>& fields();
-
-/// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events": {field:
-/// values}}]}.
+/// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events": {field: values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
 }  // namespace minitaw::trace

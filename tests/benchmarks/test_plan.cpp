@@ -2,14 +2,12 @@
 // What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it refuses.
 #include <fstream>
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "plan.hpp"
 
 namespace minitaw::bench {
 namespace {
 using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
-
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 double error_of(const std::vector<double>& found, const std::vector<double>& expected) {

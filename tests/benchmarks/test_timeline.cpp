@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <gtest/gtest.h>
-
 #include "timeline.hpp"
 
 namespace minitaw::kernel_times {

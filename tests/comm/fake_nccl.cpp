@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fake_nccl.hpp"
-
 #include <chrono>
 #include <cstring>
 #include <fmt/format.h>
@@ -15,7 +14,6 @@ using Kind = schedule::Kind;
 constexpr auto time_limit = std::chrono::seconds(60);
 
 std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1; }
-
 bool is_message(const Call& call) { return is_point_to_point(call.kind); }
 
 void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
@@ -71,8 +69,7 @@ private:
   std::vector<MPI_Request> requests_;
 };
 
-/// Messages may be left on an aborted communicator, and a new one in its place would receive them: it lives
-/// until MPI ends, which receives what nobody has asked for.
+/// Messages may be left on an aborted communicator: it lives until MPI ends, lest a new one receive them.
 void free_at_the_end(MPI_Comm comm) {
   static std::vector<MPI_Comm> comms;
   static int key = MPI_KEYVAL_INVALID;
@@ -356,7 +353,6 @@ void FakeNccl::progress() {
 }
 
 FakeNccl::FakeNccl() { MPI_Op_create(add_bf16, 1, &bf16_sum_); }
-
 FakeNccl::~FakeNccl() { MPI_Op_free(&bf16_sum_); }
 
 nccl::UniqueId FakeNccl::unique_id() {

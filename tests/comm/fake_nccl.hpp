@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <deque>
 #include <mpi.h>
-
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {
-/// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a communicator and
-/// those of a queue are executed in order, and go on whenever somebody asks whether a communicator is ready.
-/// That it is ready means that its calls are complete. What NCCL demands is checked on the way and breaks
-/// with comm::Error: groups balance, a communicator in use is left alone, all members make the same calls
-/// with equal counts in one order, messages match in order with equal sizes, buffers are in place or apart.
-/// Ranks that issue in orders that do not fit together wait for each other, which breaks after a while.
-/// Communicators must not outlive it.
+/// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a communicator and those of a
+/// queue are executed in order, and go on whenever somebody asks whether a communicator is ready. That it is ready
+/// means that its calls are complete. What NCCL demands is checked on the way and breaks with comm::Error: groups
+/// balance, a communicator in use is left alone, all members make the same calls with equal counts in one order,
+/// messages match in order with equal sizes, buffers are in place or apart. Ranks that issue in orders that do not fit
+/// together wait for each other, which breaks after a while. Communicators must not outlive it.
 class FakeNccl final : public nccl::Api {
 public:
   FakeNccl();
@@ -24,8 +21,7 @@ public:
   void group_start() override { ++depth_; }
   void group_end() override;
 
-  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes
-  /// them then, and so does time while others wait. Buffers must live until then.
+  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes them then.
   bool complete_later = false;
   void finish();
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
 
@@ -14,8 +13,7 @@ void for_each_program(int ranks, std::size_t stride, const auto& visit) {
   });
 }
 
-/// The actions of a rank in the order in which the engine's one thread feeds device queues: of those whose
-/// waits have been issued the first one in the program. Shorter than the program if it gets stuck.
+/// The actions of a rank in the order of the engine's one thread; shorter than the program if it gets stuck.
 inline std::vector<int> issue_order(const schedule::RankProgram& rank) {
   std::array<std::vector<int>, schedule::lanes> queues;
   for (int l = 0; l < schedule::lanes; ++l) queues[l] = actions_of(rank, static_cast<schedule::Lane>(l));

@@ -86,9 +86,8 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
 
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
 
-/// A part of all programs, another one for each number of ranks, in one precision each: many processes share
-/// few cores, and NCCL's stand-in makes communicators for each. Of all programs, test_launches.cpp says
-/// whether its calls fit together.
+/// A part of all programs for each number of ranks, in one precision each: many processes share few cores. Of all of
+/// them, test_launches.cpp says whether calls fit together.
 TEST_P(Bytes, OfSchedulesAreAsPlanned) {
   const int ranks = ranks_of_job();
   const std::size_t stride = (ranks <= 3 ? 7 : 29) * (GetParam() == Kind::nccl ? 3 : 1);

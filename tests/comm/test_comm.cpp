@@ -2,7 +2,6 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
-
 #include "base/error.hpp"
 #include "comm/transport.hpp"
 

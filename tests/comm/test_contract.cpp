@@ -2,19 +2,16 @@
 // The contract of comm/transport.hpp, for every transport; below, what only the transport over MPI has.
 #include <cmath>
 #include <numeric>
-
 #include "base/error.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 MINITAW_ON_TRANSPORTS(Contract, every_kind);
-/// What NCCL promises otherwise: the order of sums is its own, it has no tags, and takes each side's length
-/// at its word.
+/// What NCCL promises otherwise: its sums have an order of its own, it has no tags, and believes each side's length.
 MINITAW_ON_TRANSPORTS(ContractOfMpi, over_mpi);
 
-/// Nothing, one element, slices that are shorter or empty, and, where a transport cuts messages into pieces,
-/// one chunk, just above it, and several.
+/// Nothing, one element, short or empty slices, and, where messages are cut, a chunk, just above it, and several.
 std::vector<std::int64_t> awkward_sizes(Dtype dtype, int members, bool in_pieces) {
   std::vector<std::int64_t> sizes{0, 1, members - 1, members + 1, 3 * members + 1, 1000 * members};
   const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(dtype));
@@ -44,8 +41,7 @@ TEST_P(Contract, OfEveryCollective) {
 /// A value whose sums depend on the order of addition.
 float rough(int rank, std::int64_t i) { return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5); }
 
-/// A chain adds from the last member to the root, a ring from the member behind the slice's own to that,
-/// rounded at every step.
+/// A chain adds from the last member to the root, a ring from the member behind the slice's own; all sums are rounded.
 TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
   World world(GetParam());
   const std::int64_t elements = 132'001;

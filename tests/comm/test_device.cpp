@@ -2,7 +2,6 @@
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <Kokkos_Core.hpp>
 #include <functional>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"
@@ -126,8 +125,7 @@ std::vector<Way> ways() {
 }
 INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
 
-/// What NCCL itself can be asked with one device, and its stand-in elsewhere: every call copies from one
-/// buffer to another. The transport makes no communicator for collectives of one rank.
+/// What NCCL itself, or its stand-in, can be asked with one device: every call copies from one buffer to another.
 TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 #if defined(MINITAW_HAVE_NCCL)
   nccl::Api& api = nccl::library();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an end.
 #include <gtest/gtest.h>
-
 #include "comm/nccl/transport.hpp"
 #include "launches.hpp"
 

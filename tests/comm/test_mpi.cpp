@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI itself, before miniTaw is blamed, and what it is asked about the job.
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What only the NCCL transport has: its communicators, their first calls, and what it does when NCCL fails.
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "transports.hpp"
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <random>
-
 #include "seed.hpp"
 #include "transports.hpp"
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
-
 #include "comm/mpi/transport.hpp"
 #include "comm/nccl/transport.hpp"
 #include "fake_nccl.hpp"
@@ -25,8 +23,7 @@ inline int ranks_of_job() {
   return ranks;
 }
 
-/// Copies as late as it may: when somebody waits. Until then the target holds poison, so that a missing wait,
-/// or memory that is used again too early, shows in the data.
+/// Copies when somebody waits, and leaves poison until then: a missing wait, or memory used too early, shows.
 class LazyCopier final : public mpi::Copier {
 public:
   void copy(Way way, std::size_t queue, mpi::Piece to, mpi::Piece from) override {
@@ -59,8 +56,7 @@ struct Host {
   std::unique_ptr<Transport> transport;
 };
 
-/// Slots are few and small, so that messages of a test go round them several times, and neither their number nor their
-/// size divides anything.
+/// Slots are few and small: messages of a test go round them several times, and neither number nor size divides them.
 inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
 struct Staged {
   explicit Staged(const schedule::Program& program)
@@ -95,8 +91,7 @@ struct Nccl {
   std::unique_ptr<Transport> transport;
 };
 
-template <class Owner>
-std::shared_ptr<Transport> build(const schedule::Program& program) {
+template <class Owner> std::shared_ptr<Transport> build(const schedule::Program& program) {
   const auto owner = std::make_shared<Owner>(program);
   return {owner, owner->transport.get()};
 }
@@ -246,14 +241,12 @@ public:
   }
 
 private:
-  template <class T>
-  [[nodiscard]] T load(std::int64_t i) const {
+  template <class T> [[nodiscard]] T load(std::int64_t i) const {
     T value;
     std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
     return value;
   }
-  template <class T>
-  void store(std::int64_t i, T value) {
+  template <class T> void store(std::int64_t i, T value) {
     std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
   }
 

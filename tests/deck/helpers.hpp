@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <gtest/gtest.h>
-
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 

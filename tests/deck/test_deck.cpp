@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <numeric>
 #include <set>
+#include <sstream>
 #include <tuple>
 #include <unistd.h>
-
 #include "deck/keys.hpp"
 #include "helpers.hpp"
 
@@ -432,6 +432,40 @@ TEST(Keys, ExamplesAndDefaultsAreValid) {
     if (key.name == "group_size") overrides.emplace_back("ranks=8");
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
   }
+}
+
+TEST(Docs, KeysPageIsTheHelpOfTheProgram) {
+  const auto page = std::filesystem::path(MINITAW_DOCS) / "keys.md";
+  std::ostringstream text;
+  text << std::ifstream(page).rdbuf();
+  EXPECT_EQ(text.str(), help_markdown()) << "renew it with: minitaw help keys --markdown > docs/keys.md";
+}
+
+/// Why no job of the usual sizes (0: the deck says its own) can run the deck; empty if one can.
+std::string refused_by_all(const std::string& path) {
+  std::string why;
+  for (const int ranks : {0, 4, 6}) try {
+      (void)read_deck(path, {}, planned(ranks));
+      return "";
+    } catch (const InputError& error) {
+      why += fmt::format("{}\n", error.what());
+    }
+  return why;
+}
+
+TEST(Docs, EveryDeckOfTheRepositoryIsValid) {
+  int decks = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(MINITAW_INPUTS)) {
+    const bool machine = file.path().parent_path().filename() == "machines";  // test_machine.cpp reads those
+    if (file.path().extension() != ".toml" || machine) continue;
+    ++decks;
+    EXPECT_EQ(refused_by_all(file.path().string()), "");
+  }
+  EXPECT_GT(decks, 5);
+}
+
+TEST(Docs, HelpNamesEveryKey) {
+  for (const Key& key : keys()) EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
 }
 }  // namespace
 }  // namespace minitaw::deck

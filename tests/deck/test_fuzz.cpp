@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <random>
-
 #include "helpers.hpp"
 
 namespace minitaw::deck {

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-
 #include "helpers.hpp"
 
 namespace minitaw::deck {

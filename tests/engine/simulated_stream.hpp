@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <deque>
 #include <exception>
 #include <set>
 #include <thread>
-
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
-/// A device's stream as a thread: run() returns at once, work happens later and in order, events are awaited
-/// there and not by the one who submits. A wait that the engine forgets shows as a race or a wrong result.
+/// A device's stream as a thread: work happens later and in order. A wait that the engine forgets shows as a race.
 class SimulatedStream final : public Queue {
 public:
   /// `stop`, shared by the streams of a rank, ends their waits for each other.
@@ -112,8 +109,7 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;
-  int begun_ = 0;
-  int completed_ = 0;
+  int begun_ = 0, completed_ = 0;
   std::exception_ptr failure_;
   std::thread thread_;
 };

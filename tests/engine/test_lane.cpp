@@ -2,7 +2,6 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <random>
-
 #include "engine/executor.hpp"
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
@@ -47,7 +46,6 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
 }
 
 using schedule::Action, schedule::Operand, schedule::RankProgram;
-
 constexpr comm::WaitPolicy policy;
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.
@@ -70,8 +68,8 @@ private:
   std::function<void()> work_;
 };
 
-/// Actions of a rank that only sleep and touch a plain variable per slot: a wait that does not hold shows as
-/// a data race (ThreadSanitizer) or as an action that began too early.
+/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race or a begin too
+/// early.
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)

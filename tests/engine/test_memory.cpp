@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
-
 #include "base/error.hpp"
 #include "engine/memory.hpp"
 
@@ -74,8 +73,7 @@ constexpr std::size_t block = std::size_t{256} << 20;
 /// Takes resident memory that goes back to the kernel at once, as large blocks do.
 void take(std::size_t bytes) { EXPECT_EQ(std::vector<char>(bytes, 1).back(), 1); }
 
-/// The kernel counts pages on each processor and adds them up now and then. Less than a peak in units of 1000
-/// instead of 1024 bytes would be wrong by.
+/// The kernel adds pages up now and then; less than a peak in units of 1000 instead of 1024 bytes would be wrong by.
 constexpr std::size_t slack = std::size_t{3} << 20;
 
 TEST(ProcessMemory, PeakIsTheKernelsAndOutlivesTheMemory) {

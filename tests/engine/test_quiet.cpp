@@ -2,7 +2,6 @@
 // A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host
 // the queues are simulated; on a device they are its streams.
 #include <gtest/gtest.h>
-
 #include "engine/runtime.hpp"
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"

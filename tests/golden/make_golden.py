@@ -32,7 +32,6 @@ ADAMW = {name: float(np.float32(value)) for name, value in ADAMW.items()}
 ROLES = ["norm1", "wqkv", "wo", "norm2", "w13", "w2", "embedding", "norm", "head"]
 WEIGHTS, TOKENS = 0, 0x746F6B73
 
-
 def philox(counter, seed, stream):
     """Philox4x32-10 (Salmon et al. 2011). counter: four integers or arrays of them; returns uint64 [n, 4]."""
     c = [np.atleast_1d(np.asarray(word, dtype=np.uint64)) for word in counter]
@@ -44,7 +43,6 @@ def philox(counter, seed, stream):
         c = [(p1 >> shift) ^ c[1] ^ np.uint64(key[0]), p1 & mask, (p0 >> shift) ^ c[3] ^ np.uint64(key[1]), p0 & mask]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return np.stack(c, axis=1)
-
 
 def initial(role, layer, shape, case):
     count = int(np.prod(shape))
@@ -62,7 +60,6 @@ def initial(role, layer, shape, case):
     values = (center + np.float64(amplitude) * unit).astype(np.float32)
     return torch.tensor(values.astype(np.float64).reshape(shape), requires_grad=True)
 
-
 def make_parameters(case):
     h, d = case["hidden"], case["hidden"] // case["heads"]
     parameters = {}
@@ -73,7 +70,6 @@ def make_parameters(case):
     for role, shape in dict(embedding=(case["vocab"], h), norm=(h,), head=(case["vocab"], h)).items():
         parameters[role] = initial(role, -1, shape, case)
     return parameters
-
 
 def micro_batch(case, step, index):
     """Tokens and targets [B, S]: each token is the one before plus 1 to 4, at random, modulo V."""
@@ -89,10 +85,8 @@ def micro_batch(case, step, index):
     rows = torch.tensor(rows)
     return rows[:, :-1], rows[:, 1:]
 
-
 def rms_norm(x, gain):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * gain
-
 
 def rotate(x):
     """x [B, S, heads, d]: pairs (2i, 2i+1) as complex numbers, times exp(i position theta_i)."""
@@ -102,7 +96,6 @@ def rotate(x):
     turn = torch.polar(torch.ones_like(angle), angle)[None, :, None, :]
     pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2).contiguous())
     return torch.view_as_real(pairs * turn).flatten(-2)
-
 
 def attention(qkv, case):
     heads, kv_heads, d = case["heads"], case["kv_heads"], case["hidden"] // case["heads"]
@@ -115,7 +108,6 @@ def attention(qkv, case):
     scores = (q @ k.transpose(-1, -2) / d**0.5).masked_fill(hidden, float("-inf"))
     return (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, heads * d)
 
-
 def summed_loss(p, case, tokens, targets):
     x = p["embedding"][tokens]
     for layer in range(case["layers"]):
@@ -125,7 +117,6 @@ def summed_loss(p, case, tokens, targets):
         x = x + (F.silu(gate) * up) @ w["w2"].T
     logits = rms_norm(x, p["norm"]) @ p["head"].T
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
-
 
 def train(case):
     parameters = make_parameters(case)
@@ -147,7 +138,6 @@ def train(case):
         optimiser.step()
     return losses, gradients, parameters
 
-
 def write(name, case):
     losses, gradients, weights = train(case)
     line = lambda key, values, digits=12: f"{key}: " + " ".join(f"{v:.{digits}g}" for v in values) + "\n"
@@ -157,7 +147,6 @@ def write(name, case):
         file.writelines(line(f"gradient {tensor}", flat(g)) for tensor, g in gradients.items())
         file.writelines(line(f"weights {tensor}", flat(w)[::STRIDE]) for tensor, w in weights.items())
     print(name, losses)
-
 
 if __name__ == "__main__":
     assert philox((0, 0, 0, 0), 0, 0)[0].tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

@@ -1,7 +1,6 @@
 // miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
 #include <iterator>
 #include <sstream>
-
 #include "kernels/device_matrix.hpp"
 #include "model/layout.hpp"
 #include "model/training_loop.hpp"

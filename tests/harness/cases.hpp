@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <random>
-
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/case_runner.hpp"
@@ -56,8 +54,7 @@ inline std::vector<std::string> every_schedule() {
       "tawpipe:fetch=step:rails=2:reduce=group:reshard=group"};
 }
 
-/// All of them on one or two ranks; a third on more, which share few cores: another one on 3, 4 and 6 ranks,
-/// and for each `turn`.
+/// All of them on one or two ranks; on more, which share few cores, another third for each number and `turn`.
 inline std::vector<std::string> some_schedules(int ranks, int turn) {
   const std::vector<std::string> all = every_schedule();
   if (ranks <= 2) return all;

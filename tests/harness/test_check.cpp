@@ -3,17 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <malloc.h>
-
 #include "harness/cases.hpp"
 #include "sanitized.hpp"
 
 namespace minitaw::harness {
 namespace {
 using engine::peak_memory, engine::reset_peak_memory, engine::Runtime;
-
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
-
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 Case serial_case(int layers = 2) {
@@ -78,8 +75,7 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   }
 }
 
-/// Deep, narrow, with few tokens or few kinds of them: what limits that know none of it would take for wrong.
-/// Twenty steps are longer than any cycle of a few that tokens might have.
+/// Deep, narrow, with few tokens or kinds of them. Twenty steps are longer than any cycle of a few tokens.
 TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
   struct Awkward {
     int layers, hidden, heads, ffn, vocab, seq;

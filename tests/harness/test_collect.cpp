@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
-
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"
@@ -139,11 +138,9 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   }
 }
 
-// The times that a run records against a clock of the test's own. A kernel of every step is held up, so that
-// the step's time is known to a few milliseconds from both sides.
+// The times of a run against a clock of the test's own; a kernel that is held up makes them known to milliseconds.
 
-/// Notes when the kernels of a step began and ended, from the tokens' embedding to the optimiser, and holds
-/// every call of the optimiser up.
+/// Notes when the kernels of a step began and ended, and holds every call of the optimiser up.
 class SlowSteps {
 public:
   static constexpr double delay = 0.01;

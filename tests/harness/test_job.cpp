@@ -2,7 +2,6 @@
 #include "harness/case_runner.hpp"
 
 #include <gtest/gtest.h>
-
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"
 #include "record/row.hpp"
@@ -281,8 +280,7 @@ TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
   EXPECT_LT(after, before + larger / 4);
 }
 
-/// One key, so that queries and keys have no gradient but rounding noise; one token, so that loss and
-/// gradients are zero; both.
+/// One key: queries and keys have no gradient but rounding noise; one token: loss and gradients are zero; both.
 TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
   for (const auto& [seq, vocab, turn] : {std::tuple{1, 29, 0}, {13, 1, 1}, {1, 1, 2}})
     for (const std::string& name : tests::some_schedules(job_.ranks() + 5, turn)) {

@@ -2,7 +2,6 @@
 // Silent corruption: bits that are flipped at random places are found and located, and nothing else is.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
-
 #include "base/error.hpp"
 #include "harness/cases.hpp"
 #include "sanitized.hpp"

@@ -14,7 +14,6 @@ import sys
 TOLERANCE = 0.02  # what the libraries around the kernels may add; the counts themselves repeat exactly
 NOT_APPLICABLE = 77
 
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", type=pathlib.Path)
@@ -27,17 +26,14 @@ def arguments():
     parser.add_argument("--update", action="store_true", help="write the baseline instead of comparing with it")
     return parser.parse_args()
 
-
 def stop(sentence, code):
     print(sentence)
     sys.exit(code)
-
 
 def need_processor():
     """The instructions that are compiled have to be there; valgrind passes them through."""
     if " avx2 " not in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         stop("skipped: this processor has no AVX2, for which the kernels are compiled", NOT_APPLICABLE)
-
 
 def counted(program, folder):
     """Runs the program under callgrind: instructions of each kernel, and the file that says where they went."""
@@ -59,7 +55,6 @@ def counted(program, folder):
         stop(f"nothing was counted: {done.stdout}{done.stderr}", 1)
     return counts, files
 
-
 def differences(baseline, counts, files):
     """A line for each kernel that is not as in the baseline."""
     for name in sorted(baseline.keys() | counts.keys()):
@@ -68,7 +63,6 @@ def differences(baseline, counts, files):
             yield f"{name}: {'not in the baseline' if before is None else 'in the baseline, but not counted'}"
         elif abs(now - before) > TOLERANCE * before:
             yield f"{name}: {before} -> {now} instructions ({100 * (now / before - 1):+.1f} %); callgrind_annotate {files[name]}"
-
 
 def main():
     options = arguments()
@@ -94,7 +88,6 @@ def main():
         stop(f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from {options.baseline}. "
              f"If that is meant, renew it: {advice}", 1)
     print(f"{len(counts)} kernels take as many instructions as in the baseline, within {TOLERANCE:.0%}")
-
 
 if __name__ == "__main__":
     main()

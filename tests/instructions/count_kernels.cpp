@@ -3,7 +3,6 @@
 // Products of fp32 matrices are left out, because they are the BLAS library's, which chooses its code by the processor.
 #include <cstdio>
 #include <valgrind/callgrind.h>
-
 #include "kernels/detail/backends.hpp"
 #include "kernels/kernels.hpp"
 
@@ -12,8 +11,7 @@ namespace {
 ExecutionSpace exec() { return {}; }
 
 /// An array with values that never change: some kernels branch on them.
-template <class E>
-class Array {
+template <class E> class Array {
 public:
   Array(int rows, int cols) : memory_("array", rows * cols), rows_(rows), cols_(cols) {
     std::uint32_t state = 1;
@@ -39,8 +37,7 @@ private:
   std::size_t rows_, cols_;
 };
 
-template <class E>
-std::string named(const char* name) {
+template <class E> std::string named(const char* name) {
   return std::string(name) + (std::is_same_v<E, Bf16> ? " bf16" : " fp32");
 }
 
@@ -56,8 +53,7 @@ void count(const std::string& name, const auto& kernel) {
   CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-template <class E>
-void count_norm_and_activation() {
+template <class E> void count_norm_and_activation() {
   const int rows = 200, width = 250;
   const Array<E> x(rows, width), y(rows, width), dx(rows, width), gain(1, width), wide(rows, 2 * width);
   const Array<float> rstd(1, rows), partial(7, width), dgain(1, width);
@@ -71,8 +67,7 @@ void count_norm_and_activation() {
 }
 
 /// Each token twice, the positions sorted by token.
-template <class E>
-void count_embedding_and_loss() {
+template <class E> void count_embedding_and_loss() {
   const int rows = 64, width = 1000, vocab = 300;
   const Array<E> table(vocab, width), x(rows, width), logits(rows, vocab);
   const Array<float> dtable(vocab, width);
@@ -87,8 +82,7 @@ void count_embedding_and_loss() {
   if constexpr (std::is_same_v<E, float>) count("sum_losses", [&] { sum_losses(exec(), loss.data(), all, 0.5); });
 }
 
-template <class E>
-void count_rope() {
+template <class E> void count_rope() {
   const int seq = 200, heads = 3, head_dim = 64;
   const Array<E> qkv(seq, (heads + 1) * head_dim);
   const Array<float> table(seq, head_dim);
@@ -106,8 +100,7 @@ void count_attention() {
     count(name, [&] { detail::host::attention_backward(exec(), dqkv, dy, qkv, y, lse, z, tasks); });
 }
 
-template <class E>
-void count_optimizer() {
+template <class E> void count_optimizer() {
   const int size = 100003;
   const Array<E> weights(1, size);
   const Array<float> master(1, size), moment1(1, size), moment2(1, size), gradient(1, size);
@@ -116,8 +109,7 @@ void count_optimizer() {
   count(named<E>("add"), [&] { add<E>(exec(), master, weights, true); });
 }
 
-template <class E>
-void count_all_of() {
+template <class E> void count_all_of() {
   count_norm_and_activation<E>();
   count_embedding_and_loss<E>();
   count_rope<E>();

@@ -1,34 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdlib>
 #include <limits>
-
 #include "kernels/finite_difference.hpp"
 #include "kernels/kernels.hpp"
 #include "kokkos_listener.hpp"
 
 namespace minitaw::test {
-/// Whether a test leaves out a shape with so many elements, or scores: under a tool that makes kernels slow
-/// (MINITAW_SMALL_SHAPES=1, see scripts/gpu-check) it keeps to small ones.
+/// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1 (scripts/gpu-check) large ones.
 inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
 
 /// From and to the type in memory.
-template <class E>
-E element_of(double value) {
+template <class E> E element_of(double value) {
   if constexpr (std::is_same_v<E, Bf16>) return to_bf16(static_cast<float>(value));
   else return static_cast<E>(value);
 }
-template <class E>
-double double_of(E element) {
+template <class E> double double_of(E element) {
   if constexpr (std::is_same_v<E, Bf16>) return to_float(element);
   else return static_cast<double>(element);
 }
 
-/// A matrix in device memory with values that a test gives and reads on the host. It begins `shift` elements
-/// behind an aligned address.
-template <class E = float>
-class DeviceMatrix {
+/// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an aligned address.
+template <class E = float> class DeviceMatrix {
 public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
       : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift), rows_(rows),
@@ -57,15 +50,13 @@ private:
   int shift_;
 };
 
-template <class E>
-Doubles rounded(Doubles values) {
+template <class E> Doubles rounded(Doubles values) {
   for (double& value : values) value = double_of(element_of<E>(value));
   return values;
 }
 
 /// Random inputs that E holds exactly, so that only the kernel's own rounding is compared.
-template <class E = float>
-Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
+template <class E = float> Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
   return rounded<E>(random_doubles(count, seed, scale));
 }
 inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1) {
@@ -73,8 +64,7 @@ inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1
 }
 
 /// What a kernel may be off by when its results are of type E: sums are float, whatever E is.
-template <class E>
-inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
+template <class E> inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
 
 /// ||a - b|| / ||b||; infinite if anything is not a number.
 inline double relative_error(const Doubles& a, const Doubles& b) {
@@ -91,8 +81,7 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
   EXPECT_LT(relative_error(a, b), tolerance);
 }
 
-/// Runs kernels and waits for them. They only enqueue work: from the second call on they neither fence, nor
-/// allocate, nor copy.
+/// Runs kernels and waits for them. From the second call on they neither fence, nor allocate, nor copy.
 class Launch {
 public:
   void operator()(const auto& kernels) {

@@ -3,15 +3,13 @@
 // links this. Kokkos allows as many as OMP_NUM_THREADS.
 #include <cstdlib>
 #include <gtest/gtest.h>
-
 #include "kernels/detail/loops.hpp"
 
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
 #include <thread>
 
-// The thread sanitizer sees neither libgomp nor fences. The linker lets calls pass here (--wrap), which say
-// what happens before what, and no more than that.
+// The thread sanitizer sees neither libgomp nor fences: calls pass here (--wrap), which say what happens before what.
 
 /// A parallel region begins after all that its caller did, and ends before all that the caller does next.
 struct Region {

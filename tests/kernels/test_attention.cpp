@@ -24,8 +24,7 @@ std::string text(const AttentionSizes& z) {
 }
 
 /// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for others.
-template <class Element, Attention version, bool in_small_tiles = false>
-struct Version {
+template <class Element, Attention version, bool in_small_tiles = false> struct Version {
   using E = Element;
   static constexpr Attention kernel = version;
   static constexpr bool small = in_small_tiles;
@@ -34,15 +33,13 @@ using Versions = ::testing::Types<Version<float, Attention::host>, Version<float
     Version<Bf16, Attention::portable>, Version<float, Attention::portable, true>,
     Version<Bf16, Attention::portable, true>, Version<Bf16, Attention::cudnn>>;
 struct VersionName {
-  template <class V>
-  static std::string GetName(int) {
+  template <class V> static std::string GetName(int) {
     return name_of(V::kernel) + (V::small ? "_small" : "") + (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
   }
 };
 
 /// One shape: inputs in device memory, outputs poisoned.
-template <class V>
-struct Problem {
+template <class V> struct Problem {
   using E = typename V::E;
   using Device = test::DeviceMatrix<E>;
   using Floats = test::DeviceMatrix<float>;
@@ -74,8 +71,7 @@ struct Problem {
   test::Launch launch_forward, launch_backward;
 };
 
-template <class V>
-class AttentionTest : public ::testing::Test {
+template <class V> class AttentionTest : public ::testing::Test {
 protected:
   using E = typename V::E;
   static constexpr double near = test::tolerance<E>;
@@ -92,8 +88,7 @@ protected:
       return error.what();
     }
   }
-  /// Skips the test if no shape is possible, not if one is. More threads than cores wait long for each other:
-  /// teams of several on a host leave out the long shapes.
+  /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long shapes.
   static void for_shapes(const auto& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {

@@ -17,8 +17,7 @@ using Floats = test::DeviceMatrix<float>;
 struct Size {
   int rows, width, shift = 0;
 };
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for a
-/// host's teams of one thread (8, 16, 32, 40) to eight (32 to 200) and for the 256 of a device.
+/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host and a device.
 const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5}, {2, 4099},
     {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1}, {300, 24, 2},
     {3, 96}, {2, 200}};
@@ -35,25 +34,20 @@ std::vector<std::int32_t> random_indices(int count, int below) {
 }
 
 /// A type of elements, and whether the loops over packs run, which a device always does.
-template <class Element, bool in_packs>
-struct Case {
+template <class Element, bool in_packs> struct Case {
   using E = Element;
   static constexpr bool packs = in_packs;
 };
 using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
-
-template <class C>
-using Device = test::DeviceMatrix<typename C::E>;
+template <class C> using Device = test::DeviceMatrix<typename C::E>;
 
 struct CaseName {
-  template <class C>
-  static std::string GetName(int) {
+  template <class C> static std::string GetName(int) {
     return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") + (C::packs ? "_packs" : "");
   }
 };
 
-template <class C>
-class Layers : public ::testing::Test {
+template <class C> class Layers : public ::testing::Test {
 protected:
   using E = typename C::E;
 

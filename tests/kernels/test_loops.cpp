@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
-
 #include "kernels/detail/loops.hpp"
 #include "seed.hpp"
 
@@ -59,11 +58,9 @@ struct Convert {
   }
 };
 
-template <class T>
-using View = Kokkos::View<T*, MemorySpace>;
+template <class T> using View = Kokkos::View<T*, MemorySpace>;
 
-template <class T>
-auto on_the_host(const View<T>& view) {
+template <class T> auto on_the_host(const View<T>& view) {
   return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
 }
 

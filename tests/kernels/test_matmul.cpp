@@ -18,14 +18,12 @@ struct Size {
 const std::vector<Size> sizes = {{1, 1, 1}, {3, 5, 7}, {64, 64, 16}, {65, 63, 129}, {2, 200, 33}, {96, 72, 64},
     {24, 40, 8, 1}, {1, 64, 513}, {136, 1, 41, 3}, {5, 1030, 3}};
 
-template <class C, class E>
-struct Types {
+template <class C, class E> struct Types {
   using Result = C;
   using Element = E;
 };
 
-template <class T>
-class Matmul : public ::testing::Test {
+template <class T> class Matmul : public ::testing::Test {
 protected:
   using C = typename T::Result;
   using E = typename T::Element;

@@ -14,8 +14,7 @@ namespace {
 enum : int { success = 0, not_supported = 3, not_found = 6, no_driver = 9, lost = 15 };
 struct Device {};
 [[maybe_unused]] Device device;
-int open_count = 0;
-int reads = 0;
+int open_count = 0, reads = 0;
 [[maybe_unused]] unsigned long long millijoules = 5'000'000'000'000ULL;  // a driver that was loaded long ago
 
 std::string mode() {
@@ -28,8 +27,7 @@ bool is_lost() {
   return mode() == "lost";
 }
 
-template <class Value>
-int answer(const char* quantity, Value value, Value* out) {
+template <class Value> int answer(const char* quantity, Value value, Value* out) {
   if (open_count == 0) return 1;
   if (is_lost()) return lost;
   if (mode() == std::string("no-") + quantity) return not_supported;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include "meters/meter.hpp"
 #include "topology/devices.hpp"
 #include "topology/nvml.hpp"

@@ -13,13 +13,11 @@ REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in 
 EXAMPLES = REPOSITORY / "examples" / "ci"
 TINY = 'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 32\nseq = 8\nsteps = 3\n'
 
-
 def command_of(example):
     """The one line that measures, without the YAML in front of it."""
     lines = (EXAMPLES / example).read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if "scripts/perf-gate" in line]
     return line[line.index("scripts/perf-gate") :]
-
 
 def check_yaml():
     """With a parser where there is one; it is no package that miniTaw needs."""
@@ -38,7 +36,6 @@ def check_yaml():
         if "run" in step:
             subprocess.run(["bash", "-n"], input=re.sub(r"\$\{\{.*?\}\}", "x", step["run"]), text=True, check=True)
 
-
 def run(command, pairs):
     """The command with few pairs of the program and itself, in a folder that looks like the repository from there."""
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -53,7 +50,6 @@ def run(command, pairs):
     assert "COMPARISON: " in done.stdout, done.stdout + done.stderr
     return done
 
-
 def check_command():
     command = command_of("github-actions.yml")
     assert command == command_of("gitlab-ci.yml"), "the two examples differ in what they do"
@@ -64,7 +60,6 @@ def check_command():
     table = (FOLDER / "out" / "compare.md").read_text(encoding="utf-8")
     assert table.startswith("### miniTaw: AMBIGUOUS") and all(f"\n         {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
-
 
 check_yaml()
 check_command()

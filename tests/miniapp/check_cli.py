@@ -11,10 +11,8 @@ import sys
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
-
 def call(*arguments):
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120)
-
 
 def refused(*arguments, says):
     done = call(*arguments)
@@ -24,13 +22,11 @@ def refused(*arguments, says):
     assert says in lines[0], f"{arguments}: {lines[0]!r} does not say {says!r}"
     assert done.stdout == "", f"{arguments}: {done.stdout!r} on standard output"
 
-
 def accepted(*arguments):
     done = call(*arguments)
     assert done.returncode == 0, f"{arguments}: exit {done.returncode}, {done.stderr}"
     assert done.stderr == "", f"{arguments}: {done.stderr!r}"
     return done.stdout
-
 
 # What a user may get wrong, and the words of the sentence that says what would be right.
 REFUSED = """
@@ -80,14 +76,12 @@ help tawpip                                         | did you mean "tawpipe"
 def rows(table):
     return [tuple(part.strip() for part in line.split("|")) for line in table.strip("\n").splitlines()]
 
-
 def check_refusals():
     """Of keys and their values one each: tests/deck has the rest."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda row: refused(*row[0].split(), says=row[1]), rows(REFUSED)):
             pass
     refused("plan", PROGRAM, says="deck")
-
 
 def check_lonely_ranks():
     """Where srun and MPI do not understand each other, every rank is alone: refused, and told by the first only."""
@@ -96,7 +90,6 @@ def check_lonely_ranks():
         done = subprocess.run([PROGRAM, "run", DECK], capture_output=True, text=True, env=srun, cwd=FOLDER, timeout=60)
         assert done.returncode == 2 and done.stdout == "", f"exit {done.returncode}: {done.stdout}{done.stderr}"
         assert says in done.stderr and done.stderr.count("\n") == (1 if says else 0), done.stderr
-
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
@@ -111,7 +104,6 @@ def check_help():
     for schedule in ("serial", "zbv"):
         assert "  rank 0 F0" in accepted("help", schedule), schedule
     assert accepted("help", "keys", "--markdown").startswith("# Deck keys")
-
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")

@@ -22,10 +22,8 @@ COMMANDS = [[PROGRAM, "show", COPY], [PROGRAM, "run", HERE / "deck.toml", "-o", 
             ["timeline", COPY, "--case", "0", "-o", HERE / "step.png"]]
 DECK = 'schedule = "serial"\nlayers = 1\nhidden = 8\nheads = 1\nvocab = 8\nseq = 8\nmicro_batches = 1\nsteps = 3\nwarmup = 1\n'
 
-
 def flipped(bit):
     return SEALED[:bit // 8] + bytes([SEALED[bit // 8] ^ 1 << bit % 8]) + SEALED[bit // 8 + 1:]
-
 
 def call(command):
     """The program, or a script without a new process: to import its libraries takes longer than most calls."""
@@ -35,7 +33,6 @@ def call(command):
     with contextlib.chdir(HERE), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = package.call(command[0], [*map(str, command[1:])])
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
-
 
 HERE.mkdir(parents=True, exist_ok=True)
 (HERE / "deck.toml").write_text(DECK)

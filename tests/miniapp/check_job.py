@@ -22,11 +22,9 @@ FILE = FOLDER / "job.h5"
 TEXT = ('schedule = ["tawpipe", "ddp"]\nranks = [2, 3]\ngroups = [1, "1+1", "1+2"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\n'
         'vocab = 256\ndata = "/usr/share/common-licenses/GPL-3"\nseq = [9, 20]\nmicro_batches = 6\nsteps = 3\nwarmup = 1\n')
 
-
 def call(ranks, *arguments, variables=(), program=PROGRAM):
     command = [MPIEXEC, NUMBER, str(ranks), "env", *variables, program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
-
 
 def rows(file=FILE):
     """Cases in the file, as a user reads them."""
@@ -35,7 +33,6 @@ def rows(file=FILE):
     valid = all(row["verdict"].startswith("VALID") for row in cases)
     assert done.returncode == (0 if valid else 1) and done.stderr == "", done.stderr
     return cases
-
 
 def check_whole_deck():
     """Cases on all ranks and on some; a second run has nothing to do. check_survival.py strikes such runs."""
@@ -52,7 +49,6 @@ def check_whole_deck():
     assert again.returncode == 0 and "16 of 16 cases" in again.stdout, again.stdout
     assert not list(FOLDER.glob("job.h5?*")), "temporary files are left behind"
 
-
 def check_refusals():
     for arguments, word in [(["run", DECK, "--set", "heads=3"], "heads"),
                             (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"],
@@ -63,7 +59,6 @@ def check_refusals():
         assert done.returncode == 2, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
         lines = done.stderr.splitlines()
         assert len(lines) == 1 and lines[0].startswith("minitaw: ") and word in lines[0], f"{arguments}: {done.stderr}"
-
 
 def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and --timeline keeps every action of every rank."""
@@ -94,7 +89,6 @@ def check_results():
             assert (case["timeline/begin"][:] <= case["timeline/end"][:]).all()
             check_account(case)
 
-
 def check_account(case):
     """Its times and ticks against the timeline, action by action."""
     events = {name: column[:] for name, column in case["timeline"].items()}
@@ -111,7 +105,6 @@ def check_account(case):
         assert abs(computing - case["time/compute"][rank]) < 1e-9, (rank, computing, case["time/compute"][:])
         busy = {tick for owner, _, kind, tick, _ in actions if owner == rank and kind in visits}
         assert case["idle_ticks"][rank] == case["ticks"][()] - len(busy), (rank, busy)
-
 
 def check_statuses():
     """What cannot run is recorded and does not stop the sweep; what failed stays until it is retried."""
@@ -134,7 +127,6 @@ def check_statuses():
     other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
     assert other.returncode == 0 and "RESULT: VALID" in other.stdout and len(rows(FOLDER / "oom.h5")) == 3, other.stdout
 
-
 def check_time_limit():
     """A case that does not end within the limit is a timeout; behind a finished one it is left for the next run."""
     file = FOLDER / "limit.h5"
@@ -142,7 +134,6 @@ def check_time_limit():
     done = call(2, "run", DECK, *long, "-o", file)
     assert done.returncode == 1 and "stopped before the time limit of 0:08" in done.stdout, done.stdout + done.stderr
     assert [row["status"] for row in rows(file)] == ["timeout"], done.stdout
-
 
 def check_repeats():
     """Repetitions in random order: all samples are there, in as many repetitions, and the order is known."""
@@ -163,7 +154,6 @@ def check_repeats():
         log = "\n".join(record["provenance/log"].asstr()[:])
     assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
 
-
 def check_verify():
     done = call(3, "verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2,3")
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
@@ -176,14 +166,12 @@ def check_verify():
         assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32"), f"in bf16 all round to the right number: {case}"
     assert "against" in lines[0] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
 
-
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
     run = [PROGRAM, "verify", str(DECK), "--set", "seq=9", "--set", "groups=1", "--set", "ranks=2", "--watchdog", "1"]
     command = [MPIEXEC, NUMBER, "1", *run, ":", NUMBER, "1", "sh", "-c", 'sleep 2.5; exec "$@"', "sh", *run]
     done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
     assert "does not answer" not in done.stderr and " float64 reference " in done.stdout, done.stdout + done.stderr
-
 
 def check_rank_that_cannot_start():
     """Without its device, or without Kokkos: the job ends at once, and says which rank on which node, and why."""
@@ -196,7 +184,6 @@ def check_rank_that_cannot_start():
     command = [MPIEXEC, NUMBER, "1", *run, ":", NUMBER, "1", "env", "KOKKOS_NUM_THREADS=x", *run]
     done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=25)
     assert "KOKKOS_NUM_THREADS" in done.stderr, done  # MPICH's mpiexec passes on the code of the rank that it waits for last
-
 
 def check_faulty_products():
     """A rank whose matrix products are 1 % too large: run and verify find it, and their exit code says so. verify prints what its JSON has."""
@@ -219,7 +206,6 @@ def check_faulty_products():
             assert fields[5].rstrip(":") == result and case["passes"] == (result == "ok"), line
             assert result == "ok" or len(set(fields[:5])) == 5, line
 
-
 def check_topo():
     """Numbers that can be, in a table and in JSON, for groups of any size."""
     def topo(ranks, *options, code=0):
@@ -241,7 +227,6 @@ def check_topo():
     for options in (["--groups", "3"], ["--seconds", "0"]):
         said = topo(2, *options, code=2)
         assert not said.stdout and said.stderr.startswith("minitaw: ") and said.stderr.count("\n") == 1, f"{options}: {said}"
-
 
 if __name__ == "__main__":
     shutil.rmtree(FOLDER, ignore_errors=True)

@@ -24,7 +24,6 @@ SECRETIVE = {"SLURM_JOB_NODELIST": f"{HOST},leak[018-019]", "SLURMD_NODENAME": H
              "NCCL_KEY": "leaksecret", "KOKKOS_TOOLS_LIBS": ""}
 PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
-
 def run(name, *arguments, deck="leaks.toml"):
     preload = [f"{key}={value}" for key, value in {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}.items()]
     command = [MPIEXEC, NUMBER, "2", "env", *preload, PROGRAM, "run", deck, "-o", name, *arguments]
@@ -35,7 +34,6 @@ def run(name, *arguments, deck="leaks.toml"):
         found = {key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
                  for key, item in file["provenance"].items() if isinstance(item, h5py.Dataset)}
     return done.stdout + done.stderr, (FOLDER / name).read_bytes(), found
-
 
 def check_nothing_leaks_and_the_map():
     """And every rank has its line and its processor."""
@@ -58,20 +56,17 @@ def check_nothing_leaks_and_the_map():
     assert {"MPI", "Kokkos", "BLAS", "HDF5"} <= names, names
     assert all(len(text.split()) > 1 for text in found["libraries"]), found["libraries"]
 
-
 def check_hosts_that_are_asked_for():
     said, _, found = run("shown.h5", "--hosts")
     assert f"node 0 ({HOST}.cluster.example), cores " in said, said
     assert list(found["hosts"]) == [f"{HOST}.cluster.example"] * 2
     assert f"FI_DOMAIN={HOST}_mlx" in found["environment"] and "NCCL_TOPO_FILE=(a path, not kept)" in found["environment"]
 
-
 def check_what_the_user_wrote():
     deck = f"{HOST}.toml"
     (FOLDER / deck).write_text(TEXT + f"# for {HOST}\n", encoding="utf-8")
     _, _, found = run("written.h5", deck=deck)
     assert found["deck_path"] == deck and f"# for {HOST}" in found["deck"] and f"run {deck} " in found["command"], found
-
 
 if __name__ == "__main__":
     shutil.rmtree(FOLDER, ignore_errors=True)

@@ -12,16 +12,13 @@ import sys
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
-
 def accepted(*arguments):
     done = subprocess.run([PROGRAM, "plan", *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120, check=False)
     assert done.returncode == 0 and done.stderr == "", f"{arguments}: exit {done.returncode}, {done.stderr}"
     return done.stdout
 
-
 def cases(*arguments):
     return json.loads(accepted(*arguments, "--json"))["cases"]
-
 
 # Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H = 32 and d = 8 in bf16.
 
@@ -32,15 +29,12 @@ NODE = [0, 0, 1, 2, 2, 2]
 KINDS = {"W": "weights", "G": "gradients", "A": "activations", "D": "activations", "E": "embeddings"}
 VISITS = ("F", "BW", "B", "W")
 
-
 def padded(elements, parts=1):
     """In equal parts, each a multiple of 64 elements."""
     return parts * 64 * -(-elements // (64 * parts))
 
-
 def block(layer):
     return 32 * 64 + 32 * 32 + 2 * 64 + 3 * 32 * FFN[layer]  # the 32 numbers of a gain take 64
-
 
 class Account:
     """What the actions of a program send and compute."""
@@ -87,7 +81,6 @@ class Account:
             self.out[NODE[a]] += size * (NODE[a] != NODE[b])
             self.into[NODE[b]] += size * (NODE[a] != NODE[b])
 
-
 def check_account():
     for schedule in ("tawpipe", "zb1", "fsdp", "weipipe"):
         account = Account(accepted("odd.toml", "--set", f"schedule={schedule}", "--program"))
@@ -102,12 +95,10 @@ def check_account():
         check_ticks(case, account)
         check_memory(case, account)
 
-
 def check_ticks(case, account):
     computing = [{tick for tick, _, action, *_ in lines if action in VISITS} for lines in account.actions]
     used = [int(tick) for lines in account.actions for tick, lane, action, *_ in lines if lane != "compute" and action not in ("load", "add") or action in VISITS]
     assert case["ticks"] == {"total": max(used) - min(used) + 1, "computing_per_rank": list(map(len, computing))}, case["ticks"]
-
 
 def check_memory(case, account):
     """The worst rank and its slots, and, of a pipeline, in which each rank has one shard and both ends a slice, what all of them keep."""
@@ -126,7 +117,6 @@ def check_memory(case, account):
     assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (worst["total"], 8 << 30, True, 6)
     assert settings["ffn_per_layer"] == FFN and settings["micro_batch_per_rank"] == [1] * 6
 
-
 def check_idle():
     """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the model's FLOPs, as memory is fast."""
     changes = ("schedule=ddp", "ranks=2", "groups=1", "micro_batches=4", "micro_batch_per_rank=[1,3]", "recompute=none")
@@ -140,16 +130,13 @@ def check_idle():
     assert case["memory_bytes"]["ranks"] == [alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)], "each as if all had its micro-batch"
     assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
 
-
 # Table and text have the figures of the JSON.
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-
 def near(text, value, least=0):
     """A rounded number; `least`: half of its last decimal."""
     return abs(float(text) - value) <= 6e-4 * abs(value) + least
-
 
 def check_table():
     """One aligned row a case, with the figures of the JSON."""
@@ -173,7 +160,6 @@ def check_table():
     assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
     names = accepted("deck.toml", "--set", "hidden=32,64", "--set", "dtype=fp32,bf16").splitlines()[0].split()
     assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names
-
 
 def check_text():
     """The text of a case, line by line. Sizes have two decimals."""
@@ -208,7 +194,6 @@ def check_text():
     assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"]["rank"] not in (0, 5)
     assert f"largest S that fits is {device['largest_seq']}" in line("device") and line("device").split(":")[0].strip() == "fits"
 
-
 def check_fit():
     """The largest S that is said to fit does, and the next one does not."""
     def device(*arguments):
@@ -222,7 +207,6 @@ def check_fit():
     assert not beyond["fits"] and beyond["largest_seq"] == largest
     assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
     assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
-
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")

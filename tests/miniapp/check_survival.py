@@ -28,7 +28,6 @@ TEXT = ('schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\n
         'seq = [9, 20, 33]\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n')
 CASES = 24
 
-
 def ranks():
     """Process ids of the ranks that write the file, in the order of their rank: they are in process groups of their own."""
     found = []
@@ -42,14 +41,12 @@ def ranks():
             pass  # it has ended meanwhile
     return [process for _, process in sorted(found)]
 
-
 def send(number, *processes):
     for process in processes:
         try:
             os.kill(process, number)
         except ProcessLookupError:
             pass
-
 
 def fill_disk(job):
     """No file of rank 0 grows any more: its writes fail as on a full disk (SIGXFSZ is ignored, see start())."""
@@ -59,24 +56,20 @@ def fill_disk(job):
         except ProcessLookupError:
             pass
 
-
 def stop_one(job):
     stopped.clear()
     stopped.extend(chance.sample(list(enumerate(ranks())), 1) if len(ranks()) == 2 else [])
     send(signal.SIGSTOP, stopped[0][1] if stopped else job.pid)
-
 
 stopped = []  # rank and process
 STRIKES = {"kill_all": lambda job: send(signal.SIGKILL, *ranks(), job.pid), "kill_one": lambda job: send(signal.SIGKILL, chance.choice(ranks() or [job.pid])),
            "end_launcher": lambda job: send(signal.SIGTERM, job.pid), "end_ranks": lambda job: send(signal.SIGTERM, *ranks()),
            "stop_one": lambda job: stop_one(job), "fill_disk": fill_disk, "time_limit": lambda job: None}
 
-
 def start(*options, watchdog=60):
     command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(watchdog), "--retry", *options]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False, start_new_session=True)
-
 
 def finish(job, patience, what):
     try:
@@ -91,7 +84,6 @@ def finish(job, patience, what):
         said = job.communicate()
         raise AssertionError(f"{what}: the job hangs: {said[0][-2000:]} {said[1][-2000:]}") from None
 
-
 def rows():
     """Cases in the file, as a user reads them."""
     if not FILE.exists():
@@ -100,10 +92,8 @@ def rows():
     assert done.returncode in (0, 1) and done.stderr == "", f"the file does not open: {done.returncode} {done.stderr}"
     return {row["identity"]: row for row in json.loads(done.stdout)}
 
-
 def finished(table):
     return {identity: row for identity, row in table.items() if row["status"] == "ok"}
-
 
 def strike(blow):
     """Returns how the job ended, and how many cases are finished."""
@@ -126,7 +116,6 @@ def strike(blow):
         assert "RESULT: VALID" in said or "RESULT" not in said, f"{blow}: exit 0 and not valid: {said}"
     return job.returncode, len(finished(now))
 
-
 def finish_sweep():
     job = start()
     said, complaint = finish(job, 300, "the rest")
@@ -137,13 +126,11 @@ def finish_sweep():
     assert not left, f"files are left behind: {left}"
     FILE.unlink()
 
-
 def wait_for(condition, what):
     end = time.monotonic() + 200
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.1)
-
 
 def check_two_signals():
     """SIGTERM in a step that lasts: rank 0, and no other, says at once what will happen; a second SIGTERM ends the run now, and finished
@@ -169,7 +156,6 @@ def check_two_signals():
     finally:
         send(signal.SIGKILL, *ranks(), job.pid)
     assert [(row["seq"], row["status"]) for row in rows().values()] == [(9, "ok")], rows()
-
 
 seed = int(os.environ.get("MINITAW_SEED", time.time()))
 print(f"MINITAW_SEED={seed}")

@@ -13,7 +13,6 @@
 #include "topology/devices.hpp"
 
 using Devices = std::vector<minitaw::topology::Device>;
-
 extern "C" Devices __real__ZN7minitaw8topology15visible_devicesEv();
 
 extern "C" Devices __wrap__ZN7minitaw8topology15visible_devicesEv() {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
-
 #include "miniapp/progress.hpp"
 #include "record/sample.hpp"
 
 namespace minitaw::app {
 namespace {
 using namespace record;
-
 using testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
 
 Case a_case(int seq, int repeats) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <tuple>
-
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
 #include "model/reference.hpp"
@@ -16,8 +14,7 @@ inline constexpr std::uint64_t default_seed = 11;
 struct ModelCase {
   std::string name;
   model::Shape shape;
-  int shards;
-  int slices;
+  int shards, slices;
 };
 
 inline void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
@@ -32,8 +29,7 @@ inline const std::vector<ModelCase> all_cases = sanitized ? std::vector{one_toke
 
 /// A model, what its backward pass computes again, and its type.
 using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
-template <class... Policies>
-auto all_models(Policies... recompute) {
+template <class... Policies> auto all_models(Policies... recompute) {
   return ::testing::Combine(::testing::ValuesIn(all_cases), ::testing::Values(recompute...),
       ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
 }

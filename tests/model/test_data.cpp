@@ -6,7 +6,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "model/data.hpp"

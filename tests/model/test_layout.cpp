@@ -4,7 +4,6 @@
 #include <numeric>
 #include <random>
 #include <set>
-
 #include "base/error.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"
@@ -251,9 +250,9 @@ INSTANTIATE_TEST_SUITE_P(All, Footprint,
     ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
         ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
-/// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what
-/// attention's backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for
-/// keys and values that heads share.
+/// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what attention's
+/// backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for shared keys and
+/// values.
 TEST(Footprint, LossesAndLibrariesByHand) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
     EXPECT_EQ(plan_workspace(make_layout(shape_of(Recompute::block, dtype), {1, 1})).slice_logits.bytes,

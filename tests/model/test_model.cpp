@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <deque>
-
 #include "base/error.hpp"
 #include "kokkos_listener.hpp"
 #include "model/cases.hpp"
@@ -11,13 +10,11 @@
 namespace minitaw::model {
 namespace {
 using test::expect_tensors_close, test::TrainingLoop;
-
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
-/// Relative: of the loss, of each gradient tensor's norm. Measured in bf16, against the reference with the
-/// same rounded weights: loss 4e-5, gradients 1.0e-2 (each activation rounds by up to 2^-9 = 2e-3). A loss
-/// over two tokens is that of a few rounded logits: 7e-3.
+/// Relative, of the loss and of each gradient's norm. Measured in bf16, with the same rounded weights: loss 4e-5,
+/// gradients 1.0e-2 (each activation rounds by up to 2e-3), and 7e-3 of a loss over two tokens.
 struct Tolerance {
   double loss, gradient;
 };
@@ -377,8 +374,7 @@ TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
 TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
   TrainingLoop other(layout_, micro_batches, seed);
   EXPECT_EQ(loop_.gradient(0), other.gradient(0, true));
-  // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total in which two of
-  // them partly cancel, 1.7e-3 where there is more to average over.
+  // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total that partly cancels.
   expect_tensors_close(layout_, other.totals(), loop_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
 }
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "kernels/device_matrix.hpp"
 #include "model/model.hpp"
 #include "model/reference.hpp"
@@ -34,15 +33,14 @@ public:
   }
 
 private:
-  template <class E>
-  [[nodiscard]] kernels::Vector<E> all() const {
+  template <class E> [[nodiscard]] kernels::Vector<E> all() const {
     return kernels::Vector<E>(get().as<E>(), bytes_.size() / sizeof(E));
   }
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };
 
-/// Executes whole steps through model::Model on one rank, with every buffer poisoned and of exactly the
-/// planned size. Parts of the model are the shards, then the embeddings.
+/// Executes whole steps on one rank, every buffer poisoned and of exactly the planned size. Embeddings are the last
+/// part.
 class TrainingLoop {
 public:
   TrainingLoop(const model::Layout& layout, int micro_batches, std::uint64_t seed,
@@ -68,15 +66,13 @@ public:
     }
   }
 
-  /// Gradient of step `step` (from 0); returns the loss. By contributions: every micro-batch's gradient is
-  /// written in the compute type first, then added to the total.
+  /// Gradient of step `step` (from 0); returns the loss. By contributions: in the compute type first, then added.
   double gradient(int step, bool by_contributions = false) {
     prepare(step);
     execute(by_contributions);
     return loss();
   }
-  /// The same with the backward pass towards the weights put off: scratch is poisoned and the weights are
-  /// gone in between. Once only.
+  /// The same with the pass towards the weights put off, scratch and weights gone in between. Once only.
   double gradient_apart(int step, bool by_contributions) {
     prepare(step);
     execute_towards_inputs();

@@ -38,7 +38,6 @@ CONTRAST = """(() => {
   }
   return worst; })()"""
 
-
 class Browser:
     """A headless Chromium, driven through its debugging pipe: no package is needed for that."""
 
@@ -85,7 +84,6 @@ class Browser:
         """Of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-
 def check_screen(browser, url, width, dark=False):
     def check(condition, message):
         assert condition, f"{url} at {width} px{', dark' if dark else ''}: {message}"
@@ -98,7 +96,6 @@ def check_screen(browser, url, width, dark=False):
         check(browser.value(SHOWN) >= 2, "the first table hides its figures")
     check(width < 1280 or not browser.value(CUT), f"cut: {browser.value(CUT)}")
 
-
 def check_print(browser, url):
     browser.open(url, 1280)
     browser.call("Emulation.setEmulatedMedia", media="print")
@@ -110,13 +107,11 @@ def check_print(browser, url):
     tall = browser.value("Math.max(0, ...[...document.querySelectorAll('figure')].map(e => e.getBoundingClientRect().height))")
     assert tall <= 1017, f"{url} in print: a figure is {tall} px high, more than a page"
 
-
 def check_drawings(browser, url):
     browser.open(url, 1280)
     for number, drawing in enumerate(browser.value("[...document.querySelectorAll('img')].map(e => e.src)")):
         browser.open(drawing, 1280)
         assert not browser.value(COLLISIONS), f"{url}, drawing {number}: texts over each other: {browser.value(COLLISIONS)}"
-
 
 browser = Browser(sys.argv[1])
 try:

@@ -18,14 +18,12 @@ from support import refused as refused_by
 
 refused = functools.partial(refused_by, "bundle")
 
-
 def content(archive):
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
             assert member.isfile() and member.name.startswith("bundle/") and member.mode == 0o644, member
             assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", ""), member
         return {member.name.removeprefix("bundle/"): tar.extractfile(member).read() for member in tar.getmembers()}
-
 
 def make():
     shutil.copy(SAMPLE, FOLDER / "r.h5")
@@ -34,7 +32,6 @@ def make():
     assert "RESULT: INVALID" in said, said  # said, but no reason not to pack it
     digest = hashlib.sha256((FOLDER / "r.tar.gz").read_bytes()).hexdigest()
     assert said.startswith(f"{digest}  r.tar.gz\n"), said
-
 
 def check_content():
     files = content(FOLDER / "r.tar.gz")
@@ -46,7 +43,6 @@ def check_content():
     sums = {name: digest for digest, name in (line.split("  ") for line in files.pop("SHA256SUMS").decode().splitlines())}
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
-
 def check_reproducible():
     """Another day, another umask, another order, another place: the same bytes."""
     with tempfile.TemporaryDirectory(dir=FOLDER) as other:
@@ -55,7 +51,6 @@ def check_reproducible():
         os.chmod(pathlib.Path(other, "job.sh"), 0o700)
         assert call("bundle", "--add", pathlib.Path(other, "job.sh"), "-o", "again.tar.gz", "r.h5").returncode == 0
     assert (FOLDER / "again.tar.gz").read_bytes() == (FOLDER / "r.tar.gz").read_bytes()
-
 
 def check_checking():
     said, rules = accepted("bundle", "--check", "r.tar.gz", code=1), accepted("check-rules", "r.h5", code=1)
@@ -72,7 +67,6 @@ def check_checking():
             tar.add(pathlib.Path(other, "bundle"), "bundle")
     refused("--check", "by-hand.tgz", says="log.txt is not what SHA256SUMS says")
 
-
 def check_refusals():
     archive = (FOLDER / "r.tar.gz").read_bytes()
     (FOLDER / "cut.tar.gz").write_bytes(archive[: len(archive) // 2])
@@ -84,7 +78,6 @@ def check_refusals():
                         ("r.h5 --add job.sh --add ./job.sh", "needs another name, one of its own"), ("r.h5 --add ..", "Is a directory")):
         refused(*words.split(), says=says)
     assert (FOLDER / "r.tar.gz").read_bytes() == archive, "a refusal changed the archive"
-
 
 def check_foreign():
     """What no bundle holds: files that SHA256SUMS does not know, links to what is not there, more than fits into memory."""
@@ -100,7 +93,6 @@ def check_foreign():
     with mock.patch.object(bundle, "MOST_BYTES", 1 << 20):
         (FOLDER / "bomb.tar.gz").write_bytes(gzip.compress(bytes((1 << 20) + 1)))
         refused("--check", "bomb.tar.gz", says="unpacks to more than")
-
 
 for left in FOLDER.iterdir():
     left.unlink()

@@ -17,7 +17,6 @@ BROKEN = "a<b>&\"c'|d`_*.h5"  # names of files stand in reports
 PLAIN = "ü ☃ [x](y).h5"
 DECK = 'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\nsteps = 8\n'
 
-
 def measure(name, *overrides, code=0):
     (FOLDER / name).unlink(missing_ok=True)
     command = [PROGRAM, "run", "deck.toml", "-o", name, *(f"--set={override}" for override in overrides)]
@@ -25,9 +24,7 @@ def measure(name, *overrides, code=0):
     assert done.returncode == code, done.stdout + done.stderr
     return name
 
-
 compared, refused = functools.partial(accepted, "compare"), functools.partial(refused_by, "compare")
-
 
 def check_refusals(a):
     for arguments in ((), (a,), (a, a, a), ("--base", a), (a, a, "--base", a, "--new", a)):
@@ -42,7 +39,6 @@ def check_refusals(a):
     refused(a, other, says="--allow learning_rate")
     assert "learning_rate = 0.001 -> 0.1, as allowed" in compared(a, other, "--allow", "learning_rate", "--threshold", "off", code=0)
 
-
 def check_text(a):
     text = compared(a, a, "--threshold", "off", code=0)
     assert text.splitlines()[-1] == "COMPARISON: SAME", text
@@ -53,12 +49,10 @@ def check_text(a):
     assert "COMPARISON: AMBIGUOUS" in both and "2 pairs of files are too few" in both
     compared("--base", a, a, "--new", a, a, "--strict", code=1)
 
-
 def check_json(a):
     found = json.loads(compared(a, a, "--json", "--threshold", "off", code=0))
     assert found["outcome"] == "same" and len(found["cases"]) == 2
     assert [case["settings"]["seq"] for case in found["cases"]] == [8, 12] and found["base"] == a
-
 
 def check_missing(a):
     """A case that the new file lacks is noted, and fails where it is told to."""
@@ -73,12 +67,10 @@ def check_missing(a):
     missing = junit(a, less, "--threshold", "off", "--missing", "fail", code=1, failures=["MISSING"])
     assert missing[-1].get("name") == f"missing: {note[20:]}"
 
-
 # Elements and attributes that the schemas of Jenkins and GitLab both know.
 ATTRIBUTES = {"testsuites": {"name", "tests", "failures", "errors"}, "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
               "testcase": {"classname", "name", "time"}, "failure": {"message", "type"}, "skipped": {"message"}, "system-out": set()}
 CHILDREN = {"testsuites": {"testsuite"}, "testsuite": {"testcase"}, "testcase": {"failure", "skipped", "system-out"}}
-
 
 def junit(*arguments, code, failures):
     """The report: all attributes there, numbers that are numbers and count what they say, failures of this type alone."""
@@ -95,7 +87,6 @@ def junit(*arguments, code, failures):
     assert [failure.get("type") for failure in root.iter("failure")] == failures
     return root
 
-
 def check_junit(a):
     same = junit(a, a, "--threshold", "off", code=0, failures=[])
     for suite, seq in zip(same, (8, 12), strict=True):
@@ -104,14 +95,12 @@ def check_junit(a):
     assert all(BROKEN in failure.get("message") for failure in broken.iter("failure")), "names come back as they are"
     junit("--base", a, a, "--new", a, a, "--strict", code=1, failures=["AMBIGUOUS"] * 2)
 
-
 def check_markdown(a):
     """The text, where no name can be read as more than text."""
     said = compared(a, BROKEN, "--markdown", "table.md", code=1)
     head, rest = (FOLDER / "table.md").read_text(encoding="utf-8").split("\n\n", 1)
     assert head == "### miniTaw: REGRESSION" and [line[4:] for line in rest.splitlines()] == said.splitlines()
     assert all(line.startswith("    ") for line in rest.splitlines())
-
 
 (FOLDER / "deck.toml").write_text(DECK)
 FIRST = measure(PLAIN)

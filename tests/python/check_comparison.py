@@ -23,7 +23,6 @@ SEEN = load(SAMPLE)
 SESSION = {"devices": ["host, 2 threads"] * 3, "hosts": ["node 0"] * 3, "nodes": [0] * 3, "cpu": ["one"] * 3, "build_type": "Release"}
 STEPS = 6
 
-
 def measured(seconds, repetitions=1, **settings):
     """A case with steps of about `seconds`, a little different in each, in as many repetitions as wanted."""
     case = copy.copy(SEEN.cases[0])
@@ -35,7 +34,6 @@ def measured(seconds, repetitions=1, **settings):
     case.__dict__.pop("samples", None)  # computed once
     return case
 
-
 def file_of(*cases, **session):
     file = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION | session])
     for number, case in enumerate(cases):
@@ -44,13 +42,11 @@ def file_of(*cases, **session):
         file.cases.append(case)
     return file
 
-
 def compared_once(change, rules=None, dtype="fp32", **session):
     """Two files of one case, six repetitions each; `change` is done to the new one."""
     base, new = measured(1, 6, dtype=dtype), measured(1, 6, dtype=dtype)
     change(new)
     return compare([file_of(base)], [file_of(new, **session)], rules or Rules())
-
 
 def compared_in_turn(pairs, change):
     """Many pairs of files of one case; both of a pair see the same drift."""
@@ -62,13 +58,11 @@ def compared_in_turn(pairs, change):
         change(new[-1].cases[0])
     return compare(base, new, Rules())
 
-
 def times(column, factor):
     """Of a column of the summary."""
     def change(case):
         case.row[column] = round(case.row[column] * factor)
     return change
-
 
 def scaled(name, where, factor):
     """Those elements of a dataset that where(array) tells."""
@@ -76,23 +70,18 @@ def scaled(name, where, factor):
         case.data[name][where(case.data[name])] *= factor
     return change
 
-
 def slower(factor):
     """On the slowest rank of each step."""
     return scaled("seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmax(axis=1)), factor)
 
-
 def loss(at, factor):
     return scaled("losses", lambda _: at, factor)
-
 
 def fail(case):
     case.row.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
 
-
 def unchanged(case):
     pass
-
 
 def refusal_of(work):
     try:
@@ -101,7 +90,6 @@ def refusal_of(work):
         return str(error)
     raise AssertionError("nothing was refused")
 
-
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
         assert found.text() == "SAME" and found.outcome == "same" and not found.notes, found.notes
@@ -109,7 +97,6 @@ def check_same():
     other = file_of(measured(1, 6))
     other.settings = other.settings[::-1]  # as programs of another day may name them
     assert compare([file_of(measured(1, 6))], [other], Rules()).text() == "SAME"
-
 
 def check_one_change():
     """What is said of which aspect, if one thing differs."""
@@ -129,7 +116,6 @@ def check_one_change():
                                    (-1, 1 - 1.05e-2, "last loss", "WRONG")):
         assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (name, factor)
 
-
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
@@ -137,7 +123,6 @@ def check_slower():
     assert abs(time.ratio.estimate - 1.2) < 0.02 and abs(time.base - 1) < 0.02 and abs(time.new - 1.2) < 0.02
     assert compared_in_turn(7, slower(1.1)).cases[0].aspects["time"].word == "SLOWER", "a drift that both share does not matter"
     assert compared_in_turn(7, scaled("seconds", lambda _: ..., 1 / 1.1)).text() == "FASTER"
-
 
 def check_units():
     """Files that are not in pairs are repetitions; too few measurements are ambiguous; one repetition comes with a warning."""
@@ -151,7 +136,6 @@ def check_units():
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
         assert found.text().startswith(text) and any("one repetition" in note for note in found.notes)
 
-
 def check_many_samples():
     case = measured(1)
     case.data["seconds"] = numpy.tile(case.data["seconds"], (3000, 1))
@@ -160,12 +144,10 @@ def check_many_samples():
     found = compare([file], [file], Rules())
     assert len(found.cases[0].times.base) == 1000 and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
 
-
 def check_threshold():
     for low, high, word in ((0.96, 1.04, "SAME"), (1.02, 1.049, "SAME"), (0.96, 1.06, "AMBIGUOUS"), (1.04, 1.2, "AMBIGUOUS"), (1.051, 1.2, "SLOWER"),
                             (0.8, 0.951, "FASTER"), (0.8, 0.953, "AMBIGUOUS"), (0.5, 2, "AMBIGUOUS")):
         assert judge(Interval(low, (low + high) / 2, high), Rules())[0] == word, (low, high)
-
 
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
@@ -175,7 +157,6 @@ def check_more_steps():
     many.row["steps"] = 12
     found = compare([file_of(few)], [file_of(many)], Rules())
     assert found.cases[0].aspects["time"].word == "SAME" and any("steps = 6 -> 12" in note for note in found.notes)
-
 
 def check_matching():
     a, b, c, d = measured(1, 4), measured(2, 4, schedule="ddp"), measured(3, 4, schedule="ddp", seq=256), measured(2, 4, schedule="ddp")
@@ -193,7 +174,6 @@ def check_matching():
     assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp") and "; 1 of the base's cases missing in the new one" in both, both
     said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
     assert "no case in common" in said and "schedule is tawpipe" in said
-
 
 def check_what_matters():
     for name, row in {"dtype": {"dtype": "bf16"}, "recompute": {"recompute": "none"}, "attention": {"attention_used": "cudnn"},
@@ -214,20 +194,17 @@ def check_what_matters():
     files = [file_of(measured(1, 4), devices=some) for some in devices]
     assert compare(files[:1], files[1:], Rules()).text() == "SAME", "which of equal devices it was does not matter"
 
-
 def check_process_peak():
     """What a process holds beside the step is noise up to 32 MiB."""
     for before, after, word in ((100, 130, "SAME"), (100, 133, "MORE"), (1000, 1040, "SAME"), (1000, 1060, "MORE"), (1060, 1000, "LESS")):
         files = [file_of(measured(1, 4, process_peak=peak << 20)) for peak in (before, after)]
         assert compare(files[:1], files[1:], Rules()).cases[0].aspects["process peak"].word == word, (before, after)
 
-
 def check_memory_of_several_files():
     """One file that took more changes no median."""
     base, new = ([file_of(measured(1, memory_measured=size)) for size in sizes] for sizes in ((1000, 1010, 1020), (1005, 1010, 3000)))
     memory = compare(base, new, Rules()).cases[0].aspects["memory"]
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
-
 
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
@@ -243,13 +220,11 @@ def check_validity():
     assert found.cases[0].times.file == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
     assert found.cases[0].aspects["time"].word == "SAME" and found.cases[0].aspects["verdict"].word == "BROKEN"
 
-
 def check_mean():
     base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
     new = [file_of(measured(1.1, schedule="ddp"), measured(2.2 * 1.1)) for _ in range(6)]
     mean = compare(base, new, Rules()).mean
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
-
 
 def check_figures():
     """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the interval reaches from the least to the largest ratio.
@@ -285,11 +260,9 @@ def check_figures():
     (suite,) = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
     assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
 
-
 def check_notes():
     notes = compared_once(unchanged, git_hash="abc", environment=["OMP_NUM_THREADS=2"]).notes
     assert "git_hash = none -> abc" in notes and "environment = none -> OMP_NUM_THREADS=2" in notes
-
 
 def check_median_ranks():
     """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k - 1, n, 1/2) <= (1 - confidence) / 2."""
@@ -303,7 +276,6 @@ def check_median_ranks():
             assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
     assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
 
-
 def check_shift_ranks():
     """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1."""
     for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106),
@@ -313,11 +285,9 @@ def check_shift_ranks():
             assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
             assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
 
-
 def check_few():
     assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
-
 
 print(f"MINITAW_SEED={SEED}")
 for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,

@@ -15,20 +15,16 @@ RESULT = FOLDER / "r.h5"
 os.environ["TZ"] = "America/Lima"  # times without an offset are UTC, wherever that is read
 time.tzset()
 
-
 def at(seconds):
     return (BEGIN + datetime.timedelta(seconds=seconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
 
 def csv(samples, title="time,watts"):
     path = FOLDER / "meter.csv"
     path.write_text("\n".join([title, *(",".join(map(str, (at(when), *rest))) for when, *rest in samples)]) + "\n", encoding="utf-8")
     return path
 
-
 def rows(samples, title="time,watts"):
     return json.loads(accepted("energy", RESULT, csv(samples, title), "--json"))
-
 
 def made(windows):
     """A file of one case of four steps of 6 x 2 x 128 tokens, once more for each repetition."""
@@ -36,7 +32,6 @@ def made(windows):
     data = {"repetition": numpy.repeat(numpy.arange(count), 4), "position": numpy.arange(count), "seconds": numpy.ones((4 * count, 3)),
             "window/begin": [at(begin) for begin, _ in windows], "window/end": [at(end) for _, end in windows]}
     files.make(SAMPLE, RESULT, [(0, {"verdict": "VALID", "tokens_per_s": 1536.0, "median_s": 1.0}, data)])
-
 
 def check_figures():
     made([(0, 10.5)])
@@ -50,7 +45,6 @@ def check_figures():
     (FOLDER / "meter.csv").write_text(f"watts,phase,time\n100,1,{offset}\n300,1,{(BEGIN.timestamp() + 2):.3f}\n200,1,2026-07-18T09:30:07\n", encoding="utf-8")
     row, = json.loads(accepted("energy", RESULT, FOLDER / "meter.csv", "--json"))
     assert (row["samples"], row["power_mean"]) == (3, 200), row
-
 
 def check_rule():
     made([(0, 60), (100, 200), (300, 300.5)])
@@ -67,7 +61,6 @@ def check_rule():
     done = call("energy", RESULT, csv(second))
     assert done.returncode == 1 and "indicative: no sample" in done.stdout, done
 
-
 def check_refusals():
     made([(0, 10.5)])
     for content, word in [("a,b\n1,2\n", "no columns time and watts"), ("time,watts\n", "no samples"), ("", "no columns"),
@@ -77,6 +70,5 @@ def check_refusals():
         (FOLDER / "bad.csv").write_text(content, encoding="utf-8")
         refused("energy", RESULT, FOLDER / "bad.csv", says=word)
     refused("energy", RESULT, FOLDER / "none.csv", says="No such file")
-
 
 run_all(check_figures, check_rule, check_refusals)

@@ -13,14 +13,11 @@ import h5py
 import pandas
 from support import REPOSITORY, SAMPLE, accepted, process
 
-
 def output(*arguments):
     return accepted("export", SAMPLE, *arguments)
 
-
 def without_units(table):
     return [title.partition(" [")[0] for title in table.columns]
-
 
 def check_cases():
     table, same = pandas.read_csv(io.StringIO(output())), pandas.read_json(io.StringIO(output("--json")))
@@ -30,7 +27,6 @@ def check_cases():
         for name, column in file["summary"].items():
             units = column.attrs["units"]
             assert (name if units in ("1", "text") else f"{name} [{units}]") in table.columns
-
 
 def check_samples():
     table, same = (pandas.read_csv(io.StringIO(output("--samples"))), pandas.read_json(io.StringIO(output("--json", "--samples"))))
@@ -49,13 +45,11 @@ def check_samples():
     assert (medians == summary).all()
     assert json.loads(output("--samples", "--json"))[0]["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"]
 
-
 def check_refusals():
     for arguments in ([], ["--json", "--samples"]):
         with open("/dev/full", "w") as full:
             done = process("export", SAMPLE, *arguments, stdout=full)
         assert done.returncode == 2 and done.stderr == "export: standard output: No space left on device\n", done.stderr
-
 
 def check_pipe():
     """A reader that has seen enough: the end is quiet."""
@@ -64,14 +58,12 @@ def check_pipe():
     complaint = called.stderr.read()
     assert called.wait() in (0, -13) and complaint == b"", (called.returncode, complaint)
 
-
 def check_help():
     """Every script explains itself."""
     for path in sorted((REPOSITORY / "scripts").iterdir()):
         if path.is_file() and os.access(path, os.X_OK):
             done = process(path.name, "--help", stdin=subprocess.DEVNULL)
             assert done.returncode == 0 and path.name in done.stdout and len(done.stdout.splitlines()) > 1, (path, done)
-
 
 for check in (check_cases, check_samples, check_refusals, check_pipe, check_help):
     check()

@@ -9,7 +9,6 @@ from support import REPOSITORY
 
 PROGRAM = sys.argv[4]
 
-
 def sections(text):
     """The tables of each heading, as heads and rows, and the lines of its lists."""
     found = {}
@@ -18,10 +17,8 @@ def sections(text):
         found[heading] = [(cells(head), [cells(row) for row in rows.splitlines()]) for head, rows in blocks], re.findall(r"^- (.*)", body, re.MULTILINE)
     return found
 
-
 def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
-
 
 def differences(page, printed):
     """Sentences on what the page says and the command does not, or the other way round."""
@@ -40,7 +37,6 @@ def differences(page, printed):
             if len(own) != len(rows):
                 yield f"{heading}: {len(own)} rows instead of {len(rows)}"
 
-
 WITHOUT_PREDICTION = ("correct training",)
 PAGE = """## One
 | a | b | c |
@@ -54,13 +50,11 @@ PAGE = """## One
 |---|
 """
 
-
 def notices_every_change():
     printed = "## One\n| a | c |\n|---|---|\n| x | 2 |\n\n- 3 of 4 are near\n"
     assert not list(differences(PAGE, printed))
     for old, new in (("| x | 2", "| x | 3"), ("| x | 2", "| y | 2"), ("3 of", "2 of"), ("| c |", "| d |"), ("x | 2 |\n", "x | 2 |\n| y | 2 |\n"), ("One", "Two"), ("One", "Three")):
         assert list(differences(PAGE, printed.replace(old, new))), (old, new)
-
 
 def pages_are_true():
     done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/paper.py", "--minitaw", PROGRAM], capture_output=True, text=True, check=True)
@@ -68,7 +62,6 @@ def pages_are_true():
     found = [f"{name}, {text}" for name, printed in zip(parts[::2], parts[1::2])
              for text in differences((REPOSITORY / name).read_text(encoding="utf-8"), printed)]
     assert not found and parts[::2] == ["docs/paper.md", "README.md"], "\n".join(["benchmarks/paper.py prints other numbers:", *found])
-
 
 notices_every_change()
 pages_are_true()

@@ -9,7 +9,6 @@ import files
 import numpy
 from support import FOLDER, SAMPLE, accepted, refused, run_all
 
-
 def measured(name, cases, links=(), commit="abc"):
     """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by 1 %."""
     rows = []
@@ -21,16 +20,13 @@ def measured(name, cases, links=(), commit="abc"):
                      {"seconds": seconds, "repetition": numpy.zeros(12, int)}))
     return files.make(SAMPLE, FOLDER / name, rows, {"links": list(links), "git_hash": commit})
 
-
 def points(*arguments):
     accepted("plot", *arguments, "-o", "out.csv", "-o", "out.pdf", "-o", "out.png")
     assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF") and (FOLDER / "out.png").stat().st_size > 5000
     return [(row[0], float(row[1]), float(row[2])) for row in list(csv.reader(open("out.csv")))[1:]]
 
-
 def close(found, expected):
     assert len(found) == len(expected) and all(a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)), (found, expected)
-
 
 def check_points():
     one = measured("one.h5", [("tawpipe", 128, 0.5, "a"), ("fsdp", 128, 1, "a"), ("tawpipe", 256, 1, "a"), ("fsdp", 256, 4, "a")], ["rate=100mbit"])
@@ -45,7 +41,6 @@ def check_points():
     refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case of ddp")
     refused("plot", one, "-o", "x.pdf", "--width", "wide", says="3.3in")
 
-
 def check_predictions():
     settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256"
     found = {"between_bytes_per_s": 12.5e6, "cases": [{"settings": settings, "step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20,
@@ -56,7 +51,6 @@ def check_predictions():
     (FOLDER / "bad.json").write_text("[1]")
     refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
 
-
 def check_trend():
     steps = [("2026-01-01T00:00:00Z", 1.0, "aaa"), ("2026-02-01T00:00:00Z", 1.005, "bbb"), ("2026-03-01T00:00:00Z", 1.2, "ccc"), ("2026-04-01T00:00:00Z", 0.9, "ddd")]
     names = [measured(f"trend{commit}.h5", [("fsdp", 128, factor, day)], commit=commit) for day, factor, commit in steps]
@@ -65,6 +59,5 @@ def check_trend():
     assert [line.split()[:2] for line in lines[1:5]] == [[day, commit] for day, _, commit in steps]
     assert [line.split()[-1] for line in lines[1:5]][1:] == ["-0.5%", "slower", "faster"] and "-16.2%" in lines[3], lines
     refused("trend", names[0], "-o", "x.txt", says="must end in")
-
 
 run_all(check_points, check_predictions, check_trend)

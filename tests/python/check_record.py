@@ -15,7 +15,6 @@ from minitaw import record as subject
 SEALED = SAMPLE.read_bytes()
 IMAGE = SEALED[subject.SEAL_BYTES:]
 
-
 def refused(content, says):
     try:
         subject.load("copy.h5", content)
@@ -23,7 +22,6 @@ def refused(content, says):
         assert all(words in str(error) for words in ("copy.h5", says)) and "\n" not in str(error), f"{error} does not say {says!r}"
         return
     raise AssertionError(f"opened, and should say {says!r}")
-
 
 def check_seals():
     assert subject.seal_of(4, IMAGE) + IMAGE == SEALED
@@ -43,7 +41,6 @@ def check_seals():
         file["x"] = [1, 2, 3]
     refused(foreign.getvalue(), none)
 
-
 def check_columns():
     """The file says itself which columns there are, in which order, with which units, and which of them are settings."""
     result = subject.load(SAMPLE)
@@ -52,7 +49,6 @@ def check_columns():
     case = result.cases[4]
     assert case["median_s"] == 2.25 and list(case.samples) == [0.75, 1.75, 2.75, 3.75] and len(case.get("losses")) == 5
     assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
-
 
 def check_traffic():
     """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""
@@ -66,7 +62,6 @@ def check_traffic():
     (failed,) = subject.load(files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])).cases
     assert [list(kinds) for kinds in failed.traffic()] == [[0] * 4] * 2
 
-
 def check_timeline():
     """Numbers that stand for names come as these, all else as it is."""
     result = subject.load(SAMPLE)
@@ -76,7 +71,6 @@ def check_timeline():
         assert list(found) == list(columns) and found["end"] == list(columns["end"]) and found["rank"] == list(columns["rank"])
         for name in ("kind", "lane", "payload"):
             assert found[name] == [columns[name].attrs["codes"][code] for code in columns[name]], name
-
 
 def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
@@ -97,6 +91,5 @@ def check_verdict():
     assert quiet is None or not quiet.doubt, quiet["case"]
     said = result.closing_text().splitlines()
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
-
 
 run_all(check_seals, check_columns, check_traffic, check_timeline, check_verdict)

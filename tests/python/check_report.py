@@ -22,16 +22,13 @@ from minitaw.report import page as write_page
 ALL = {"Cases", "Bytes, throughput, memory and time", "Bytes moved", "Where the time went", "Memory", "Timelines", "Device counters", "Provenance"}
 EVIL = "<script>alert('x')</script> & \"quotes\" \x1b[31m ]]> -->"
 
-
 # What a page must be, whatever is in it: read by programs of the standard library.
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOREIGN = re.compile(r'https?:|//[a-z]|@import|url\((?!#)|href="(?!#)|<script|<link|<iframe|\bsrc=|\bon[a-z]+=', re.IGNORECASE)
 
-
 def text_of(element):
     return "".join(element.itertext())
-
 
 def tree_of(text):
     """The page as a tree, after the checks that hold for every page."""
@@ -43,14 +40,12 @@ def tree_of(text):
         check_figure(figure)
     return tree
 
-
 def check_markup(text):
     """Texts of a file may name whatever they like; only markup and style are searched."""
     markup = "".join(re.findall(r"<[^>]*>", text)) + "".join(re.findall(r"<style>.*?</style>", text, re.DOTALL))
     markup = re.sub(r'((aria-label|alt)="[^"]*")|(src="data:image/svg[+]xml;base64,[^"]*")', "", markup)
     found = FOREIGN.search(markup)
     assert not found, f"the page reaches out: {markup[max(0, found.start() - 40):found.end() + 40]}"
-
 
 def check_structure(tree):
     assert tree.get("lang") == "en" and text_of(tree.find("head/title"))
@@ -62,10 +57,8 @@ def check_structure(tree):
     for table in tree.iter("table"):
         assert table.find("caption") is not None and all(th.get("scope") for th in table.iter("th")), "a table without caption or scopes"
 
-
 def drawing_of(image):
     return base64.b64decode(image.get("src").removeprefix("data:image/svg+xml;base64,"))
-
 
 def check_figure(figure):
     """A title, which is the label of the drawing too, and an axis with a unit; no coordinate that is none."""
@@ -78,10 +71,8 @@ def check_figure(figure):
         for key in ("x", "y", "width", "height", "d", "transform"):
             assert not re.search(r"\b(nan|inf)\b", element.get(key) or ""), f"{title}: {key}={element.get(key)}"
 
-
 def sections_of(tree):
     return {text_of(e) for e in tree.iter("h2")}
-
 
 def rows_of(tree, caption):
     """Rows of a table as lists of cells."""
@@ -90,14 +81,12 @@ def rows_of(tree, caption):
             return [list(row) for row in table.find("tbody")]
     return None
 
-
 @functools.cache
 def report(*names):
     """The page as a tree and as text, without a new process: that takes longer than the page. It is kept for check_browser.py."""
     text = write_page(load_all(names))
     (FOLDER / f"{'-'.join(pathlib.Path(name).stem for name in names)}.html").write_text(text, encoding="utf-8")
     return tree_of(text), text
-
 
 def check_program():
     """As users call it; the same file gives the same page, byte for byte."""
@@ -107,23 +96,19 @@ def check_program():
     assert target.read_text(encoding="utf-8") == report(SAMPLE)[1]
     target.unlink()
 
-
 def number_in(text):
     """4 digits and more of "12 407 MiB"."""
     units = {"s": 1, "ms": 1e-3, "µs": 1e-6, "%": 0.01, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     head, _, unit = text.partition(" ")
     return float(head.replace("\u202f", "")) * units.get(unit, 1)
 
-
 # Tables by caption; a table leaves out a column in which no case has a figure.
 FIGURES = {"All cases": ["bytes_between", "tokens_per_s", "median_s", "spread", "memory_measured", "exposed_share", "idle_share", "mfu"],
            "More figures": ["bytes_inside", "rate_between", "rate_inside", "overlap", "tflops_causal", "tflops_rank", "last_loss", "gradient_error"]}
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
 
-
 def agrees(text, value):
     return abs(number_in(text) - value) <= 1.01e-3 * abs(value) + (0.0005 if text.endswith("%") else 0)
-
 
 def check_table(rows, summary, columns):
     assert len(rows) == len(summary["case"])
@@ -141,7 +126,6 @@ def check_table(rows, summary, columns):
             if column != "gradient_error" and text != "–":
                 assert agrees(text, value), (column, text, value)
 
-
 def check_numbers(name, tree):
     """Every figure of the table of cases is the file's, rounded; one figure of merit for each model."""
     with files.read(name) as file:
@@ -156,16 +140,13 @@ def check_numbers(name, tree):
     merits = [text_of(e) for e in tree.iter("strong") if e.get("class") == "merit"]
     assert len(merits) == len(best) and all(map(agrees, merits, best.values())), (merits, best)
 
-
 def check_row(tree, caption, expected):
     """The last cells of the row of case 4."""
     row = next(row for row in rows_of(tree, caption) if text_of(row[0]).split()[1:3] == ["4", "tawpipe"])
     cells = [text_of(cell) for cell in row[-len(expected):]]
     assert all(map(agrees, cells, expected)), (caption, cells, expected)
 
-
 COUNTERS = [f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy")]
-
 
 def made(name, cases, **provenance):
     """The page of a file that is made of cases of the sample, with its numbers checked."""
@@ -173,7 +154,6 @@ def made(name, cases, **provenance):
     tree, text = report(path)
     check_numbers(path, tree)
     return tree, text
-
 
 def check_sample():
     tree, text = report(SAMPLE)
@@ -201,16 +181,13 @@ def check_sample():
     said = "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter (case 0; it stands out in case 0, 1, 2, 3, 4, 5)."
     assert said in " ".join(text_of(tree).split()), "no blame"
 
-
 def settings(**changed):
     """Columns that have to change together, as `run` would write them."""
     return changed | {"identity": repr(sorted(changed.items()))}
 
-
 def failed(status, reason, **changed):
     """The sample's case without figures, with another status."""
     return 6, settings(status=status, reason=reason, verdict=f"INVALID: {status}: {reason}", **changed), {}
-
 
 def check_statuses():
     """One case of every status: each is named with its reason, above the table and in it."""
@@ -221,7 +198,6 @@ def check_statuses():
     for status, why in reasons.items():
         assert f"{status}: {why}" in listed and status in text, (status, listed)
     assert "INVALID: 5 of 6 cases" in text_of(tree) and "1 ok, 1 wrong, 1 oom, 1 timeout, 1 skipped, 1 error" in text_of(tree)
-
 
 def check_doubts():
     """A noisy case is amber; a figure of merit from one says so and names the best quiet one; two doubts are both shown."""
@@ -235,7 +211,6 @@ def check_doubts():
     said = accepted("bundle", "doubts.h5")
     assert "RESULT: VALID (2 of 3 cases)" in said, said
 
-
 def check_few():
     """One case; none valid; no case at all."""
     assert "Bytes, throughput, memory and time" in sections_of(made("one", [(1, {}, {})])[0])
@@ -245,7 +220,6 @@ def check_few():
     assert all(f"{title}: " in left for title in ALL - {"Cases", "Provenance"}), left
     assert "INVALID: no case was run" in text_of(report(files.make(SAMPLE, FOLDER / "none.h5", []))[0])
 
-
 def check_many():
     """More than a page may hold, over several axes: it says what it does not draw."""
     cases = [(0, settings(schedule=schedule, seq=seq, hidden=hidden, dtype=dtype, tokens_per_s=10.0 * seq + hidden), {})
@@ -253,7 +227,6 @@ def check_many():
     with mock.patch.object(subject, "MOST_PANELS", 2):
         tree, _ = made("many", cases)
     assert "2 panels more not drawn" in text_of(tree)
-
 
 def check_texts():
     """Names that are very long, and texts that try to be markup."""
@@ -264,14 +237,12 @@ def check_texts():
     assert "<script" not in text and "\x1b" not in text
     assert name in text_of(tree).replace("\u200b", "") and text_of(tree).count(EVIL.replace("\x1b", "\ufffd")) > 8
 
-
 def check_dots():
     """A timeline of very many actions is a picture of dots inside the page."""
     with mock.patch.object(timeline, "MOST_SHAPES", 3):
         text = write_page(load_all([SAMPLE]))
     dots = [drawing_of(image).count(b"data:image/png") for tree in (tree_of(text), report(SAMPLE)[0]) for image in tree.iter("img")]
     assert sum(dots) == 1, dots
-
 
 def check_scaling():
     """Strong and weak scaling, with the efficiency that follows from the rates."""
@@ -288,13 +259,11 @@ def check_scaling():
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "3072", "1500", "1.500", "75.0 %"],
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "6144", "2100", "2.100", "105.0 %"]]
 
-
 def check_several():
     """Two files with the same settings: their lines are told apart."""
     tree, text = report(SAMPLE, files.make(SAMPLE, FOLDER / "other.h5", [(i, {}, {}) for i in range(4)]))
     assert len(rows_of(tree, "All cases")) == 11
     assert "A: sample.h5, 7 cases" in text_of(tree) and "B: other.h5, 4 cases" in text_of(tree) and "tawpipe (B)" in text
-
 
 def check_unavailable():
     none = dict.fromkeys(("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled", "node_power_mean", "node_energy_per_token"), math.nan)
@@ -302,7 +271,6 @@ def check_unavailable():
     tree, _ = made("plain", [(1, none | {"counters": why}, {name: [] for name in COUNTERS})])
     assert f"Device counters: {why}" in text_of(tree)
     assert len(rows_of(made("uncounted", [(1, {"energy_per_token": math.nan}, {"device/energy": []})])[0], "Device counters")) == 1, "clocks without energy"
-
 
 def check_pictures():
     priced = files.make(SAMPLE, FOLDER / "priced.h5", [(0, settings(schedule="$x$", seq=seq), {}) for seq in (128, 256)])
@@ -316,7 +284,6 @@ def check_pictures():
                   "memory of the worst rank [KiB]", "tawpipe", "ddp", "3 ranks, groups 1+2", "1 of 7 cases not valid", "step at 512 tokens, mean over ranks [s]",
                   "computing", "waiting for weights", "for gradients", "for activations", "for embedding and head", "idle"):
         assert words in drawn, f"the picture does not say {words!r}"
-
 
 def check_charts():
     """Bars are as long, and lines and whiskers as high, as the numbers that they stand for: of cases 4 and 5, at the longest sequence."""
@@ -337,7 +304,6 @@ def check_charts():
     assert memory[2] == [[30010 / 1024] * 3] * 2 and "[KiB]" in memory[0].get_title(loc="left"), memory
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
-
 def check_refusals():
     refused("report", FOLDER / "failed.h5", "-o", FOLDER / "failed.png", says="no valid case")
     refused("report", FOLDER / "missing.h5", says="missing.h5")
@@ -346,7 +312,6 @@ def check_refusals():
     refused("report", SAMPLE, "-o", "charts.jpg", says="must end in")
     refused("report", SAMPLE, "-o", "/dev/full", says="cannot be written")
     refused("report", says="FILE.h5")
-
 
 for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_several,
               check_unavailable, check_pictures, check_charts, check_refusals):

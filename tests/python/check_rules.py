@@ -11,7 +11,6 @@ from minitaw.record import Result, load
 SEEN = load(SAMPLE)
 SESSION = {"git_hash": "0123456789ab", "command": "minitaw run", "deck": "layers = 1", "devices": ["cpu"]}
 
-
 def result_of(name, sessions=None, first=None, **changed):
     """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`: of case 0 alone."""
     deck = {key: value if isinstance(value, list) else subject.size_value(value)
@@ -28,22 +27,18 @@ def result_of(name, sessions=None, first=None, **changed):
     result.cases[0].row.update(first or {})
     return result
 
-
 def reason(name, **changed):
     return subject.official(result_of(name, **changed)).reason
-
 
 def shipped_decks_are_official():
     for name in subject.NAMES:
         found = subject.official(result_of(name))
         assert found.reason == "" and found.size == name and len(found.bests) == 3 and f"official: yes ({name})\n" in found.text(), found
 
-
 def free_settings_may_change():
     assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
     assert reason("small", ranks=8, groups="8") == ""
     assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
-
 
 def a_broken_rule_is_named():
     for name, changed, says in [
@@ -58,13 +53,11 @@ def a_broken_rule_is_named():
         assert says in reason(name, **changed), (name, changed, reason(name, **changed))
     assert "no case" in subject.official(Result(SEEN.path)).reason
 
-
 def sessions_must_be_of_one_commit():
     for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
                          ({"git_hash": "ba9876543210"}, "different commits"), ({"devices": []}, "not complete")):
         found = reason("small", sessions=[SESSION, SESSION | change])
         assert says in found and bool(says) == bool(found), (change, found)
-
 
 def the_rate_weighs_lengths_by_their_time():
     """small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length."""
@@ -76,10 +69,8 @@ def the_rate_weighs_lengths_by_their_time():
     less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
     assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
 
-
 def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
-
 
 run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit,
         the_rate_weighs_lengths_by_their_time, the_command_prints_the_answer)

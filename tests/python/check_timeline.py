@@ -17,7 +17,6 @@ from minitaw.timeline import PHASES, draw, measured_timeline, predicted_timeline
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
 
-
 def check_sample():
     """Of the made-up step: who is where, and which rectangles are whose."""
     timeline = measured_timeline(load(SAMPLE).cases[0])
@@ -40,11 +39,9 @@ def check_sample():
     assert start["id"] == finish["id"] and start["pid"] == 1 and finish["pid"] == 3 and start["ts"] == finish["ts"] == 500000
     assert {event["cat"] for event in slices} <= {name for name, _ in PHASES.values()}
 
-
 def trace_of(*arguments):
     accepted("timeline", *arguments, "-o", "step.json")
     return json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["traceEvents"]
-
 
 def titles_of(*arguments):
     """Of the panels of a picture."""
@@ -53,11 +50,9 @@ def titles_of(*arguments):
     xml.etree.ElementTree.fromstring(text)
     return [title.split(":")[0] for title in re.findall(r">([^<>]*[(](?:predicted|measured)[)])</text>", text)]
 
-
 def predict(*arguments):
     command = [PROGRAM, "predict", "deck.toml", "--machine", REPOSITORY / "inputs/machines/dgx-h100.toml", *arguments]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=FOLDER, timeout=120)
-
 
 def check_predictions():
     """All cases of the deck, in its order, with every action; of replicas that are alike one. And measured beside predicted."""
@@ -84,7 +79,6 @@ def check_predictions():
         done = predict("--timeline", file)
         assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
 
-
 def check_refusals():
     (FOLDER / "other.json").write_text("{}")
     zero = (SAMPLE, "--case", 0)
@@ -93,6 +87,5 @@ def check_refusals():
                             ((*zero, "-o", "no/such/x.png"), "cannot be written"),
                             ((REPOSITORY / "README.md",), "not a miniTaw result"), (("missing.json",), "cannot be read"), (("other.json",), "no timeline")):
         refused("timeline", *arguments, says=says)
-
 
 run_all(check_sample, check_predictions, check_refusals)

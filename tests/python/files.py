@@ -7,17 +7,14 @@ import h5py
 import support  # noqa: F401  finds the package
 from minitaw import record
 
-
 def read(name):
     return record.open_result(name)
-
 
 def seal(path):
     """Puts the seal in front of a file that h5py has written."""
     path = pathlib.Path(path)
     image = path.read_bytes()
     path.write_bytes(record.seal_of(record.SCHEMA, image) + image)
-
 
 def put(group, name, value):
     """Replaces a dataset; its attributes stay."""
@@ -26,7 +23,6 @@ def put(group, name, value):
     del group[name]
     group.create_dataset(name, data=value, dtype=h5py.string_dtype() if text else None)
     group[name].attrs.update(attributes)
-
 
 def add_case(source, file, number, base, summary, datasets):
     source.copy(f"cases/{base:04}", file["cases"], f"{number:04}")
@@ -38,14 +34,12 @@ def add_case(source, file, number, base, summary, datasets):
     for name, value in datasets.items():
         put(case, name, value)
 
-
 def verdict_of(verdicts):
     """What a file says of all its cases: VALID, or why not, without the words of a case."""
     bad, doubtful = [v for v in verdicts if not v.startswith("VALID")], [v for v in verdicts if v.startswith("VALID (")]
     if not verdicts:
         return "INVALID: no case was run"
     return f"INVALID: {len(bad)} of {len(verdicts)} cases" if bad else f"VALID ({len(doubtful)} of {len(verdicts)} cases)" if doubtful else "VALID"
-
 
 def make(sample, target, cases, provenance=None):
     """Writes `target`. cases: [(case of the sample, {column of the summary: value}, {dataset of the case: value})]."""

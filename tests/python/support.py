@@ -17,7 +17,6 @@ os.chdir(FOLDER)
 
 from minitaw import command  # noqa: E402
 
-
 def call(name, *arguments):
     """scripts/NAME, without a new process: to import its libraries takes longer than most calls."""
     out, err = io.StringIO(), io.StringIO()
@@ -25,12 +24,10 @@ def call(name, *arguments):
         code = command.call(name, list(map(str, arguments)))
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
-
 def process(name, *arguments, **options):
     """scripts/NAME as users call it."""
     return subprocess.run([REPOSITORY / "scripts" / name, *map(str, arguments)], **({"stdout": subprocess.PIPE} | options), stderr=subprocess.PIPE,
                           text=True, timeout=300)
-
 
 def accepted(name, *arguments, code=0):
     """What it prints."""
@@ -38,14 +35,12 @@ def accepted(name, *arguments, code=0):
     assert done.returncode == code and done.stderr == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout
 
-
 def refused(name, *arguments, says):
     """Exit code 2, one sentence, nothing else."""
     done = call(name, *arguments)
     assert done.returncode == 2 and done.stdout == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
     assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
-
 
 def run_all(*tests):
     """Calls every test, and ends with the names of those that failed."""

@@ -8,7 +8,6 @@ import sys
 import h5py
 import pandas
 
-
 def documented(page):
     """{path: (shape, units, setting)} from the tables of the page."""
     rows = {}
@@ -17,7 +16,6 @@ def documented(page):
         if re.match(r"`/[^`]+`$", cells[0]):
             rows[cells[0].strip("`")] = (cells[1], cells[2], cells[3] == "yes")
     return rows
-
 
 def expand(rows, file):
     """The page's paths with the numbers that this file has in place of NNNN and NAME."""
@@ -41,7 +39,6 @@ def expand(rows, file):
             full[path] = (shape, units)
     return full
 
-
 def sizes(file, path):
     """Values of the letters of the page for the case that a path belongs to."""
     known = {"C": len(file["cases"])}
@@ -52,7 +49,6 @@ def sizes(file, path):
                   "K": settings["steps"][()] * settings["repeats"][()], "W": settings["warmup"][()],
                   "L": settings["layers"][()]}
     return known
-
 
 def check_shape(file, path, dataset, shape):
     if shape == "scalar":
@@ -71,7 +67,6 @@ def check_shape(file, path, dataset, shape):
     if axes[-1].isdigit():
         assert len(dataset.attrs["labels"]) == int(axes[-1]), f"{path}: labels do not fit"
 
-
 def check(page, name):
     rows = documented(page)
     assert len(rows) > 80, "the tables of the page were not found"
@@ -88,7 +83,6 @@ def check(page, name):
         check_contents(file)
         check_values(file)
     print(f"{len(expected)} datasets agree with the page")
-
 
 def check_contents(file):
     """The recipe of the page makes a table of it whose figures follow from the samples."""
@@ -110,7 +104,6 @@ def check_contents(file):
         assert abs(row.communication_s - time["communication"].mean()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")
     assert table.median_s.isna().sum() == 1
-
 
 def check_values(file):
     """Every number of a case is where the page says: those that write_sample.cpp makes up, here by their rule once more."""
@@ -145,6 +138,5 @@ def check_values(file):
     assert (file["cases/0006/bytes/counted"][:] == file["cases/0006/bytes/planned"][:] + 100).all()
     for name in ("memory/planned", "memory/measured", "time/exposed_by_kind", "bytes/planned", "bytes/counted"):
         assert list(case[name].attrs["labels"]) == kinds["memory" if name.startswith("memory") else "bytes"], name
-
 
 check(*sys.argv[1:])

@@ -7,7 +7,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
 #include "sample.hpp"
 #include "seed.hpp"
 

@@ -9,7 +9,6 @@
 namespace minitaw::record {
 namespace {
 using testing::Contains, testing::Each, testing::HasSubstr, testing::Not, testing::Optional;
-
 const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
 
 /// Of Slurm nothing that names a host, a user, an account, a folder or the job.

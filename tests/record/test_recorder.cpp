@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
 #include "sample.hpp"
 #include "sanitized.hpp"
 #include "seed.hpp"

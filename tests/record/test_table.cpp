@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
-
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -47,8 +46,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.reason = "because";
   r.bytes_source = "by formula";
   const Row row = make_row(r, 31, 37);
-  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm
-  // of 12.
+  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a norm of 12.
   const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
   const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"}, {"session", "37"},
       {"status", "wrong"}, {"reason", "because"}, {"verdict", "INVALID: wrong: because"},
@@ -276,8 +274,7 @@ TEST(Table, RowsAreAlignedWithTheNames) {
   EXPECT_EQ(make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
 }
 
-/// By hand, in the order of the columns: 2.25 s, 1536 tokens; of the pairs of ranks 0 .. 8, pair p with
-/// 16 p + 6 units, 0, 4, 5, 7 and 8 lie inside groups.
+/// By hand: 2.25 s, 1536 tokens; pair p of ranks 0 .. 8 has 16 p + 6 units, 0, 4, 5, 7 and 8 lie inside groups.
 TEST(Table, ARowHasTheFiguresOfItsColumns) {
   CaseResult r = sample_case();
   for (std::uint64_t& bytes : r.counted_bytes) bytes <<= 24;

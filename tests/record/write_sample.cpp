@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-
 #include "sample.hpp"
 
-/// Writes a result file for the tests in Python: two schedules over sequence lengths, of one the
-/// timelines, and a failed case, in several sessions.
+/// Writes a result file for the tests in Python: two schedules over lengths, timelines of one, a failed case, sessions.
 int main(int argc, char** argv) {
   using namespace minitaw;
   using namespace minitaw::record;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "schedule/parse.hpp"
 
 /// Valid programs small enough to follow by hand: the ground that the validator stands on.

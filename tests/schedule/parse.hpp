@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cctype>
 #include <map>
 #include <sstream>
 #include <stdexcept>
-
 #include "schedule/program.hpp"
 
 /// Programs from their text, for those that tests write down.
@@ -14,8 +12,7 @@ namespace parsing {
 /// The number behind a word's first letters.
 inline int number(const std::string& word, std::size_t letters = 0) { return std::stoi(word.substr(letters)); }
 
-template <class Enum>
-Enum named(const std::string& name, int count) {
+template <class Enum> Enum named(const std::string& name, int count) {
   for (int i = 0; i < count; ++i)
     if (name_of(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
   throw std::invalid_argument("nothing has this name: " + name);

@@ -10,8 +10,7 @@
 namespace minitaw::schedule {
 namespace {
 using Number = std::uint64_t;
-/// A buffer: one number, or one per part of a shard or slice of the embeddings. Gradients add, everything
-/// else is mixed beyond recognition.
+/// A buffer: a number, or one per part of a shard or slice. Gradients add, all else is mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
 /// Numbers [begin, end) of a buffer.
@@ -237,8 +236,7 @@ private:
       if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
   }
 
-  /// A lane has one action at a time, but any number of messages of one direction, unless two would arrive in
-  /// one slot. Of its own lane an action knows no more than that.
+  /// A lane has one action at a time, but any number of messages of one direction, unless two would share a slot.
   bool may_start(int r, int i) const {
     const Action& a = at(r, i);
     for (const Running& running : ranks_[r].lanes[static_cast<std::size_t>(a.lane)].running)
@@ -273,8 +271,8 @@ private:
     if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size())) throw Wrong{"joins too early"};
   }
 
-  /// Sides of a transfer belong together if they are the same in number in their queues: of sender, receiver
-  /// and payload, whatever their lanes, or of communicator and lane.
+  /// Sides of a transfer belong together by their number in the queue of sender, receiver and payload, or communicator,
+  /// lane.
   void match_transfers() {
     std::map<std::array<int, 5>, int> taken;     // by queue and side
     std::map<std::array<int, 4>, Sides> places;  // by queue and number

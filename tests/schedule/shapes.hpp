@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "base/error.hpp"
 #include "schedule/registry.hpp"
 
@@ -101,8 +100,7 @@ inline Request with_enough_layers(Request request) {
   return request;
 }
 
-/// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer counts take
-/// turns, as programs know shards only.
+/// Calls `visit` for every spec, grouping, N and number of copies of P ranks; layer counts take turns.
 void for_each_request(
     int ranks, const std::vector<std::string>& specs, int most_n, int most_copies, const auto& visit) {
   const std::vector<int> layers = layer_counts(ranks);

@@ -2,7 +2,6 @@
 #include "schedule/account.hpp"
 
 #include <gtest/gtest.h>
-
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/registry.hpp"
@@ -238,8 +237,7 @@ Kept kept_by_hand(model::Recompute recompute, std::size_t ffn) {
   return kept;
 }
 
-/// The six stages of ZB-H1 in groups of 2, 1 and 3: all keep what F saves of six micro-batches, stage r
-/// what B leaves of r + 1, and two hidden states. The scratch is for the widest block.
+/// Six stages of ZB-H1: all keep what F saves of six micro-batches, stage r what B leaves of r + 1, and two states.
 TEST(MemoryAccount, PipelineOfSixStagesByHand) {
   const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6});
   for (const model::Recompute recompute :

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <iterator>
 #include <tuple>
-
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
@@ -92,8 +91,7 @@ TEST_P(Bubbles, OfOneForwardOneBackwardAndZeroBubble) {
     });
 }
 
-/// v chunks a rank: visits take a v-th of the time, and so does the bubble (Narayanan et al., SC'21). All
-/// chunks have their share of the p - i micro-batches of 1F1B, and (p - 1) / v more.
+/// v chunks a rank: visits and bubble take a v-th of the time (Narayanan et al., SC'21), with (p - 1) / v more kept.
 TEST_P(Bubbles, InterleavedOneForwardOneBackward) {
   for (const int chunks : {2, 3, 4})
     with_programs("1f1b:chunks=" + std::to_string(chunks), [chunks](const Program& program) {
@@ -194,8 +192,7 @@ TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
     }
 }
 
-/// Group k is k ticks behind the first, and the step ends D - 1 ticks after the first group's last visit, one
-/// for the last gradients (2 N P + D, as published) and one for the first fetch.
+/// Group k is k ticks behind the first; D - 1 more, one for the last gradients (2 N P + D, as published) and a fetch.
 TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
   const Times times{1, 1.5, 1};
   for (int groups = 1; groups <= 6; ++groups)

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
-
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {

@@ -2,7 +2,6 @@
 // What every generated program must be, over all small shapes.
 
 #include <gtest/gtest.h>
-
 #include "sanitized.hpp"
 #include "schedule/account.hpp"
 #include "schedule/parse.hpp"
@@ -12,7 +11,6 @@
 namespace minitaw::schedule {
 namespace {
 using shapes::for_each_request, shapes::name_of;
-
 constexpr int any_n = 3, any_copies = 64;
 
 /// All specs; for many ranks a quarter of them in turn, as fewer ranks have seen them all.
@@ -69,8 +67,7 @@ std::map<int, Kind> phases_of(const Program& program, int group) {
   return phases;
 }
 
-/// With the stagger of one tick, a group's network link carries one weight shard at a time, each way. Only
-/// around a turn, two groups may want shards of one owner, one in each phase.
+/// A group's link carries one weight shard at a time, each way; around a turn, one owner's for each phase.
 TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
   for_each_request(GetParam(), {"tawpipe"}, any_n, 1, [&](const Request& request) {
     const int d = request.groups.count();

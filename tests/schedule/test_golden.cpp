@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include "schedule/shapes.hpp"
 
 namespace minitaw::schedule {

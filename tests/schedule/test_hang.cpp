@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
-
 #include "sanitized.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"
@@ -27,8 +26,7 @@ std::vector<Place> sides_of(const Program& program, const Matching& matching, Pl
   return both;
 }
 
-/// Executes a step by trying every lane until none gets on. The fault is at one action; a silent rank does
-/// nothing from there on. `eager`: sends do not wait for their receives.
+/// Executes a step until no lane gets on; the fault is at one action. `eager`: sends do not wait for their receives.
 class Stuck {
 public:
   Stuck(const Program& program, const Root& fault, bool eager)

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <utility>
-
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/shapes.hpp"
@@ -25,8 +24,7 @@ int position(const RankProgram& rank, int i) {
 
 int draw(std::mt19937& random, int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
 
-template <class Number>
-bool change(Number& value, int range, std::mt19937& random) {
+template <class Number> bool change(Number& value, int range, std::mt19937& random) {
   if (value < 0 || range < 2) return false;
   value = static_cast<Number>((value + 1 + draw(random, range - 1)) % range);
   return true;
@@ -79,9 +77,8 @@ void insert_action(RankProgram& rank, int i, const Action& action) {
     if (a.waits[lane] > at) ++a.waits[lane];
 }
 
-/// One random defect: a wait dropped or shortened, two actions of a lane swapped, a shard, part,
-/// micro-batch, peer, slot or accumulate flag changed, an action lost or repeated, another slice kept.
-/// Returns what was done; empty if the draw changed nothing.
+/// One random defect: a wait dropped or shortened, two actions of a lane swapped, an operand or flag changed, an action
+/// lost or repeated, another slice kept. Returns what was done; empty if nothing changed.
 std::string mutate(Program& program, std::mt19937& random) {
   RankProgram& rank = program.ranks[draw(random, static_cast<int>(program.ranks.size()))];
   const int i = draw(random, static_cast<int>(rank.actions.size()));
@@ -178,8 +175,7 @@ TEST_P(Mutations, SurvivorsAreHarmless) {
     ++survived;
     EXPECT_EQ(worst_of(program, static_cast<std::uint64_t>(round)), "") << what << "\n" << to_text(program);
   }
-  // Most defects matter (rarely less than seven in ten): a validator that accepts everything fails here even
-  // if the simulator were blind.
+  // Most defects matter (rarely less than seven in ten): a validator that accepts everything fails here.
   EXPECT_GT(refused, survived);
 }
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <set>
-
 #include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
@@ -76,9 +75,8 @@ void expect_links(const Measured& m, const auto& expected) {
     }
 }
 
-/// WeiPipe: three rings turn to the next rank, the weights forward NP+P-2-N times, weights and gradients
-/// backward NP+P-2 times. Before the backward ring starts, ranks r and P - r exchange shards, and the last
-/// hop takes gradients from r to P - 1 - r.
+/// WeiPipe: three rings turn to the next rank, weights forward NP+P-2-N times, weights and gradients backward NP+P-2
+/// times. Before that ranks r and P - r exchange shards; the last hop takes gradients from r to P - 1 - r.
 TEST(Published, WeiPipeBytesOfEveryLink) {
   for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
     const Measured m("weipipe", ranks, groups, n, ranks);
@@ -132,8 +130,7 @@ TEST(Published, BytesOfFsdpAndWhatItKeepsDoesNotCrossAgain) {
     });
 }
 
-/// As above, but that the shard at a turn stays without options, too: of 2 N P visits 2 N - 1 find it there,
-/// of the N P fetches of copies of one micro-batch N - 1.
+/// As above, but the shard at a turn stays: 2 N - 1 of 2 N P visits find it there, N - 1 of N P fetches of copies.
 TEST(Published, WhatTawPipeKeepsDoesNotCrossAgain) {
   for (const Kept& kept : kept_forms)
     for_each_equal_grouping(2, 8, [&](int ranks, int groups, int n) {
@@ -212,14 +209,12 @@ TEST(Published, TawPipeRanksOwnAsManyShardsAsAnyOther) {
     }
 }
 
-/// Weight transfers that a shard needs in a step at each place that does not own it: the last one stays at
-/// the N turns to the backward pass, the first at the N - 1 turns back.
+/// Weight transfers of a shard to each other place: the last stays at N turns to the backward pass, the first at N - 1.
 std::uint64_t fetches(int shard, int ranks, int n) {
   return 2 * n - (shard == ranks - 1 ? n : 0) - (shard == 0 ? n - 1 : 0);
 }
 
-/// The owner sends a shard to each other group and gets a gradient from there per micro-batch. Inside, each
-/// shard goes from rank to rank and its gradient back.
+/// The owner sends a shard to each other group per micro-batch and gets a gradient; inside, both go from rank to rank.
 TEST(Published, TawPipeBytesOfEveryGroup) {
   for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
@@ -252,8 +247,7 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
   });
 }
 
-/// Without grouping, a shard passes along all ranks in a chain from its owner, rank s, and its gradient back:
-/// every link of a ring but the one between the owner and the rank before it.
+/// Without grouping, a shard and its gradient pass every link of a ring but the one before its owner, rank s.
 TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
     expect_links(Measured("tawpipe:gwps=off", ranks, groups, n, ranks), [&](int from, int to) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-
 #include "sanitized.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <random>
 #include <set>
-
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"
@@ -54,8 +53,7 @@ TEST(Simulate, DeadlockIsADefect) {
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
-/// What the times must satisfy: an action is ready when the one before it in its lane is over, and begins as
-/// early as its waits and, of a transfer, its other sides allow.
+/// An action is ready when the one before it in its lane ends, and begins as early as waits and other sides allow.
 void check_laws(const Program& program, const Spans& spans, const Costs& costs) {
   const Matching matching = detail::match(program);
   std::vector<std::vector<double>> starts(spans.size());
@@ -210,8 +208,7 @@ TEST(Costs, BytesThatAreTouchedByHand) {
   EXPECT_EQ(touched("update E0"), (7 * 4 + 2) * static_cast<double>(layout.embeddings.slice));
 }
 
-/// Of a part in bf16: weights are read and written; gradients read and added to a sum in fp32, the first only
-/// written; a sum is rounded.
+/// Of a part in bf16: weights read and written; gradients read and added in fp32, the first written; sums rounded.
 TEST(Costs, BytesOfMemoryByHand) {
   const Program program = build({parse_spec("fsdp:hierarchical=on:reduce=group"), topology::Groups({2, 2}), 8, 5});
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));

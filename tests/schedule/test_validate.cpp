@@ -2,7 +2,6 @@
 #include "schedule/validate.hpp"
 
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/passes.hpp"
@@ -26,12 +25,10 @@ struct Broken {
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-const std::string relay = hand_written::relay;
-const std::string group = hand_written::group;
+const std::string relay = hand_written::relay, group = hand_written::group;
 const std::string pipeline = hand_written::pipeline;
 
-// Defects of the published programs (docs/schedules.md, "differences from the published code"), planted into generated
-// ones as those programs have them.
+// Defects of the published programs (docs/schedules.md), planted into generated ones as those programs have them.
 
 /// Calls change(rank, action) for every action.
 void for_each_action(Program& program, const auto& change) {

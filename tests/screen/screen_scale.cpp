@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/// Precision and recall of the judge on a simulated machine. RATIOS.txt: a line for each measured value, the name of
-/// its quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those of
-/// a kind.
+/// Precision and recall of the judge on a simulated machine. RATIOS.txt: for each measured value the name of its
+/// quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those.
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
-
 #include "simulated_machine.hpp"
 
 int main(int argc, char** argv) {

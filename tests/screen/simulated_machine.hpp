@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <random>
 #include <vector>
-
 #include "screen/screening.hpp"
 
 namespace minitaw::screen {

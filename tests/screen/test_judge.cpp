@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <set>
-
 #include "seed.hpp"
 #include "simulated_machine.hpp"
 
@@ -117,8 +116,7 @@ TEST(Judge, PeersThatDifferByChanceRaiseTheThreshold) {
   EXPECT_TRUE(judge(m, {products({narrow, narrow})}, {.least = 0.2}).empty());
 }
 
-/// 200 ranks of which each round ten others are slow by chance: that one of them is so twice is likely, and three times
-/// not.
+/// 200 ranks of which each round ten others are slow by chance: one is so twice with some likelihood, not three times.
 TEST(Judge, AmongManyRanksChanceNamesNobody) {
   const Machine m{topology::Groups::equal(200, 1), 1};
   std::vector<std::vector<double>> rounds(3, std::vector<double>(200, 10));

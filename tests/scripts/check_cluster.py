@@ -25,18 +25,15 @@ TWO = ["--nodes", "2", "--ranks-per-node", "2"]
 SKIPPED = 77
 DECK = 'schedule = "tawpipe"\nlayers = 4\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 4\nwarmup = 1\n'
 
-
 def call(*options, program, code=0, **environment):
     done = subprocess.run([*CLUSTER, *options, "--", *map(str, program)], capture_output=True, text=True, timeout=120,
                           env=os.environ | environment, check=False)
     assert done.returncode == code, f"{options}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
     return done
 
-
 def adapters():
     """Of the machine itself."""
     return sorted(os.listdir("/sys/class/net"))
-
 
 def marked(mark):
     """Processes that were started with this variable: by a cluster and whatever it has started, in whichever namespace."""
@@ -46,11 +43,9 @@ def marked(mark):
             found += [path] * (mark.encode() in path.read_bytes())
     return found
 
-
 def sent(said):
     """Bytes that all adapters have sent."""
     return sum(map(int, re.findall(r"node\d+ sent (\d+) bytes", said.stderr)))
-
 
 def measured(steps, *options):
     """A run of so many steps: what it said, and what its record holds."""
@@ -60,7 +55,6 @@ def measured(steps, *options):
     with h5py.File(record) as file:
         return said, {name: list(file[name].asstr()[:] if name in ("summary/status", "provenance/links") else file[name][:])
                       for name in ("summary/status", "summary/bytes_between", "provenance/links", "provenance/nodes")}
-
 
 def nodes_are_groups_and_bytes_are_those_that_were_counted():
     few, record = measured(3, "--latency", "2ms")
@@ -75,7 +69,6 @@ def nodes_are_groups_and_bytes_are_those_that_were_counted():
     crossed = (sent(many) - sent(few)) / 10
     # headers and acknowledgements, and a few bytes of each step for times and losses
     assert 1.0 <= crossed / between < 1.08, f"{crossed:.0f} bytes crossed in a step, {between} were counted"
-
 
 CONNECT = """
 import os, socket, time
@@ -94,11 +87,9 @@ else:
     kept = [connected() for _ in range(20)]
     print(min(b[1] - a[1] for a, b in zip(kept, kept[1:])))"""
 
-
 def latency_is_there():
     said = call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", "--latency", "20ms", program=[sys.executable, "-c", CONNECT])
     assert 0.040 <= float(said.stdout) < 0.080, said.stdout
-
 
 def topo_measures_what_links_were_shaped_to():
     """100 Mbit/s are 12.5 MB/s, one way 20 ms; twice as much or half would be another figure. Inside of a node nothing is shaped."""
@@ -112,7 +103,6 @@ def topo_measures_what_links_were_shaped_to():
     (latency,) = re.findall(r"between +latency, 8 bytes +(\S+) us", text)
     rates = [tuple(map(float, pair)) for pair in re.findall(r"between .* (\S+) +(\S+)\n", text.replace(f"{latency} us", ""))]
     assert 20e3 <= float(latency) < 30e3 and len(rates) == 3 and all(abs(8 * mbyte / mbit - 1) < 2e-3 for mbyte, mbit in rates), text
-
 
 def nothing_is_left_by_signals():
     """With the last process the kernel removes namespaces and adapters."""
@@ -130,14 +120,12 @@ def nothing_is_left_by_signals():
             time.sleep(0.1)
     assert adapters() == before
 
-
 def a_node_can_be_cut():
     cut = FOLDER / "cut"  # all wait until node 1 finds its adapter down
     wait = f"until [ -e {cut} ]; do [ $(hostname) != node1 ] || ! ip -br link show eth0 | grep -q DOWN || touch {cut}; sleep 0.1; done"
     said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", f"{wait}; echo $(hostname) $(ip -br link show eth0)"])
     states = sorted((line.split()[0], line.split()[2]) for line in said.stdout.splitlines())
     assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
-
 
 def a_cut_link_ends_the_case_and_the_next_one_follows():
     record = FOLDER / "cut.h5"
@@ -162,7 +150,6 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["timeout", "ok"], said.stdout
 
-
 def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for words, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit", "--", "x"], "from 1 to 200"),
@@ -177,11 +164,9 @@ def bad_calls_are_refused():
     assert call(*good, program=["/nosuch"], code=2).stderr == "minitaw: there is no program '/nosuch' to run on the nodes\n"
     assert call(*good, "--cut", "2@1", program=["true"], code=2).stderr == "minitaw: --cut: there are no such nodes: 2 are counted from 0\n"
 
-
 def exit_codes_are_passed_on():
     call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", program=["sh", "-c", "exit 3"], code=3)
     call(*TWO, "--rate", "1gbit", program=[MINITAW, "run", FOLDER / "none.toml"], code=2)
-
 
 def nodes_share_the_cores():
     """Equally where that is possible; else all have all, and as many threads as there are cores."""
@@ -191,14 +176,12 @@ def nodes_share_the_cores():
     said = call("--nodes", str(have + 1), "--ranks-per-node", "1", "--rate", "1gbit", program=["sh", "-c", "echo threads $OMP_NUM_THREADS"], OMP_NUM_THREADS="").stdout
     assert have == 1 or said.count("threads 1\n") == have + 1, said
 
-
 def namespaces_can_be_had():
     done = subprocess.run([*CLUSTER, "--nodes", "1", "--ranks-per-node", "1", "--rate", "1gbit", "--", "true"], capture_output=True,
                           text=True, check=False)
     if done.returncode == 2:
         print(f"skipped: {done.stderr}")
     return done.returncode == 0
-
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)

@@ -6,7 +6,6 @@ import time
 
 from stand_ins import (FOLDER, MPIEXEC, PLAIN, bad_calls_are_refused, check, every_row_shows_a_failure, failing, kept, machine, row, test)
 
-
 def all_is_well_but_for_what_may_fail():
     machine(mpiexec='case "$*" in *HOSTID*) exit 3;; esac\n' + MPIEXEC)
     table, log = check("gpu-check", code=0)
@@ -17,12 +16,10 @@ def all_is_well_but_for_what_may_fail():
              "schedules, 4 ranks share the device"]
     assert sorted(order, key=names.index) == order, names
 
-
 def a_missing_library_ends_the_run():
     machine(minitaw="echo 'minitaw: error while loading shared libraries: libcudnn.so.9' >&2; exit 127")
     table, log = check("gpu-check", code=1)
     assert "INVALID: minitaw does not start" in table.splitlines()[-1] and "shared libraries: libcudnn.so.9" in table and log == "", table
-
 
 def failures_are_told_and_the_rest_goes_on():
     """A test that fails, one that dies, a program without tests, and what either sanitizer finds."""
@@ -35,7 +32,6 @@ def failures_are_told_and_the_rest_goes_on():
         assert "FAILED" in row(table, name) and told in row(table, name), table
     assert " ok " in row(table, "kernels: layers") and "RESULT: INVALID" in table
 
-
 def what_is_missing_is_skipped():
     refusal = 'case "$*" in *HOSTID*) echo "minitaw: transport = nccl: this build has no NCCL; use transport = mpi or auto"; exit 2;; esac\n'
     skips = "echo 'test_device.cpp:26: Skipped'; echo 'this machine has no NVML: libnvidia-ml.so.1'; echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test'"
@@ -44,7 +40,6 @@ def what_is_missing_is_skipped():
     assert "skipped" in (told := row(table, "device: clocks, power, energy")) and "this machine has no NVML: libnvidia-ml.so.1" in told, told
     assert "skipped" in row(table, "NCCL: two ranks") and "this build has no NCCL" in row(table, "NCCL: two ranks")
     assert "no test_comm_device here" in table and "no compute-sanitizer here" in row(table, "memcheck: layers")
-
 
 def time_runs_out_and_nobody_is_left():
     """Not even a rank whose launcher gave it a session of its own and died first."""
@@ -59,11 +54,9 @@ def time_runs_out_and_nobody_is_left():
         state = "gone"
     assert state in ("gone", "Z"), state
 
-
 def every_row_counts():
     machine()
     assert every_row_shows_a_failure("gpu-check") == 23
-
 
 began = time.monotonic()
 for part in (all_is_well_but_for_what_may_fail, a_missing_library_ends_the_run, failures_are_told_and_the_rest_goes_on, what_is_missing_is_skipped,

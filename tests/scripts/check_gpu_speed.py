@@ -9,12 +9,10 @@ import json, sys
 value = lambda name: int(sys.argv[sys.argv.index(name) + 1])
 print(json.dumps({"hidden": value("--hidden"), "seq": value("--seq"), "recompute": "--no-recompute" not in sys.argv}, indent=1))"""
 
-
 def peer(text=PEER):
     path = FOLDER / "peer.py"
     path.write_text(text, encoding="utf-8")
     return path
-
 
 def steps_stand_beside_the_peer():
     """Both compute nothing twice where that fits, at the lengths that the plan says."""
@@ -26,7 +24,6 @@ def steps_stand_beside_the_peer():
     assert "RESULT: VALID" in table and len(kept("peer.jsonl").splitlines()) == 5 and "--set ffn=2816" in log and kept("single-1024.h5")
     assert " ok " in row(table, "step, H = 4096, S = 64K, recompute keep-attention") and " ok " in row(table, "step, H = 4096, S = 4K,16K, recompute none")
 
-
 def gaps_are_measured_where_the_tool_was_built():
     machine()
     table, _ = check("gpu-speed", code=0)
@@ -36,13 +33,11 @@ def gaps_are_measured_where_the_tool_was_built():
     table, _ = check("gpu-speed", code=0)
     assert " ok " in row(table, "gaps between kernels") and "busy 99.9 %" in table, table
 
-
 def a_peer_that_fails_is_told_and_the_rest_goes_on():
     machine()
     for text in ("raise SystemExit('out of memory: error')", "print('error: out of memory')"):
         table, _ = check("gpu-speed", "--peer", peer(text), code=0)
         assert "FAILED" in row(table, "peer, H = 4096, S = 64K") and "\n4096 keep-attention 64K\n" in table, table
-
 
 def what_does_not_fit_to_the_end_is_a_failure():
     machine(minitaw=PLAIN["minitaw"].replace('[ "${steps:-3}" -ge 3 ]', 'case $seq in *64K*) false ;; esac'))
@@ -51,7 +46,6 @@ def what_does_not_fit_to_the_end_is_a_failure():
     machine(minitaw=PLAIN["minitaw"].replace("show)", "show) echo 'minitaw: that is no HDF5 file'; exit 2 ;; other)"))
     table, _ = check("gpu-speed", code=1)
     assert "no HDF5 file" in row(table, "results of single-4096.h5")
-
 
 steps_stand_beside_the_peer()
 gaps_are_measured_where_the_tool_was_built()

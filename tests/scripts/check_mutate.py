@@ -41,23 +41,19 @@ WRITTEN = [("judge.hpp", "^judge$", "error <= limit", "error >= limit", "killed"
            ("words.py", "^words$", "> len", ">= len", "survived", ""),
            ("words.py", "^words$", "> len", "> > len", "no program", "")]
 
-
 def mutate(*arguments, code):
     done = subprocess.run([TREE / "scripts/mutate", "--patience", "1", *arguments], capture_output=True, text=True, timeout=100, cwd=FOLDER,
                           env=os.environ | {"MINITAW_ENV": "host"})
     assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
-
 def ends():
     """What became of each text that was put in."""
     rows = [row.split("\t") for row in (TREE / "build/mutate.tsv").read_text(encoding="utf-8").splitlines()]
     return {row[2]: row[3:] for row in rows}
 
-
 def listed(*rows):
     (TREE / "tests/mutations.txt").write_text("# file\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-
 
 def project():
     shutil.rmtree(FOLDER, ignore_errors=True)
@@ -66,7 +62,6 @@ def project():
     for name, text in FILES.items():
         (TREE / name).write_text(text, encoding="utf-8")
     subprocess.run(["git", "init", "-q", TREE], check=True)
-
 
 def every_end_is_told():
     listed(WRITTEN[0][:4] + WRITTEN[1][2:4], *(row[:4] for row in WRITTEN[2:]))
@@ -77,12 +72,10 @@ def every_end_is_told():
     assert "| judge.hpp | 3 | 2 | 1 |" in said and "| words.py | 2 | 1 | 1 |" in said and "| all | 5 | 3 | 2 |" in said, said
     assert "judge.hpp:2\n  - inline" in said and "2 survivors are not argued" in said, said
 
-
 def the_project_stays_as_it_is():
     assert all((TREE / name).read_text(encoding="utf-8") == text for name, text in FILES.items())
     for name, text in FILES.items():
         assert (TREE / "build/mutate" / name).read_text(encoding="utf-8") == text, f"{name} of the copy"
-
 
 def a_second_call_judges_what_is_new():
     before = (TREE / "build/mutate.tsv").read_text(encoding="utf-8")
@@ -96,7 +89,6 @@ def a_second_call_judges_what_is_new():
     assert "0 survivors are not argued" in mutate("--again", code=0)
     assert ends()["inline bool within(double error, double limit) { return error < limit; }"] == ["killed", "judge"]
     assert not (TREE / "build/mutate/left.cpp").exists()
-
 
 def defects_are_generated():
     """Of code alone, the same for a seed, as many as asked for."""
@@ -113,7 +105,6 @@ def defects_are_generated():
     assert some != mutate("--list", "--count", "2", "--seed", "2", code=0).splitlines()
     assert len(mutate("--list", "--count", "2", "--only", "py$", code=0).splitlines()) == 2
 
-
 def what_does_not_apply_is_refused():
     listed(("judge.hpp", "^judge$", "no such text", "x"))
     assert "'no such text' stands 0 times in judge.hpp" in mutate(code=2)
@@ -121,7 +112,6 @@ def what_does_not_apply_is_refused():
     (TREE / "check.py").write_text("assert False", encoding="utf-8")
     (TREE / "build/mutate.tsv").unlink()
     assert "without a defect, the tests ^words$ fail" in mutate(code=2)
-
 
 for part in (project, every_end_is_told, the_project_stays_as_it_is, a_second_call_judges_what_is_new, defects_are_generated, what_does_not_apply_is_refused):
     part()

@@ -11,12 +11,10 @@ import sys
 REPOSITORY, FOLDER, BUILD = map(pathlib.Path, sys.argv[1:])
 STEP = ["minitaw", "run", "inputs/gpu/step.toml", "--set", "schedule=ddp", "--set", "ranks=2", "-o"]
 
-
 def packed(*command, code=0, **environment):
     done = subprocess.run([FOLDER / "elsewhere/packed/run", *command], capture_output=True, text=True, cwd="/", env=os.environ | environment, check=False)
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
-
 
 def programs_run_with_either_c_library():
     for libc in ("own", "packed"):
@@ -27,14 +25,12 @@ def programs_run_with_either_c_library():
         assert f"calling init: {FOLDER}/elsewhere/packed/lib/libmpich.so.12" in loaded
         assert (f"calling init: {FOLDER}/elsewhere/packed/libc/libc.so.6" in loaded) == (libc == "packed")
 
-
 def the_c_library_is_chosen_by_its_age():
     needed = FOLDER / "elsewhere/packed/libc/needed"
     assert needed.read_text().startswith("2.")
     for version, chosen in (("2.5", "own"), ("2.9999", "packed")):
         needed.write_text(version + "\n")
         assert packed("sh", "-c", "echo $MINITAW_LIBC").strip() == chosen, version
-
 
 def a_library_of_a_python_package_is_found():
     """Of a program whose library is nowhere else, where it is called by its name."""
@@ -52,7 +48,6 @@ def a_library_of_a_python_package_is_found():
         assert "liblost.so.1: cannot open" in packed("loses", code=127, **which)
     path = f"{python.parent}:{os.environ['PATH']}"
     packed("loses", code=7, PATH=path)
-
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 for name in ("elsewhere", "build"):

@@ -40,23 +40,19 @@ CMAKE = """
 cp "$STATE/minitaw" "$2/minitaw" && cat src/kernel >"$2/source"
 """
 
-
 def program(path, body):
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
 
-
 def git(*arguments):
     command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", "-C", str(TREE), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
 
 def commit(text):
     (TREE / "src" / "kernel").write_text(text)
     git("add", "-A")
     git("commit", "-qm", text)
     return git("rev-parse", "HEAD")
-
 
 def machine(*verdicts):
     """Programs that stand in, and a repository of two commits, `first` and `second`, on main."""
@@ -75,10 +71,8 @@ def machine(*verdicts):
     git("init", "-q")
     return commit("first"), commit("second")
 
-
 def say(*verdicts):
     (FOLDER / "verdicts").write_text("\n".join(verdicts) + "\n")
-
 
 def gate(*arguments, code, says=""):
     """Calls it from another folder than the repository's; what it printed."""
@@ -90,17 +84,14 @@ def gate(*arguments, code, says=""):
     assert says in done.stdout + done.stderr, f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
     return done
 
-
 def refused(*arguments, says):
     """One sentence, nothing measured."""
     done = gate(*arguments, code=2, says=says)
     assert done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
     assert not (FOLDER / "runs").exists()
 
-
 def measured(side):
     return (TREE / "out" / "perf-gate" / f"{side}-001.h5").read_text()
-
 
 def the_base_is_chosen():
     machine("0 SAME")
@@ -118,7 +109,6 @@ def the_base_is_chosen():
     assert (measured("base"), measured("new")) == ("third", "fourth")
     assert git("status", "--porcelain") == "" and git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
 
-
 def a_base_folder_that_was_removed_or_spoilt_is_made_again():
     first, _ = machine("0 SAME")
     gate(first, code=0)
@@ -129,7 +119,6 @@ def a_base_folder_that_was_removed_or_spoilt_is_made_again():
     (TREE / "src" / "kernel").write_text("changed")
     gate(first, code=0)
     assert (measured("base"), measured("new")) == ("first", "changed")
-
 
 def pairs_turn_and_end_when_decided():
     machine("0 AMBIGUOUS", "0 AMBIGUOUS", "0 AMBIGUOUS", "0 FASTER")
@@ -143,7 +132,6 @@ def pairs_turn_and_end_when_decided():
     gate("--rounds", "2", code=0)
     assert len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4, "results of an earlier call are left"
 
-
 def two_commands_are_compared():
     """As of two MPIs: nothing is built; the words may hold options and variables."""
     machine("0 SAME")
@@ -154,12 +142,10 @@ def two_commands_are_compared():
     gate("--base-run", f"WHICH=1 env {FOLDER}/old/minitaw", "--new-run", f"'{FOLDER}/new tree/minitaw'", "--set", "seq=8", code=0, says="COMPARISON: SAME")
     assert (measured("base"), measured("new")) == ("old", "new tree") and not (TREE / "build").exists()
 
-
 def a_regression_is_told():
     machine("0 SAME", "1 REGRESSION: 1 of 2 cases")
     gate("--strict", "--junit", "a b.xml", "--threshold", "0.02", code=1, says="COMPARISON: REGRESSION: 1 of 2 cases")
     assert "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text()
-
 
 def what_cannot_be_compared_is_said():
     machine("2 base-001.h5 has schema version 9, this program reads up to 4")
@@ -171,7 +157,6 @@ def what_cannot_be_compared_is_said():
     (TREE / "src" / "broken").touch()
     gate(code=2, says="the working tree cannot be built")
 
-
 def bad_calls_are_refused():
     machine("0 SAME")
     for words, says in (("no-such-commit", "there is no commit 'no-such-commit'"), ("HEAD HEAD~1", "HEAD~1"), ("--bogus x", "--bogus"),
@@ -180,7 +165,6 @@ def bad_calls_are_refused():
         refused(*words.split(), says=says)
     shutil.rmtree(TREE / ".git")
     refused(says="not a git repository")
-
 
 for part in (the_base_is_chosen, a_base_folder_that_was_removed_or_spoilt_is_made_again, pairs_turn_and_end_when_decided, two_commands_are_compared,
              a_regression_is_told, what_cannot_be_compared_is_said, bad_calls_are_refused):

@@ -20,21 +20,17 @@ CLUSTER = [REPOSITORY / "scripts/cluster", "--nodes", "3", "--ranks-per-node", "
 SKIPPED = 77
 PATIENCE = "8"  # s, of a stage
 
-
 def call(*words, codes=(0, 1)):
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=200, check=False, cwd=FOLDER)
     assert done.returncode in codes, f"{words}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done
 
-
 def screen(*options, codes=(0, 1)):
     return call(*MPIEXEC, 3, MINITAW, "screen", "--seconds", "0.01", *options, codes=codes)
-
 
 def stored(name, quantity):
     with h5py.File(FOLDER / name) as file:
         return file[f"screen/{quantity}"][()]
-
 
 def check_file():
     said = screen("--rounds", "2", "--json", "-o", "a.h5")
@@ -65,7 +61,6 @@ def check_file():
     page = (FOLDER / "a.html").read_text()
     assert "Screening" in page and "rate inside the node" in page
 
-
 def stop_rank(rank, after):
     """Stops the process of a rank of the job that writes no file, so long after it has begun."""
     for _ in range(600):
@@ -78,7 +73,6 @@ def stop_rank(rank, after):
             except OSError:
                 pass
         time.sleep(0.1)
-
 
 def check_faults():
     found = json.loads(call(*CLUSTER, "--slow", "1=25mbit", "--", MINITAW, "screen", "--json", codes=[1]).stdout)
@@ -93,7 +87,6 @@ def check_faults():
     assert "rank 3 (node 1) does not answer" in said and said.count("does not answer") == 1, f"({said})"
     said = call(*CLUSTER, "--cut", "2@6", *endless, codes=range(1, 256)).stderr
     assert "node 2 (ranks 4, 5) does not answer" in said and said.count("does not answer") == 1, said
-
 
 FOLDER.mkdir(parents=True, exist_ok=True)
 (FOLDER / "a.h5").unlink(missing_ok=True)

@@ -68,15 +68,12 @@ esac
 exit $code""".replace("INNER", INNER)
 PLAIN = {"mpiexec": MPIEXEC, "minitaw": MINITAW, "minitaw_kernels": KERNELS, "compute-sanitizer": SANITIZER, "nvidia-smi": "echo 'A device, 580.159.03'"}
 
-
 def test(body=":"):
     """A test program; `body` runs in each test, `$s` is its suite."""
     return TEST.replace("BODY", body)
 
-
 def failing(suite="*"):
     return test(f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n[  FAILED  ] 1 test, listed below:\\n' $s; exit 1 ;; esac")
-
 
 def machine(**programs):
     """A copy of the scripts and a folder of programs; None leaves one out."""
@@ -91,12 +88,10 @@ def machine(**programs):
             path.write_text(f"#!/bin/sh\n{PLANTED}\n{body}\n", encoding="utf-8")
             path.chmod(0o755)
 
-
 def call(script, *arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
     return subprocess.run([FOLDER / "place/scripts" / script, *arguments], capture_output=True, text=True, env=environment, timeout=120)
-
 
 def check(script, *arguments, code, **environment):
     """What it printed, which must be its table, and its log. Nothing else but one folder is left."""
@@ -108,20 +103,16 @@ def check(script, *arguments, code, **environment):
     assert sorted(file.name for file in out.iterdir()) == ["files", "log.txt", "table.txt"]
     return table, (out / "log.txt").read_text(encoding="utf-8")
 
-
 def kept(name):
     """A file that came back."""
     return (FOLDER / "out/files" / name).read_text(encoding="utf-8")
-
 
 def row(table, name):
     (found,) = [line for line in table.splitlines() if line.startswith(name)]
     return found
 
-
 def commands(log):
     return re.findall(r"^== (.*?): ((?:mpiexec|minitaw|test_|compute-sanitizer).*)$", log, re.M)
-
 
 def every_row_shows_a_failure(script, *arguments):
     """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost rank, or in plain words. Several rows are
@@ -140,14 +131,12 @@ def every_row_shows_a_failure(script, *arguments):
     assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
     return len(every)
 
-
 def commands_are_understood(lines):
     for words in (line.split() for line in lines if "minitaw" in line.split() and " show " not in line and MINITAW_ITSELF):
         deck, settings = words[words.index("minitaw") + 2], [word for flag, word in zip(words, words[1:]) if flag == "--set"]
         plan = [MINITAW_ITSELF[0], "plan", REPOSITORY / deck, *(word for setting in settings for word in ("--set", setting))]
         done = subprocess.run(plan, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}: {done.stderr}"
-
 
 def bad_calls_are_refused(script):
     machine()

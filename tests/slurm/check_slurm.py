@@ -20,12 +20,10 @@ ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE"
 DECK = ('schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
         'micro_batches = 8\nsteps = {steps}\nwarmup = 1\n')
 
-
 def deck(name, seq, steps=4):
     path = FOLDER / f"{name}.toml"
     path.write_text(DECK.format(seq=seq, steps=steps), encoding="utf-8")
     return path
-
 
 def rows(file):
     """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
@@ -35,7 +33,6 @@ def rows(file):
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout), done.returncode
 
-
 def require_valid(file, cases):
     table, code = rows(file)
     assert len(table) == cases and code == 0, f"{file}: {len(table)} cases of {cases}, exit {code}"
@@ -43,26 +40,22 @@ def require_valid(file, cases):
     done = subprocess.run([PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False)
     assert "RESULT: VALID" in done.stdout, done.stdout
 
-
 def wait_until(holds, seconds, what):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
         time.sleep(0.1)
 
-
 def submit(cluster, *words, **environment):
     """Number of the job that a script has been handed in as."""
     done = cluster.call(*words, cwd=FOLDER, env=ENVIRONMENT | environment)
     return re.search(r"\d+", done.stdout).group()
-
 
 def batch(cluster, script, *arguments, options=(), **environment):
     """Hands a script in and waits; its exit code and what it has said."""
     number = submit(cluster, "sbatch", *RESOURCES, *options, f"--output={FOLDER}/job-%j.out", SCRIPTS / script, *arguments, **environment)
     jobs = cluster.wait_for_jobs()
     return int(jobs[number]["ExitCode"].split(":")[0]), (FOLDER / f"job-{number}.out").read_text(encoding="utf-8")
-
 
 def check_cpu(cluster):
     """Ranks of a node are a group; the end of the job is known to every rank."""
@@ -74,7 +67,6 @@ def check_cpu(cluster):
     code, said = batch(cluster, "cpu.sbatch", FOLDER / "cpu.toml", file)
     assert code == 0 and "6 of 6 cases" in said, said
 
-
 def check_mpiexec(cluster):
     """MPICH's own launcher finds the nodes of the job."""
     file = FOLDER / "mpiexec.h5"
@@ -83,7 +75,6 @@ def check_mpiexec(cluster):
     code, said = batch(cluster, script)
     assert code == 0 and "# rank 2: node 1, " in said, said
     require_valid(file, 3)
-
 
 def check_lonely(cluster):
     """A PMI that the MPI does not speak: one sentence, and no file."""
@@ -94,7 +85,6 @@ def check_lonely(cluster):
         assert code != 0 and not file.exists(), said
         assert len(ours) == 1 and "4 ranks" in ours[0] and "srun --mpi=list" in ours[0], said
         assert re.search("Exited with exit code 2", said), said
-
 
 def check_gpu(cluster):
     """One rank for each GPU; each sees all of its node."""
@@ -108,18 +98,15 @@ def check_gpu(cluster):
     assert code == 0 and [line[:3] for line in lines] == [["0", "0", "0,1"], ["1", "0", "0,1"], ["2", "1", "0,1"], ["3", "1", "0,1"]], said
     assert all(400 < int(line[3]) <= 420 for line in lines), f"the end of the job, seen by each rank: {said}"
 
-
 def start_chain(cluster, file, path, *options, **environment):
     return submit(cluster, SCRIPTS / "chain", *RESOURCES, *options, f"--output={FOLDER}/{file.stem}-%j.out",
                   SCRIPTS / "cpu.sbatch", path, file, **environment)
-
 
 def said_by(file):
     """All links, in their order."""
     def number(path):
         return int(path.stem.rsplit("-", 1)[1])
     return "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"{file.stem}-*.out"), key=number))
-
 
 def check_chain(cluster):
     """A link is asked to stop, the next is cancelled, the one behind it killed; the chain ends with every case done."""
@@ -142,7 +129,6 @@ def check_chain(cluster):
     left = [job["JobId"] for job in jobs.values() if job["JobState"] in ("PENDING", "RUNNING")]
     assert not left, left
 
-
 def check_chain_ends(cluster):
     """Nothing more can be done: bad input, or a case that ends not valid."""
     broken = FOLDER / "broken.toml"
@@ -156,7 +142,6 @@ def check_chain_ends(cluster):
     done = cluster.call(SCRIPTS / "chain", "cpu.sbatch", "missing.toml", "x.h5", check=False)
     assert done.returncode == 2 and "must be files" in done.stderr, done.stderr
 
-
 def check_chain_cancelled(cluster):
     """By its name, a chain ends: the job that waits must not begin because the one before it was cancelled."""
     file = FOLDER / "cancelled.h5"
@@ -167,7 +152,6 @@ def check_chain_cancelled(cluster):
     assert len(list(FOLDER.glob("cancelled-*.out"))) == 1, "one job has run"
     assert 0 < len(rows(file)[0]) < 24
 
-
 def check_binding(_):
     """Ranks have cores of their own, in order."""
     stand_in = FOLDER / "where"
@@ -176,7 +160,6 @@ def check_binding(_):
     with Cluster(FOLDER / "one-node", nodes=1, cores=2, task="affinity") as cluster:
         code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in), options=("--nodes=1",))
     assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
-
 
 if __name__ == "__main__":
     if missing():

@@ -26,24 +26,20 @@ CONFIGURATION = ('ClusterName=minitaw\nSlurmctldHost={host}(127.0.0.1)\nSlurmctl
                  'SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1\nReturnToService=2\nKillWait={kill_wait}\n'
                  'OverTimeLimit=0\nMpiDefault=pmi2\n{gres}\n{nodes}\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n')
 
-
 def find(daemon):
     """Debian calls them slurmd-wlm and so on, and leaves the plain name to its alternatives."""
     path = os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin"
     return shutil.which(daemon, path=path) or shutil.which(daemon + "-wlm", path=path)
-
 
 def missing():
     """Programs without which there is no cluster."""
     found = {name: find(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged", "sbatch", "srun")}
     return [name for name, path in found.items() if path is None]
 
-
 def free_ports(count):
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
-
 
 def end(daemon):
     daemon.terminate()
@@ -52,7 +48,6 @@ def end(daemon):
     except subprocess.TimeoutExpired:
         daemon.kill()
         daemon.wait()
-
 
 class Cluster(contextlib.ExitStack):
     """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins. At the end its daemons end, the last one first."""

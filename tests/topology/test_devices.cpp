@@ -2,7 +2,6 @@
 #include "topology/devices.hpp"
 
 #include <gmock/gmock.h>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <sstream>
-
 #include "base/error.hpp"
 
 namespace minitaw::topology {

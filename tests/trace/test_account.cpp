@@ -2,7 +2,6 @@
 // The account against examples, and against the definition of docs/results.md, asked moment by moment.
 #include <gtest/gtest.h>
 #include <random>
-
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/simulate.hpp"
@@ -161,8 +160,7 @@ private:
   schedule::Matching matching_;
 };
 
-/// Planned spans as an engine would have measured them. In a plan a message begins when both of its sides are
-/// there; an engine sees when its own side has started.
+/// Planned spans as measured: a planned message begins when both sides are there, a measured one with its own side.
 StepSpans as_measured(const Program& program, StepSpans planned) {
   for (std::size_t r = 0; r < planned.size(); ++r) {
     const std::vector<Action>& actions = program.ranks[r].actions;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <random>
-
 #include "schedule/parse.hpp"
 #include "schedule/shapes.hpp"
 #include "seed.hpp"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <set>
-
 #include "schedule/registry.hpp"
 
 namespace minitaw::trace {

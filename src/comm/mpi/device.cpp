@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
-#include <vector>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
@@ -29,12 +26,10 @@ bool device_aware() {
 }
 
 using DeviceMemory = kernels::MemorySpace;
-using kernels::on_host;
-using kernels::PinnedSpace;
+using kernels::on_host, kernels::PinnedSpace;
 using Space = kernels::ExecutionSpace;
 
-/// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
-/// is the host's, a copy is complete when it has started.
+/// Copies between device and pinned memory, each queue an instance of the execution space. On a host, complete at once.
 class DeviceCopier final : public Copier {
 public:
   DeviceCopier() {
@@ -69,7 +64,6 @@ private:
 /// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their lanes.
 constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
 
-/// Pinned host memory for the slots of a lane.
 struct Pinned {
   Kokkos::View<unsigned char*, PinnedSpace> bytes{
       Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};

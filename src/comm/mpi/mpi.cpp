@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/mpi.hpp"
-
 #include <algorithm>
 #include <exception>
 #include <numeric>
 #include <regex>
 #include <sched.h>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "topology/system.hpp"
 
@@ -34,13 +32,39 @@ double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap) {
   return all;
 }
 
-void ping(int peer, bool send, int tag, MPI_Comm comm) {
+void ping(int peer, bool send, MPI_Comm comm) {
+  constexpr int tag = 2;
   double word = 0;
   MPI_Request request = MPI_REQUEST_NULL;
   check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, comm, &request)
              : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, comm, &request),
       "a ping");
   wait({&request, 1}, measuring);
+}
+
+double Exchange::run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm) {
+  constexpr int under_way = 2, tag = 1;
+  const auto size = static_cast<int>(bytes);
+  sent_.resize(std::max(sent_.size(), bytes));
+  received_.resize(std::max(received_.size(), under_way * from.size()));
+  for (std::vector<std::byte>& place : received_) place.resize(std::max(place.size(), bytes));
+  const double begin = MPI_Wtime();
+  double arrived = begin;
+  for (int message = 0; message < count; message += under_way) {
+    std::vector<MPI_Request> in, out;
+    for (int i = message; i < std::min(count, message + under_way); ++i) {
+      for (const int peer : from) {
+        std::byte* const place = received_[in.size()].data();
+        check(MPI_Irecv(place, size, MPI_BYTE, peer, tag, comm, &in.emplace_back()), "MPI_Irecv");
+      }
+      for (const int peer : to)
+        check(MPI_Isend(sent_.data(), size, MPI_BYTE, peer, tag, comm, &out.emplace_back()), "MPI_Isend");
+    }
+    wait(in, measuring);
+    arrived = MPI_Wtime();
+    wait(out, measuring);
+  }
+  return arrived - begin;
 }
 
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
@@ -100,8 +124,7 @@ Environment::~Environment() {
 
 namespace minitaw::topology {
 namespace {
-using comm::mpi::check;
-using comm::mpi::rank_in;
+using comm::mpi::check, comm::mpi::rank_in;
 
 /// Cores this process may run on; none if the system does not say (more than 1024 cores, say).
 cpu_set_t own_cores() {

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <array>
-#include <chrono>
 #include <fmt/format.h>
 #include <limits>
 #include <mpi.h>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
-#include "topology/groups.hpp"
 
 namespace minitaw::comm::mpi {
 /// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's message.
@@ -50,35 +42,35 @@ struct OwnComm {
   }
 };
 
-/// Returns when all requests are complete.
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
-
-// What measurements share: ranks that measure test again at once, yielding to others on their core; those that wait
-// for them sleep, and take no core from them.
-
+/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
+inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
 double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
 /// Half of a round trip of a word: sends it to the peer, or receives it.
-void ping(int peer, bool send, int tag, MPI_Comm comm);
-inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
+void ping(int peer, bool send, MPI_Comm comm);
+/// Messages that measure links. Two of each sender are under way: the handshake of one passes while another one does.
+class Exchange {
+public:
+  /// Returns the seconds until `count` messages from each of `from` are here, while as many go to each of `to`.
+  double run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm);
 
+private:
+  std::vector<std::byte> sent_;
+  std::vector<std::vector<std::byte>> received_;
+};
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
-
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 [[nodiscard]] std::string library_version();
-
-/// Returns name and version from the text of MPI_Get_library_version: its first line, and MPICH's device.
-/// Leaves out how, by whom and (Open MPI) on which host the library was built.
+/// Returns name and version from MPI_Get_library_version: its first line and MPICH's device, without its build.
 [[nodiscard]] std::string library_line(const std::string& text);
 
-/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
-/// because the communication thread and the watchdog call MPI beside the main thread, and for error codes
-/// instead of an abort. Throws InputError if this MPI cannot serve threads, or if the launcher has started
-/// ranks that do not find each other.
+/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE, for the
+/// communication thread and the watchdog, and for error codes in place of an abort. Throws InputError if this MPI
+/// cannot serve threads, or the launcher has started ranks that do not find each other.
 ///
-/// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
-/// would wait for them. Catch inside the object's life what all ranks agree on.
+/// Aborts the job after an exception: others may wait for it. Catch inside its life what all ranks agree on.
 class Environment {
 public:
   Environment(int& argc, char**& argv);
@@ -94,7 +86,6 @@ private:
 }  // namespace minitaw::comm::mpi
 
 namespace minitaw::topology {
-/// Placement of the ranks of a job on nodes and cores.
 struct Placement {
   Groups nodes;                    ///< ranks of each node, in rank order
   std::vector<std::string> hosts;  ///< host name of each node
@@ -105,10 +96,8 @@ struct Placement {
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
 };
 
-/// Detects which ranks share memory (from MPI), cores and host names (from the system). Collective; throws
-/// InputError on all ranks if the ranks of a node are not consecutive.
+/// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's ranks lie apart.
 [[nodiscard]] Placement detect(MPI_Comm world);
-
 /// Ranks per node from the node of each rank (any number). Throws InputError if they are not consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
 }  // namespace minitaw::topology

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/transport.hpp"
-
 #include <algorithm>
-#include <fmt/format.h>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
-using schedule::Kind;
-using schedule::Lane;
+using schedule::Kind, schedule::Lane;
 
 void Copier::settle() noexcept {
   for (std::size_t queue = 0; queue < queues; ++queue) {
@@ -42,9 +38,8 @@ struct Channel {
   const std::atomic<bool>& cancelled;
 };
 
-/// MPI messages under way, of at most INT_MAX bytes each. They are taken as complete in the order in which
-/// they were started, so that a look costs one test. What they read or write must live until then. On the way
-/// out of an error, receives are withdrawn and sends are left to MPI.
+/// MPI messages under way, of at most INT_MAX bytes each. They are complete in the order of their start, so that a look
+/// costs one test. Their memory must live until then. After an error, receives are withdrawn and sends are left to MPI.
 class Requests {
 public:
   explicit Requests(Channel& channel) : channel_(channel) {}
@@ -70,8 +65,7 @@ public:
         "MPI_Irecv");
   }
 
-  /// Returns whether the oldest open message is complete now; finish() calls it until there is none. Throws
-  /// Error if the message failed or arrived with another length.
+  /// Returns whether the oldest open message is complete now. Throws Error if it failed or has another length.
   bool finish_one() {
     if (open() == 0) return false;
     Request& request = requests_[finished_];
@@ -130,7 +124,6 @@ struct Plan {
   /// A step that sends waits until no more sends than these are open.
   std::size_t open_sends = unlimited;
 
-  /// Returns whether this rank's piece is read.
   [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
   /// Returns whether the result is written to the piece in the buffer.
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
@@ -160,8 +153,7 @@ private:
   std::vector<Slot> slots_;
 };
 
-/// Executes a plan. Receives are posted, and own pieces fetched, some steps ahead. A slot is written again
-/// only when the send and the copy that read it are over.
+/// Executes a plan: receives and fetches run some steps ahead. A slot is written again when all that read it is over.
 class Passage final : public Operation {
 public:
   Passage(Channel& channel, Plan plan)
@@ -291,7 +283,6 @@ private:
   bool done_ = false;
 };
 
-/// One operation, then another one.
 class InTurn final : public Operation {
 public:
   InTurn(std::unique_ptr<Operation> first, std::unique_ptr<Operation> second)
@@ -308,9 +299,8 @@ std::vector<Piece> pieces_of(const Collective& c, const Range& range, std::size_
   return cut({c.data + range.begin * width, static_cast<std::size_t>(range.count * width)}, piece_bytes);
 }
 
-/// The steps of a member in which slice `first` starts at it, the slices below arrive one after the other and
-/// are passed on, and the last to arrive does not leave. Slices go round `window` pieces at a time: a rank
-/// with few slots must pass pieces on before it has sent all of its own.
+/// The steps of a member in which slice `first` starts at it, those below arrive one by one and are passed on, but for
+/// the last. Slices go round `window` pieces at a time: with few slots, pieces are passed on before all own are sent.
 std::vector<Step> ring_steps(int members, const Collective& c, int first, const Memory& memory) {
   std::vector<std::vector<Piece>> slices;  // in the order in which they come by
   std::size_t longest = 0;
@@ -329,10 +319,9 @@ std::vector<Step> ring_steps(int members, const Collective& c, int first, const 
 /// broadcast and reduce are chains from and to the root: while piece k + 1 arrives, piece k is passed on. The
 /// order of a sum is that of the ring, so its bits repeat; only the root may change its buffer.
 ///
-/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what arrives. The
-/// sum of slice i starts at member i + 1 and grows on its way round to member i; each member adds its own
-/// part, in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send before
-/// receiving it would stand still.
+/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what arrives. The sum of
+/// slice i grows from member i + 1 round to member i; each adds its own part, in host memory in its buffer. The sends
+/// of a ring are not limited: if everyone waited to send before receiving it would stand still.
 std::unique_ptr<Operation> make_part(
     Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
   const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
@@ -375,8 +364,7 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
       .traffic = schedule::traffic_of(m.payload)};
   Memory& memory = plan.memory;
   if (memory.copier == nullptr) {
-    // A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while
-    // one shakes hands: 12.3 MB/s of 12.5 over TCP, instead of 11.4 (docs/performance.md).
+    // Up to 32 messages, all open, keep a slow link busy while one shakes hands: 12.3 of 12.5 MB/s over TCP, else 11.4.
     memory.piece_bytes = std::clamp((m.bytes + 31) / 32, std::size_t{1} << 20, largest_message);
     memory.ahead = unlimited;
   } else {
@@ -403,7 +391,6 @@ public:
 
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
-
   void cancel() override { cancelled_.store(true); }
 
 private:

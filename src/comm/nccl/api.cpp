@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/nccl/api.hpp"
-
 #include <cstring>
 #include <fmt/format.h>
 #include <nccl.h>

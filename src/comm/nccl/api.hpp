@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <array>
 #include <string>
-
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {
-/// The NCCL functions that the transport uses. Device queues are cudaStream_t as void pointers, so that the
-/// transport needs no header of CUDA or NCCL and can be tested without a device. Every function throws
-/// comm::Error with NCCL's message if NCCL reports a failure.
+/// The NCCL functions that the transport uses. Queues are cudaStream_t as void pointers: the transport needs no header
+/// of CUDA or NCCL, and is tested without a device. Every function throws comm::Error with NCCL's message if it fails.
 
 using Queue = void*;
 using UniqueId = std::array<std::byte, 128>;
@@ -28,9 +25,8 @@ struct Call {
   int peer = -1;  ///< or root; rank of the communicator
 };
 
-/// One rank's end of an NCCL communicator. Calls return when they are taken note of; the communicator must be
-/// ready() again before its next call, or the next group with it, begins. Not to be used by two threads at
-/// once. A communicator that was not close()d is aborted by its destructor.
+/// One rank's end of an NCCL communicator. Calls return when they are taken note of; it must be ready() again before
+/// its next call or group. Not for two threads at once. The destructor aborts one that was not close()d.
 class Communicator {
 public:
   Communicator& operator=(Communicator&&) = delete;
@@ -44,11 +40,9 @@ public:
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
   virtual void issue(const Call& call, Queue queue) = 0;
-
   /// Begins the orderly end, on all ranks; ready() says when it is over.
   virtual void close() = 0;
-  /// Stops what is under way; nothing but the destructor may follow. Abort all communicators of a rank in one
-  /// group: one may be waiting, on a device queue, behind another.
+  /// Stops what is under way, before destruction. Abort all of a rank in one group: they may wait for each other.
   virtual void abort() = 0;
 };
 
@@ -56,7 +50,6 @@ class Api {
 public:
   virtual ~Api() = default;
 
-  /// Made on one rank and sent to the others.
   [[nodiscard]] virtual UniqueId unique_id() = 0;
   /// Collective over `ranks` ranks that know the same id.
   [[nodiscard]] virtual std::unique_ptr<Communicator> init(int ranks, const UniqueId& id, int rank) = 0;
@@ -65,9 +58,8 @@ public:
   virtual void group_end() = 0;
 };
 
-/// NCCL itself; only in builds with MINITAW_HAVE_NCCL. Communicators do not block: a call that waits for
-/// other ranks lets its thread go, so that it can be aborted at any time. NCCL_COMM_BLOCKING and NCCL's other
-/// environment variables hold as NCCL reads them.
+/// NCCL itself; only in builds with MINITAW_HAVE_NCCL. Communicators do not block: a call that waits for other ranks
+/// can be aborted at any time. NCCL reads its environment variables as always.
 [[nodiscard]] Api& library();
 
 /// "2.28.9", of the library that is loaded.

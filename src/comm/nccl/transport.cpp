@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "comm/nccl/transport.hpp"
-
 #include <algorithm>
 #include <bit>
-#include <fmt/format.h>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
-
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::nccl {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Lane;
+using schedule::Action, schedule::Kind, schedule::Lane;
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
@@ -24,8 +19,7 @@ using Work = std::function<void()>;
 Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
 
 /// Calls visit(action, from, to) for both sides of every message of the program.
-template <class Visit>
-void for_each_message(const schedule::Program& program, const Visit& visit) {
+template <class Visit> void for_each_message(const schedule::Program& program, const Visit& visit) {
   for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
     for (const Action& a : program.ranks[rank].actions)
       if (is_point_to_point(a.kind))
@@ -114,7 +108,6 @@ void in_group(Api& api, const Work& work) {
   api.group_end();
 }
 
-/// Place of this rank in a communicator.
 struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
@@ -141,13 +134,11 @@ UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
   return agreed.id;
 }
 
-/// The NCCL communicators of one rank, and the way of all threads to NCCL, which wants one call at a time:
-/// lanes take turns, and a lane keeps its turn until NCCL has put its work on the device queue. The watchdog
-/// gets in between, while a lane looks whether NCCL is ready.
+/// The NCCL communicators of one rank, and all threads' way to NCCL, which wants one call at a time: a lane keeps its
+/// turn until NCCL has put its work on the device queue. The watchdog gets in between, while a lane asks for NCCL.
 class Communicators {
 public:
-  /// Collective over `world`: the unique id goes from rank 0 to all by MPI, the planned communicators are
-  /// split from one of all ranks, round by round. Throws Error if NCCL is not ready in time.
+  /// Collective over `world`: the planned communicators are split from one. Throws Error if NCCL is not ready in time.
   Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const WaitPolicy& policy)
       : api_(api), policy_(policy) {
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
@@ -184,8 +175,7 @@ public:
   /// In the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
-  template <class Fits>
-  [[nodiscard]] const Member& find(const Fits& fits) const {
+  template <class Fits> [[nodiscard]] const Member& find(const Fits& fits) const {
     const auto found = std::ranges::find_if(members_, fits, &Member::plan);
     if (found == members_.end()) throw LogicError("the program has no such communication of this rank");
     return *found;
@@ -205,8 +195,7 @@ public:
     for (const Member& member : members_) (void)member.communicator->ready();  // still under way is no failure
   }
 
-  /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second, as
-  /// blocking communicators (NCCL_COMM_BLOCKING=1) let happen.
+  /// Ends all waits and aborts; not if a thread is stuck in NCCL for a second (NCCL_COMM_BLOCKING=1).
   void cancel() {
     if (cancelled_.exchange(true)) return;
     const auto limit = Clock::now() + std::chrono::seconds(1);
@@ -226,7 +215,6 @@ private:
     call();
   }
 
-  /// Throws Error when the time has come.
   void wait_ready(Communicator& communicator, Clock::time_point limit) {
     for (Backoff backoff(policy_);; backoff.once()) {
       bool ready = false;
@@ -301,7 +289,6 @@ public:
 
   [[nodiscard]] bool on_stream() const override { return true; }
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
-
   void poll() override { communicators_.poll(); }
   void cancel() override { communicators_.cancel(); }
 

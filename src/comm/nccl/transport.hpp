@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <mpi.h>
 #include <set>
 #include <vector>
-
 #include "comm/nccl/api.hpp"
 #include "comm/wait.hpp"
 
@@ -19,21 +17,17 @@ struct Options {
 /// Bytes of device memory that the first messages and collectives need.
 [[nodiscard]] std::size_t scratch_bytes(const schedule::Program& program);
 
-/// Transport over NCCL: work goes on the device queue of its lane, where NCCL executes it. Communicators and
-/// connections are made here (docs/decisions/0007-nccl-communicators.md).
+/// Transport over NCCL, on the device queue of each lane; connected here (docs/decisions/0007-nccl-communicators.md).
 ///
-/// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread
-/// issue those of all lanes, in the order of the program. Lanes in threads of their own do not disturb each
-/// other, but their kernels must then find room on the device together. A communicator executes its calls in
-/// the order of their issue, whatever their lanes: keep each to one lane, as schedule::lane_of() does.
+/// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread issue those
+/// of all lanes, in the order of the program; kernels of lanes in threads of their own must find room together. A
+/// communicator executes calls in the order of their issue: keep each to one lane, as schedule::lane_of() does.
 ///
-/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp:
-/// NCCL does not say which way it takes. cancel() aborts all communicators, so that what is on the device
-/// queues ends as well.
+/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp: NCCL does
+/// not say which way it takes. cancel() aborts all communicators, so that what is on the device queues ends as well.
 ///
-/// Collective over `world`, whose ranks are those of the program (else LogicError) and have a device each,
-/// current on the calling thread. Keeps nothing of `program`. Throws Error if NCCL fails, or does not find
-/// all ranks within five minutes.
+/// Collective over `world`, the ranks of the program (else LogicError), each with a device of its own, current on the
+/// calling thread. Throws Error if NCCL fails, or does not find all ranks within five minutes.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
-
 #include "base/error.hpp"
 #include "kernels/cuda/libraries.hpp"
 
@@ -20,7 +19,6 @@ using Graph = fe::graph::Graph;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 using detail::cuda::check;
 
-/// Names of the tensors in a graph.
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
 std::string text(const AttentionSizes& z) {
@@ -77,8 +75,7 @@ std::shared_ptr<Graph> new_graph() {
 }
 
 /// Sets the options of both directions: causal mask, scale.
-template <class Attributes>
-Attributes causal(Attributes attributes, const AttentionSizes& z) {
+template <class Attributes> Attributes causal(Attributes attributes, const AttentionSizes& z) {
   attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(z.head_dim)))
       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
@@ -149,7 +146,6 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
 }
 }  // namespace
 
-/// The handle, and what prepare() has built.
 struct CudnnAttention::Library {
   struct Plans {
     std::shared_ptr<Graph> forward, backward;

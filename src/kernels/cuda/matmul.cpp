@@ -2,7 +2,6 @@
 #include <array>
 #include <fmt/format.h>
 #include <optional>
-
 #include "kernels/cuda/queue.hpp"
 #include "kernels/detail/backends.hpp"
 
@@ -128,7 +127,6 @@ struct CublasLt::Plan {
 };
 
 CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
-
 CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
 
 std::vector<std::string> CublasLt::choices() const {
@@ -155,11 +153,9 @@ std::string cublaslt_version() {
 }
 
 namespace {
-template <class E>
-inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+template <class E> inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-/// The largest power of two up to 256 that divides the address: fast kernels read 16 bytes at once, and the
-/// library must know when they cannot.
+/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16 bytes at once.
 int alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
   int alignment = 256;

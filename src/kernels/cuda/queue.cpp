@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/cuda/queue.hpp"
-
 #include <map>
 #include <memory>
 #include <mutex>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "kernels/cuda/libraries.hpp"
 #include "kernels/kernels.hpp"
 
@@ -32,10 +31,7 @@ struct Queue {
 #endif
 };
 
-/// Returns the same object for every copy of `exec`, and makes its device the calling thread's. The first
-/// call makes the object, which allocates; it lives until Kokkos ends.
+/// Returns the object of `exec`, made by the first call, alive until Kokkos ends; makes its device the thread's.
 [[nodiscard]] Queue& queue_of(const ExecutionSpace& exec);
-
-/// Bytes of all workspaces.
 [[nodiscard]] std::size_t workspace_bytes();
 }  // namespace minitaw::kernels::detail::cuda

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "kernels/kernels.hpp"
 
 /// The versions that matmul() and the functions of attention choose from; their arguments are the same.

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <Kokkos_Core.hpp>
-#include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <type_traits>
-#include <utility>
-
-#include "base/bf16.hpp"
 #include "kernels/kernels.hpp"
 
 /// Instantiates a function template for each type of elements.
@@ -19,9 +10,8 @@
   template decltype(function<Bf16>) function<Bf16>;
 
 namespace minitaw::kernels::detail {
-/// Two bf16 in one word, the first in the low half: the same as to_bf16 for device code, which may not call
-/// constexpr functions of the host. Inline assembly where the device rounds in one instruction, because the
-/// header with its name is the vendor's.
+/// Two bf16 in one word, the first in the low half: as to_bf16, for device code, which may not call constexpr functions
+/// of the host. Assembly where the device rounds in one instruction: the header with its name is the vendor's.
 KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint32_t pair;
@@ -43,18 +33,15 @@ KOKKOS_INLINE_FUNCTION float load(Bf16 value) {
   return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-template <class E>
-KOKKOS_INLINE_FUNCTION E store(float value) {
+template <class E> KOKKOS_INLINE_FUNCTION E store(float value) {
   if constexpr (std::is_same_v<E, Bf16>) return Bf16{static_cast<std::uint16_t>(bf16_pair(value, 0))};
   else return static_cast<E>(value);
 }
 
-/// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C
-/// libraries' expf does not. 0 below -87, infinity above 88.
+/// exp(x) to about 1e-7, without branch or call, for vector code, which expf is not. 0 below -87, infinity above 88.
 inline float host_exponential(float x) {
   constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
-  const float shifted = x * 1.44269504F + to_integer;
-  const float n = shifted - to_integer;
+  const float shifted = x * 1.44269504F + to_integer, n = shifted - to_integer;
   const float r = (x - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;  // ln 2 in two parts
   float p = 1.0F / 5040;
   p = p * r + 1.0F / 720;
@@ -76,19 +63,15 @@ KOKKOS_INLINE_FUNCTION float exponential(float x) {
 
 // What one thread moves at a time: 16 bytes let a device's memory run at full speed.
 
-/// n floats in registers.
-template <int n>
-struct Floats {
+template <int n> struct Floats {
   float value[n];
 
   KOKKOS_INLINE_FUNCTION float& operator[](int i) { return value[i]; }
   KOKKOS_INLINE_FUNCTION const float& operator[](int i) const { return value[i]; }
 };
 
-/// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16
-/// bytes. A single element is moved as such.
-template <class E, int n>
-struct Pack {
+/// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16 bytes.
+template <class E, int n> struct Pack {
   static constexpr std::size_t bytes = n * sizeof(E);
   static_assert(bytes == 4 || bytes % 8 == 0);
   static constexpr std::size_t access = bytes % 16 == 0 ? 16 : bytes;
@@ -134,8 +117,7 @@ struct Pack {
   }
 };
 
-template <class E>
-struct Pack<E, 1> {
+template <class E> struct Pack<E, 1> {
   E element;
 
   KOKKOS_INLINE_FUNCTION static Pack read(const E* from) { return {*from}; }
@@ -144,18 +126,14 @@ struct Pack<E, 1> {
   [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<1> floats() const { return {{load(element)}}; }
 };
 
-/// Pack i of a row.
-template <int n, class E>
-KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
+template <int n, class E> KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
   return Pack<E, n>::read(row + n * i).floats();
 }
-template <int n, class E>
-KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
+template <int n, class E> KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
   Pack<E, n>::of(values).write(row + n * i);
 }
 
-/// Plain loops over single elements become the better vector code on a host. Tests set this flag, so that the
-/// loops over packs run there too; other builds do not compile them.
+/// Single elements make the better vector code on a host; tests set this flag to run the loops over packs there too.
 #ifdef MINITAW_WITHOUT_PACKS
 inline constexpr bool packs_compiled = false, packs_on_host = false;
 #else
@@ -190,8 +168,6 @@ inline int threads_on_host = 1;
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
 using RowTeam = RowPolicy::member_type;
-
-/// Floats in the scratch memory of a team.
 using Scratch = Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Threads for a row of `items`: no more passes than `most` threads need, none of them nearly empty.
@@ -207,21 +183,18 @@ inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows, int i
 }
 
 /// The thread is the whole team: its loops become vector code.
-template <class Team>
-KOKKOS_INLINE_FUNCTION bool alone([[maybe_unused]] const Team& team) {
+template <class Team> KOKKOS_INLINE_FUNCTION bool alone([[maybe_unused]] const Team& team) {
   if constexpr (on_host) return team.team_size() == 1;
   else return false;
 }
 
 /// body(i) for i in [0, count), in order for each thread, so that the body may sum.
-template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
+template <class Team, class Body> KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
   for (int i = team.team_rank(); i < count; i += team.team_size()) body(i);
 }
 
 /// body(i) for i in [0, count), independent; the same thread gets the same i in every call.
-template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
+template <class Team, class Body> KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
   if (alone(team)) [[likely]] {
 #pragma GCC ivdep
     for (int i = 0; i < count; ++i) body(i);
@@ -230,9 +203,8 @@ KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& bod
   }
 }
 
-/// start joined with term(i) for i in [0, count) on one thread, by join(a, b), of which `start` is the
-/// neutral element or a lower bound: independent parts keep the vector units busy and the rounding error of
-/// sums small. Their order depends on count alone.
+/// start joined with term(i) for i in [0, count) on one thread, by join(a, b), of which `start` is the neutral element
+/// or a lower bound: independent parts keep vector units busy and rounding small. Their order depends on count alone.
 template <class T, class Term, class Join>
 KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const Join& join) {
   constexpr int lanes = 16;
@@ -247,15 +219,12 @@ KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const
   return parts[0];
 }
 
-/// Sum of term(i) for i in [0, count) on one thread.
-template <class Sum, class Term>
-KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
+template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
   return lane_reduce(count, Sum{0}, term, [](Sum a, Sum b) { return a + b; });
 }
 
 /// Returns the sum to the whole team; the order depends only on count and the size of the team.
-template <class Sum, class Term>
-KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
+template <class Sum, class Term> KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
   if (alone(team)) [[likely]]
     return lane_sum<Sum>(count, term);
   Sum sum = 0;
@@ -268,11 +237,9 @@ KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& t
 
 using FlatPolicy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 
-/// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a
-/// run of them, with a copy of the body that no store can reach: the loop is vector code then. Elements do
-/// not depend on each other, though the same one may be read and written.
-template <class Body, int n>
-struct Flat {
+/// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a run of
+/// them, with a copy of the body that no store can reach, for vector code. Elements do not depend on each other.
+template <class Body, int n> struct Flat {
   static constexpr std::int64_t each = on_host && n == 1 ? 1024 : n;
   Body body;
   std::int64_t count;
@@ -297,14 +264,12 @@ void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
   });
 }
 
-template <class Team>
-struct Nothing {
+template <class Team> struct Nothing {
   KOKKOS_FUNCTION void operator()(const Team&) const {}
 };
 
 /// Lets Kokkos allocate the scratch memory of `policy` now, and not in a step.
-template <class Policy>
-void reserve_scratch(const Policy& policy) {
+template <class Policy> void reserve_scratch(const Policy& policy) {
   Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing<typename Policy::member_type>{});
 }
 }  // namespace minitaw::kernels::detail

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {

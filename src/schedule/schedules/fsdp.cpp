@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
-
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/passes.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two
-/// levels, the ranks with the same place in their groups exchange their slices, so that one copy of each run
-/// crosses; fan-out and reduction are inside groups. What stays of a group's copy, a run on each rank, is a
-/// kept and a partial slot.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two levels, ranks
+/// with the same place in their groups exchange slices: one copy of each run crosses. Groups keep copies in `kept`,
+/// `partial`.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
@@ -47,7 +43,6 @@ public:
     }
   }
 
-  /// The whole shard on every rank for a visit.
   std::vector<VirtualBuffer> gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
@@ -71,14 +66,12 @@ public:
     return whole;
   }
 
-  /// Where a backward visit leaves its gradient.
   std::vector<VirtualBuffer> gradients(int shard) {
     if (builder_.ranks() == 1) return {builder_.accumulator(0, shard)};
     return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
   }
 
-  /// Adds the gradient to the accumulators of the slices, or to the sums that the last micro-batch's visit
-  /// adds to them.
+  /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's visit.
   void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
     const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const std::vector<VirtualBuffer>& from,
@@ -136,7 +129,6 @@ private:
     builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
   }
 
-  /// A new buffer of this class on every rank.
   std::vector<VirtualBuffer> buffers(SlotClass cls) {
     std::vector<VirtualBuffer> result;
     for (const int r : builder_.everyone()) result.push_back(builder_.new_buffer(r, cls));
@@ -171,9 +163,8 @@ void require(const Request& request) {
         groups.text()));
 }
 
-/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block or some, gathered
-/// for its forward and again for its backward visit, its gradient scattered after each micro-batch, but for
-/// what keeping_of() says.
+/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered for its forward and
+/// again for its backward visit, gradients scattered after each micro-batch, but for what keeping_of() says.
 Program make(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
   Builder builder(request, units);

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <array>
 #include <utility>
-#include <vector>
-
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -22,9 +18,8 @@ struct Stages {
   [[nodiscard]] int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
-/// Visits of one rank, shards being stages, as they are put in order, the micro-batches of each chunk in
-/// theirs. Rules may go on to round numbers of micro-batches: visits of those that there are not are left
-/// out, which keeps what is left in an order that all ranks can follow.
+/// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to round numbers of
+/// micro-batches: visits of those that do not exist are left out, and all ranks can follow what is left.
 class Order {
 public:
   Order(const Stages& stages, int rank, int micro_batches)
@@ -50,12 +45,10 @@ private:
   std::vector<Visit> visits_;
 };
 
-/// Order of the work of rank i of p. Every rank passes activations on from stage to stage. Below, W(j) is the
-/// weights' half of micro-batch j.
+/// Order of the work of rank i of p. Activations pass from stage to stage. W(j): the weights' half of micro-batch j.
 using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
 
-/// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks interleaved (Narayanan et al., SC'21),
-/// which change after p micro-batches: 2(p-i-1) + (v-1)p + 1 forward visits.
+/// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks (Narayanan et al., SC'21): 2(p-i-1) + (v-1)p + 1.
 void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
   const int p = stages.ranks, v = stages.chunks, all = (micro_batches + p - 1) / p * p * v;
   const int ahead = v == 1 ? p - i : 2 * (p - i) - 1 + (v - 1) * p;
@@ -65,10 +58,8 @@ void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
   }
 }
 
-/// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1 and 2: k(p-i)-(k-1) forward visits; then B(j),
-/// W(j-ki) if j >= ki, F; ...; the remaining W. Activations of kp-(k-1) micro-batches.
-template <int k>
-void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
+/// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1, 2: k(p-i)-(k-1) forward; then B(j), W(j-ki), F; ...; last W.
+template <int k> void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
   const int ahead = k * (stages.ranks - i) - (k - 1), delay = k * i;
   for (int j = 1 - ahead; j < micro_batches; ++j) {
     if (j + ahead - 1 < micro_batches) order.forward(0);
@@ -78,8 +69,7 @@ void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-/// ZB-V (Qi et al., arXiv 2405.15362), down and up the V: each rank fills its buffers, then visits both
-/// chunks in turns, F B W each. Activations of p micro-batches.
+/// ZB-V (Qi et al., arXiv 2405.15362): fills its buffers down and up the V, then F B W of both chunks in turns.
 void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   const int p = stages.ranks;
   const auto backward = [&](int chunk) {
@@ -111,8 +101,7 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-/// Returns when the visits of every rank begin if each takes one tick and messages none: a rank continues as
-/// soon as the inputs of its next visit are there.
+/// When the visits of every rank begin if each takes a tick, messages none, and none waits longer than for its inputs.
 void set_ticks(std::vector<std::vector<Visit>>& visits, int stages, int micro_batches) {
   // Ends by stage and micro-batch; -1: not known yet.
   std::vector<std::vector<int>> forward(stages, std::vector<int>(micro_batches, -1)), backward = forward;
@@ -158,7 +147,6 @@ public:
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
-  /// Emits the step; returns its last tick.
   int run() {
     int tick = 0;
     for (const Visit& visit : visits_) {
@@ -210,8 +198,7 @@ Program build_pipeline(const Request& request, StageRule rule) {
       request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
 }
 
-template <StageRule rule>
-Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
+template <StageRule rule> Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
   return {.name = name,
       .doc = doc,
       .options = {{"blocking", {"off", "on"},

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <string>
-#include <vector>
-
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/passes.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
-/// than the rest, and inside group k over its ranks, from rank k on. With n equal groups this is rank
-/// (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but for the last term, which
-/// gives shards that follow each other to different ranks, so that no rank receives two in a row. With
-/// unequal groups every rank still owns as many shards as any other, give or take one.
+/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards than the
+/// rest, and inside group k over its ranks, from rank k on. With n equal groups this is rank (s mod D) n + (s div D + s
+/// mod D) mod n: TawPipe's device-bound storage, but for the last term, by which no rank receives two shards in a row.
+/// With unequal groups too, every rank owns as many shards as any other, give or take one.
 std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
   std::vector<int> owners;
   std::vector<int> owned(groups.count(), 0);
@@ -49,8 +43,7 @@ struct RelayTiming {
 /// ranks. Each part goes from the rank of one group to the rank of the other with the same local index: the
 /// owner scatters the parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or
-/// single ones.
+/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or single ones.
 /// With dbs=off, a group takes shards from the group before it, which has just used them.
 ///
 /// What stays in a group is with its leaders for the shard: all of it, or each one's part. So the copy of a
@@ -111,8 +104,7 @@ public:
     return buffers;
   }
 
-  /// Moves the gradients of a visit to the owner's accumulator, or as far as each micro-batch's go; those of
-  /// the `last` one with all that was summed before.
+  /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last` with all before.
   void return_gradients(
       int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
     const int owner = owners_[shard];
@@ -142,8 +134,7 @@ public:
             gradients[groups_.local(r)]);
     }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
-    // Behind the own group's sum, so that no late message holds up that group's reductions; not for longer
-    // than two ticks, lest contributions of many groups wait in slots.
+    // Behind the own group's sum, which no late message may hold up; not for longer than two ticks, to save slots.
     const int added = owner_tick - tick <= 2 ? std::max(tick, owner_tick) : tick;
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
       const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
@@ -167,8 +158,7 @@ private:
     return std::min({rails_, groups_.size(group), groups_.size(other)});
   }
 
-  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its
-  /// own.
+  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its own.
   [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
     const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
     if (owns(group, shard)) return {owner};
@@ -190,8 +180,7 @@ private:
            !(alone(group) && owns(group, shard));
   }
 
-  /// What stays of the shard that `buffers` hold: on every member, or with the leaders, of several each one's
-  /// part as soon as it has arrived.
+  /// What stays of the shard in `buffers`: on every member, or with the leaders, each one's part once it is there.
   std::vector<VirtualBuffer> copy_of(int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
     if (keeping_.weights == Where::none) return buffers;
     std::vector<VirtualBuffer> copy(buffers.size());
@@ -314,12 +303,11 @@ void require(const Request& request) {
     throw InputError("schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
 }
 
-/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
-/// at most one weight shard per tick. Options away from their defaults: gwps=off (one group of all ranks),
-/// gwps=direct (single ranks instead of groups, no stagger), dbs=off (a group gets a shard from the group
-/// that has just used it), cco=off (a rank waits for its messages with weights), cco=serial (no overlap of
-/// communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after which
-/// gradients leave their group), rails (see GroupRelay).
+/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives at most
+/// one weight shard per tick. Options away from their defaults: gwps=off (one group of all ranks), gwps=direct (single
+/// ranks instead of groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off
+/// (a rank waits for its messages with weights), cco=serial (no overlap of communication and computation), prefetch
+/// (ticks ahead between groups), grad_ticks (ticks after which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool direct = is_set(request.spec, "gwps", "direct");

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
 int wrapped(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
 
-/// Turns of the rings. Position i of the forward ring puts shard (i - r) mod P on rank r, position j of the
-/// backward ring shard (P - 1 - j + r) mod P.
+/// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1 - j + r) mod P.
 struct Clock {
   int ranks, per_rank;
   bool naive;
@@ -15,7 +13,6 @@ struct Clock {
   /// Positions between the same visits of two micro-batches of a rank.
   [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
   [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
-
   /// Interleaved, the rings turn by turns once the first rank has been through all shards.
   [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
   [[nodiscard]] int backward_tick(int j) const {
@@ -66,7 +63,6 @@ public:
     }
   }
 
-  /// Emits the step; returns its last tick.
   int run() {
     // A rank's backward visit of its last shard follows the forward visit.
     for (int i = 0; i < clock_.positions() + ranks_ - 1; ++i) {
@@ -147,10 +143,9 @@ private:
   int last_tick_ = 0;
 };
 
-/// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P; weights for
-/// forward and for backward visits go round in two rings and gradients in a third, one rank per tick.
-/// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
-/// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
+/// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P; weights for forward and
+/// for backward visits go round in two rings and gradients in a third, a rank per tick. Interleaved, backward visits of
+/// a micro-batch alternate with forward visits of the next; naive=on: one by one. Corrected: docs/schedules.md.
 Program make(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));

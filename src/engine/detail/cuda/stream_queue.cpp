@@ -12,7 +12,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
 #include "base/error.hpp"
 #include "engine/queue.hpp"
 #include "schedule/program.hpp"
@@ -26,7 +25,6 @@ inline void check(cudaError_t code, std::string_view call) {
   throw std::runtime_error(fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
 
-/// A timed event; owns the handle.
 class Event {
 public:
   Event() { check(cudaEventCreate(&handle_), "cudaEventCreate"); }
@@ -157,7 +155,6 @@ private:
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
-
 void use_device() { check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
 
 Queues make_queues(const QueueOptions& options) {
