@@ -57,7 +57,7 @@ def session_texts(result):
 
 def readme_text(result):
     programs = dict.fromkeys(f"minitaw {session.get('version', '')} ({session.get('git_hash', '')})" for session in result.sessions)
-    return (f"A result of miniTaw\n\n{result.closing_text()}{official(result).text()}cases: {len(result.cases)}\n"
+    return (f"A result of miniTaw\n\n{official(result).text()}{result.closing_text()}cases: {len(result.cases)}\n"
             f"measured by: {', '.join(programs)}\n{CONTENTS}")
 
 
@@ -134,12 +134,12 @@ def main(words=None):
         if options.output or options.add:
             raise BadInput("--check takes neither -o nor --add")
         result = check(options.check)
-        write_stdout(result.closing_text() + official(result).text())
+        write_stdout(official(result).text() + result.closing_text())
         return int(not result.verdict.startswith("VALID"))
     output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
     if not output.endswith((".tar.gz", ".tgz")) or os.path.realpath(output) in map(os.path.realpath, (options.file, *options.add)):
         raise BadInput(f"-o: \"{output}\" must end in .tar.gz, and must not be one of the files that go into the bundle")
     archive, result = make(options.file, options.add)
     write_file(output, archive)
-    write_stdout(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{result.closing_text()}")
+    write_stdout(f"{official(result).text()}{result.closing_text()}{hashlib.sha256(archive).hexdigest()}  {output}\n")
     return 0

@@ -6,13 +6,14 @@ import tomllib
 from dataclasses import dataclass, field
 
 from .command import Parser, plural, write_stdout
-from .record import cell_text, load
+from .record import cell_text, describe, load
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
 NAMES = ["small", "medium", "large"]
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
 FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank"]
 COUNTED = ["steps", "repeats", "warmup"]
+SWEPT = ["ranks", "groups", "replicas", "micro_batch", "micro_batches", "seq"]
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
 
 
@@ -21,6 +22,7 @@ class Official:
     size: str = ""     # empty: the model is that of none
     reason: str = ""   # why it is not official; empty: it is
     bests: list = field(default_factory=list)  # the fastest valid case of each length; empty if one has none
+    noisy: list = field(default_factory=list)  # lines: the noisy cases, and commands that measure only these again
 
     @property
     def rate(self):
@@ -28,10 +30,10 @@ class Official:
         return sum(tokens_of(case) for case in self.bests) / sum(case["median_s"] for case in self.bests)
 
     def text(self):
-        text = f"official: no: {self.reason}\n" if self.reason else f"official: yes ({self.size})\n"
-        for case in self.bests:
-            text += f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})\n"
-        return text + (f"{'estimate' if self.reason else 'rate'} of {self.size}: {self.rate:.6g} tokens/s\n" if self.bests else "")
+        lines = [f"{'estimate' if self.reason else 'rate'} of {self.size}: {self.rate:.6g} tokens/s"] if self.bests else []
+        lines += [f"official: no: {self.reason}" if self.reason else f"official: yes ({self.size})"]
+        lines += [f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})" for case in self.bests]
+        return "".join(f"{line}\n" for line in lines + self.noisy)
 
 
 def tokens_of(case):
@@ -81,6 +83,17 @@ def broken_by_sessions(sessions):
         yield "its provenance is not complete"
 
 
+def noisy_lines(cases):
+    """The noisy cases, then commands that double their repetitions, and those of no others, in the same file."""
+    noisy, found = [case for case in cases if "noisy" in case.doubt], {}
+    told = [name for name in SWEPT if len({case[name] for case in cases}) > 1]
+    for case in noisy:
+        words = (f"mpiexec -n {case['ranks']}", case.session.get("command", "minitaw run DECK"), *(f"--set {name}={case[name]}" for name in told))
+        found.setdefault(words, {})[case["schedule"]] = 2 * case["repeats"]
+    return [*(f"# case {case['case']} ({describe(case)}): {case.doubt}" for case in noisy),
+            *(f"# again: {' '.join(words)} --set schedule={','.join(some)} --set repeats={max(some.values())}" for words, some in found.items())]
+
+
 def official(result):
     if not result.cases:
         return Official(reason="no case was run")
@@ -93,7 +106,7 @@ def official(result):
     if None in bests:
         bests = []
         broken.append(f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here")
-    return Official(size["name"], next(iter([*broken, *broken_by_sessions(result.sessions)]), ""), bests)
+    return Official(size["name"], next(iter([*broken, *broken_by_sessions(result.sessions)]), ""), bests, noisy_lines(result.cases))
 
 
 def main(words=None):

@@ -69,8 +69,21 @@ def the_rate_weighs_lengths_by_their_time():
     less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
     assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
 
+def noisy_cases_are_all_named_and_can_be_measured_again_alone():
+    result = result_of("small")
+    for number, percent in ((0, 12), (2, 11), (3, 20)):  # tawpipe at 128 and 512 tokens, weipipe at 128
+        result.cases[number].row["verdict"] = f"VALID (noisy: quartiles {percent} % of the median apart)"
+    for case in result.cases:
+        case.file, case.row["session"] = result, 0
+    lines = subject.official(result).text().splitlines()
+    assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
+    assert [line.partition(" (")[0] for line in lines if "quartiles" in line][1:] == ["# case 0", "# case 2", "# case 3"], lines
+    assert "# case 3 (weipipe, 4 ranks in groups" in lines[7] and lines[7].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
+    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run --set seq=128 --set schedule=tawpipe,weipipe --set repeats=10",
+                         "# again: mpiexec -n 4 minitaw run --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
+
 def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
 
 run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit,
-        the_rate_weighs_lengths_by_their_time, the_command_prints_the_answer)
+        the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)
