@@ -21,6 +21,7 @@ import heapq
 import itertools
 import json
 import os
+import pathlib
 import re
 import select
 import shutil
@@ -35,7 +36,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 sys.dont_write_bytecode = True
-from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
+from minitaw.command import BAD_INPUT, BadInput, Parser, output_of  # noqa: E402
 
 MTU, FRAME = 9000, 14  # bytes of a packet (a jumbo frame), and of an Ethernet header, which the kernel counts
 RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -107,11 +108,6 @@ def mount(source, target, kind, flags=0):
     system("mount", source.encode(), target.encode(), kind.encode(), flags, None)
 
 
-def write(path, text):
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
-
-
 def leave_the_machine():
     """For the next child, which is the room. Root keeps its rights on files, if it may; anybody else becomes root of a user namespace."""
     kinds, user, group = NODE | NEWPID, os.getuid(), os.getgid()
@@ -119,9 +115,9 @@ def leave_the_machine():
         return
     if LIBC.unshare(kinds | NEWUSER):
         raise BadInput("this machine does not let you create namespaces, of which the nodes are made: allow user namespaces, or be root")
-    write("/proc/self/setgroups", "deny")
-    write("/proc/self/uid_map", f"0 {user} 1")
-    write("/proc/self/gid_map", f"0 {group} 1")
+    pathlib.Path("/proc/self/setgroups").write_text("deny")
+    pathlib.Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    pathlib.Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
 def fork(work, *words):
@@ -143,21 +139,14 @@ def fork(work, *words):
     return number
 
 
-def run(*words, **more):
-    done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
-    if done.returncode:
-        raise BadInput(f"{' '.join(words)}: {done.stderr.strip() or 'failed'}")
-    return done.stdout
-
-
 def ip(*lines):
-    run("ip", "-batch", "-", input="\n".join(lines))
+    output_of("ip", "-batch", "-", input="\n".join(lines))
 
 
 def set_kernel(name, value):
     """A parameter of this network namespace; not every kernel has all of them."""
     with contextlib.suppress(OSError):
-        write(f"/proc/sys/net/{name}", f"{value}")
+        pathlib.Path(f"/proc/sys/net/{name}").write_text(f"{value}")
 
 
 def rate_of(number, options):
@@ -168,7 +157,7 @@ def shape(adapter, rate):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
     scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
     burst = max(2 * (MTU + FRAME), int(rate / 8 * 4e-3))
-    run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "limit", str(1 << 30))
+    output_of("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "limit", str(1 << 30))
 
 
 # In place of the bridge `switch`, if packets are to take time
@@ -237,7 +226,7 @@ def node(number, options):
         mount("net", "/sys/class/net", "tmpfs")
         for adapter in ("lo", "eth0"):
             os.mkdir(f"/sys/class/net/{adapter}")
-    write("/dev/shm/boot_id", f"{uuid.uuid4()}\n")
+    pathlib.Path("/dev/shm/boot_id").write_text(f"{uuid.uuid4()}\n")
     mount("/dev/shm/boot_id", "/proc/sys/kernel/random/boot_id", "", BIND)
     set_kernel("ipv6/conf/default/disable_ipv6", 1)
     ip("link set lo up")
@@ -328,7 +317,7 @@ def room(options):
     code = job.wait()
     if options.counters:
         for number in range(options.nodes):
-            (port,) = json.loads(run("ip", "-json", "-statistics", "link", "show", f"port{number}"))
+            (port,) = json.loads(output_of("ip", "-json", "-statistics", "link", "show", f"port{number}"))
             sent, received = (port["stats64"][way]["bytes"] for way in ("rx", "tx"))  # of the other end
             print(f"minitaw: node{number} sent {sent} bytes and received {received}", file=sys.stderr)
     return code if code >= 0 else 128 - code
@@ -339,7 +328,7 @@ def main(words):
         return enter(words)
     try:
         options = parse(words)
-        if not all(map(shutil.which, ("ip", "tc", "nsenter", "mpiexec"))) or "HYDRA" not in run("mpiexec", "--version"):
+        if not all(map(shutil.which, ("ip", "tc", "nsenter", "mpiexec"))) or "HYDRA" not in output_of("mpiexec", "--version"):
             raise BadInput("this needs ip, tc, nsenter and the mpiexec of MPICH, whose nodes can be entered without ssh; with MINITAW_ENV=debian they are there")
         if not shutil.which(options.program[0]):
             raise BadInput(f"there is no program '{options.program[0]}' to run on the nodes")

@@ -3,6 +3,7 @@
 are named for the file, and lists the defects that no test notices. tests/mutations.txt says what is planted where.
 build/mutate.tsv keeps how each one ended: a second call goes on where the first one stopped."""
 
+import collections
 import fcntl
 import filecmp
 import functools
@@ -17,12 +18,10 @@ import signal
 import subprocess
 import sys
 import time
-import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-sys.dont_write_bytecode = True
-from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 
 TREE = ROOT / "build/mutate"
 BUILD = TREE / "build/host"  # as deep below its sources as build/host is, so that ccache knows the objects
@@ -49,14 +48,7 @@ OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for 
              (rf"^( +){STEP};$", r"\1{}"), (rf"^( +){STEP}(?<![;,({{[])$", r"\1pass")]
 
 
-class Mutant(typing.NamedTuple):
-    file: str
-    line: int
-    old: str
-    new: str
-    tests: str
-    text: str  # of the file, without the defect
-
+class Mutant(collections.namedtuple("Mutant", "file line old new tests text")):  # text: of the file, without the defect
     @property
     def key(self):
         return self.file, self.old.strip(), self.new.strip()
@@ -189,8 +181,7 @@ def judge_all(mutants, known, patience):
                 known[mutant.key] = tests.judge(mutant, patience)
                 with open(RESULTS, "a", encoding="utf-8") as results:
                     results.write("\t".join([*mutant.key, *known[mutant.key]]) + "\n")
-                print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}",
-                      flush=True)
+                print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}", flush=True)
         finally:
             (TREE / file).write_text(mutant.text, encoding="utf-8")
 
@@ -203,8 +194,7 @@ def table(mutants, known):
         killed, survived = ends.count("killed"), ends.count("survived")
         print(f"| {name} | {killed + survived} | {killed} | {survived} |")
     argued = " ".join(ARGUED.read_text(encoding="utf-8").split()) if ARGUED.exists() else ""
-    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived"
-            and " ".join("{} - {} + {}".format(*mutant.key).split()) not in argued]
+    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived" and " ".join("{} - {} + {}".format(*mutant.key).split()) not in argued]
     print(f"\n{len(left)} survivors are not argued in tests/mutations.md", "" if left else "\n")
     for mutant in left:
         print(f"{mutant.file}:{mutant.line}\n  - {mutant.old.strip()}\n  + {mutant.new.strip()}")
@@ -247,9 +237,6 @@ def main():
 for name in (signal.SIGINT, signal.SIGTERM):
     signal.signal(name, signal.default_int_handler)  # also where a shell has put it into the background
 try:
-    sys.exit(main())
+    sys.exit(guarded("mutate", main))
 except KeyboardInterrupt:
     sys.exit(130)
-except (BadInput, OSError) as sentence:
-    print("mutate:", " ".join(str(sentence).split()), file=sys.stderr)
-    sys.exit(BAD_INPUT)

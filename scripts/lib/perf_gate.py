@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-sys.dont_write_bytecode = True
-from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 
-LEAST = 9  # pairs before the first verdict: docs/decisions/0011-comparing-times.md
+LEAST, FEWEST = 9, 6  # pairs before the first verdict (docs/decisions/0011-comparing-times.md), and for an interval
 BASE_TREE = ROOT / "build/perf-gate-base"
 JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--missing", "--junit", "--markdown")
 
@@ -30,9 +30,10 @@ def parse():
                     epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).")
     add = parser.add_argument
     add("base", metavar="BASE", nargs="?", help="a commit; default: where this branch left main, or the last commit there")
-    add("--deck", default=ROOT / "inputs/gate.toml", help="what is run (inputs/gate.toml)")
-    add("--ranks", type=int, default=2, help="of each run (%(default)s)")
+    add("--deck", help="what is run, as it is; default: inputs/gate.toml with one rank, which decides, then with two")
+    add("--ranks", type=int, help="of each run of the deck as it is (2)")
     add("--rounds", type=int, default=48, help="at most so many pairs of runs (%(default)s)")
+    add("--limit", metavar="SECONDS", type=float, default=300, help="measuring ends after so long, with what there is (%(default)s)")
     add("-o", "--output", metavar="FOLDER", type=pathlib.Path, default=ROOT / "out/perf-gate", help="where the results go (out/perf-gate)")
     for side in ("base", "new"):
         add(f"--{side}-run", metavar="COMMAND", help="how to start a program that is there already, up to its name; nothing is built")
@@ -44,9 +45,21 @@ def parse():
         raise BadInput("--base-run and --new-run go together")
     if options.base_run and options.base:
         raise BadInput(f"--base-run takes the place of a base: leave out '{options.base}'")
+    options.stages = stages_of(options)
+    options.deck = options.deck or ROOT / "inputs/gate.toml"
     if not os.path.isfile(options.deck):
         raise BadInput(f"there is no deck {options.deck}")
     return options
+
+
+def stages_of(options):
+    """(title, ranks, settings, pairs before a verdict, most pairs). One rank decides within seconds on any machine. Two put their cases into
+    the same files: what MPI moves and holds is compared exactly, its time only where that is clear."""
+    if options.deck or options.ranks or options.base_run:
+        return [("", options.ranks or 2, [], LEAST, options.rounds)]
+    options.judging.append("--first-decides")
+    fewest = min(FEWEST, options.rounds)
+    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], fewest, fewest)]
 
 
 def git(*words, otherwise=None):
@@ -97,20 +110,21 @@ def build(name, tree):
     return folder
 
 
-def commands_of(options):
-    """What starts the program of each side, up to its name."""
+def programs_of(options):
+    """The words that start the program of each side; mpiexec stands before those that are built here."""
     if options.base_run:
         return {"base": options.base_run, "new": options.new_run}
     check_out_base(choose_base(options.base))
     folders = {"base": build("base", BASE_TREE), "new": build("working tree", ROOT)}
-    return {side: f"mpiexec -n {options.ranks} {shlex.quote(str(folder / 'minitaw'))}" for side, folder in folders.items()}
+    return {side: shlex.quote(str(folder / "minitaw")) for side, folder in folders.items()}
 
 
-def measure(options, command, name):
+def measure(options, program, name, ranks, settings):
     """A run that is not valid is for compare to judge."""
     record, said = (options.output / f"{name}.{kind}" for kind in ("h5", "txt"))
-    with open(said, "wb") as log:
-        words = ["bash", "-c", f'{command} "$@"', name, "run", options.deck, *options.settings, "-o", record]
+    launcher = "" if options.base_run else f"mpiexec -n {ranks} "
+    with open(said, "ab") as log:
+        words = ["bash", "-c", f'{launcher}{program} "$@"', name, "run", options.deck, *options.settings, *settings, "-o", record]
         code = subprocess.run(words, stdout=log, stderr=log, check=False).returncode
     if code not in (0, 1) or not record.exists():
         told = [line for line in said.read_text(errors="replace").splitlines() if line.startswith("minitaw: ")]
@@ -127,32 +141,55 @@ def judge(options):
     return done.returncode, done.stdout
 
 
-def measure_until_decided(options, commands):
-    """Pairs: base first, then new first. After the first pair compare only shows whether it understands the files and its options."""
+def tell(text, said, ends):
+    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else one each time."""
+    rows = [line.split() for line in said.splitlines() if line.startswith(" ")]
+    ratio = "".join(f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "") for row in rows[-1:])
+    renews = sys.stderr.isatty()
+    print("\r\033[K" * renews + f"minitaw: {text}{ratio}", end="" if renews and not ends else "\n", file=sys.stderr, flush=True)
+
+
+def measure_stage(options, programs, stage, began):
+    """Pairs: base first, then new first. Compared at once, so that bad options show early. Exit code, what compare says, no time for more."""
+    title, ranks, settings, least, most = stage
+    longest = 0.0
+    for number in itertools.count(1):
+        begin = time.monotonic()
+        for side in ("base", "new")[::1 if number % 2 else -1]:
+            measure(options, programs[side], f"{side}-{number:03}", ranks, settings)
+        longest = max(longest, time.monotonic() - begin)
+        late = time.monotonic() - began + longest > options.limit
+        if number in (1, 3) or number >= min(FEWEST, most) or late:
+            code, said = judge(options)
+        ends = late or number >= most or (number >= least and "\nCOMPARISON: AMBIGUOUS" not in said)
+        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said, ends)
+        if ends:
+            return code, said, late
+
+
+def measure_until_decided(options, programs):
     for left in options.output.glob("*-[0-9][0-9][0-9].*"):
         left.unlink()
-    for number in itertools.count(1):
-        for side in ("base", "new")[::1 if number % 2 else -1]:
-            measure(options, commands[side], f"{side}-{number:03}")
-        if number == 1 or number >= min(LEAST, options.rounds):
-            code, said = judge(options)
-            if number >= options.rounds or (number >= LEAST and "\nCOMPARISON: AMBIGUOUS" not in f"\n{said}"):
-                print(said, end="")
-                return code
-        if number == LEAST:
-            say(f"not decided after {number} pairs of runs: measuring on, up to {options.rounds}")
+    began = time.monotonic()
+    for stage in options.stages:
+        code, said, late = measure_stage(options, programs, stage, began)
+        if late or code:
+            break
+    print(said, end="")
+    if late and stage is not options.stages[-1]:
+        say("the limit came before the runs of two ranks")
+    if "\nCOMPARISON: AMBIGUOUS" in said:
+        say(f"not decided: the load is {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores. Try again when less else runs, or longer: "
+            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}; see above for --threshold; --strict fails what is not decided")
+    return code
 
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    try:
-        options = parse()
-        options.output.mkdir(parents=True, exist_ok=True)
-        return measure_until_decided(options, commands_of(options))
-    except (BadInput, OSError) as sentence:
-        say(" ".join(str(sentence).split()))
-        return BAD_INPUT
+    options = parse()
+    options.output.mkdir(parents=True, exist_ok=True)
+    return measure_until_decided(options, programs_of(options))
 
 
-sys.exit(main())
+sys.exit(guarded("minitaw", main))

@@ -5,6 +5,7 @@ import argparse
 import importlib
 import os
 import pathlib
+import subprocess
 import sys
 
 BAD_INPUT = 2
@@ -47,13 +48,25 @@ def write_file(path, content):
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
 
+def output_of(*words, **more):
+    """What a program prints."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
+    if done.returncode:
+        raise BadInput(": ".join(filter(None, [f"{' '.join(map(str, words))} failed", done.stderr.strip()])))
+    return done.stdout
+
+
 def call(name, words=None):
     """main() of the module NAME with these words, or those of the command line: its exit code, or 2 and a sentence."""
+    return guarded(name, lambda: importlib.import_module("." + name.replace("-", "_"), __package__).main(words))
+
+
+def guarded(name, main):
     try:
-        return importlib.import_module("." + name.replace("-", "_"), __package__).main(words) or 0
+        return main() or 0
     except ImportError as error:
         sentence = f"needs Python with h5py, numpy, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
-    except BadInput as error:
+    except (BadInput, OSError) as error:
         sentence = str(error)
     print(f"{name}: {' '.join(sentence.split())}", file=sys.stderr)
     return BAD_INPUT

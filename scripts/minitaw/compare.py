@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy
 
 from .command import BadInput, Parser, write_file, write_stdout
-from .intervals import Interval, Times, mean_ratio, ratio_of, times_of
+from .intervals import Interval, Times, mean_ratio, ratio_of, times_of, typical
 from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
-MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
+MEANING = {"": "none", "INVALID": "none", "OPEN": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
            "AMBIGUOUS": "ambiguous", "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
@@ -37,6 +37,7 @@ class Rules:
     quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
     missing: str = "list"           # what becomes of cases of the base that the new side lacks: "list" or "fail"
+    first_decides: bool = False     # times of other cases are OPEN, and do not count, where they are not clear
 
 
 @dataclass
@@ -193,7 +194,8 @@ def judge(ratio, rules):
         return "SAME", ""
     if ratio.low > slow or ratio.high < fast:
         return "SLOWER" if ratio.low > slow else "FASTER", said
-    return "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond"
+    wide = math.ceil(1000 * (max(ratio.high, 1 / ratio.low) - 1)) / 1000
+    return "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond: measure more{f', or take --threshold {wide:g}' * (wide < 0.5)}"
 
 
 def compare_times(times, rules):
@@ -206,7 +208,7 @@ def compare_times(times, rules):
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
     if times.unit == "samples" and word in ("SLOWER", "FASTER"):
         word, reason = "AMBIGUOUS", reason + "; one repetition of each does not show how much runs differ"
-    return Aspect("time", "s", *(math.exp(numpy.median(side)) for side in (times.base, times.new)), word, reason, ratio)
+    return Aspect("time", "s", *map(math.exp, typical(times)), word, reason, ratio)
 
 
 def compare_verdicts(match):
@@ -280,6 +282,8 @@ def compare(base, new, rules):
         match.times = times_of(match, rules.quantile)
         aspects = [compare_verdicts(match), compare_times(match.times, rules), *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
         match.aspects = {aspect.name: aspect for aspect in aspects}
+        if rules.first_decides and match is not matches[0] and match.aspects["time"].word == "AMBIGUOUS":
+            match.aspects["time"].word = "OPEN"
     found = Comparison(rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new))
     if found.outcome == "none":
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common that is valid on either side")
@@ -301,7 +305,7 @@ COLUMNS = dict.fromkeys(["case", "schedule", "ranks", "groups", "seq", "B", "M",
 
 def row_of(match):
     case, time = match.case, match.aspects["time"]
-    ratio = time.ratio or Interval(math.nan, math.nan, math.nan)
+    ratio = time.ratio or Interval(math.nan, time.new / time.base, math.nan)
     figures = [f"{time.base:.4g}", f"{time.new:.4g}", f"{ratio.estimate:.3f}", f"{ratio.low:.3f}", f"{ratio.high:.3f}"]
     ranks = f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else str(case["ranks"])  # 2x2: two replicas of two
     return [str(case["case"]), case["schedule"], ranks, case["groups"], *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
@@ -320,13 +324,12 @@ def table(matches):
 def as_text(comparison, base, new):
     """For people: notes behind #, one aligned row per case, the closing line."""
     rules, mean = comparison.rules, comparison.mean
-    together = (f"all cases together: new / base = {mean.estimate:.3f}, from {mean.low:.3f} to {mean.high:.3f} (geometric mean)" if mean
-                else "no geometric mean: the cases were not measured together often enough")
+    together = [f"all cases together: new / base = {mean.estimate:.3f}, from {mean.low:.3f} to {mean.high:.3f} (geometric mean)"] if mean else []
     limits = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %"
               + (f", quantile {rules.quantile:g}" if rules.quantile else ""))
     reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values() if a.reason]
     before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits, *comparison.notes])
-    behind = "".join(f"# {note}\n" for note in reasons + [together] * (len(comparison.cases) > 1))
+    behind = "".join(f"# {note}\n" for note in reasons + together * (len(comparison.cases) > 1))
     return f"{before}\n{table(comparison.cases)}{behind}COMPARISON: {comparison.text()}\n"
 
 
@@ -416,6 +419,7 @@ def parse(words):
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
+    add("--first-decides", action="store_true", help="times of other cases than the first do not count where they are AMBIGUOUS")
     add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")

@@ -4,12 +4,12 @@
 import csv
 import datetime
 import io
-import json
 import math
 
 import numpy
 
 from .command import BadInput, Parser, plural, write_stdout
+from .export import as_json
 from .record import load, read_bytes
 
 LEAST_SAMPLES, LEAST_RATE, WIDEST_GAP = 60, 1.0, 2.0  # in a window, a second, and seconds without any: MLPerf's rule with room for a meter's jitter
@@ -100,6 +100,5 @@ def main(words=None):
         times = [utc_seconds(time) for case in result.cases for name in ("window/begin", "window/end") for time in case.get(name)]
         covered = numpy.concatenate([times for times, _ in meters.values()])
         raise BadInput(f"{options.meter} has no sample in the timed steps of {options.file}: it covers {span_text(covered)}, they ran {span_text(times)}")
-    plain = [{key: None if value != value else value for key, value in row.items()} for row in rows]  # NaN is no JSON
-    write_stdout(json.dumps(plain, indent=2) + "\n" if options.json else text_of(rows))
+    write_stdout(as_json(rows[0], [row.values() for row in rows]) if options.json else text_of(rows))
     return int(not all(row["samples"] for row in rows))

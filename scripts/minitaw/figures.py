@@ -3,6 +3,7 @@
 are the same bytes for the same file."""
 
 import base64
+import functools
 import io
 import math
 import pathlib
@@ -12,7 +13,7 @@ import matplotlib
 import numpy
 from matplotlib.figure import Figure
 
-from .command import BadInput, plural
+from .command import plural, write_file
 from .record import FORBIDDEN, exists
 
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
@@ -49,23 +50,19 @@ def percent(value, places=1):
     return f"{100 * value:.{places}f} %"
 
 
-def byte_unit(largest):
+def unit_among(units, largest):
     """Divisor and name so that the largest of some values is a handy number."""
-    return next(((1024**power, name) for power, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")) if largest >= 1024**power), (1, "B"))
+    return next((unit for unit in units if largest >= unit[0]), units[-1])
 
 
-def time_unit(largest):
-    return next(((divisor, name) for divisor, name in ((1, "s"), (1e-3, "ms")) if largest >= divisor), (1e-6, "µs"))
-
-
-def bytes_text(value):
-    divisor, unit = byte_unit(value)
+def with_unit(unit_of, value):
+    divisor, unit = unit_of(value)
     return f"{figure(value if divisor == 1 else value / divisor)} {unit}"
 
 
-def seconds_text(value):
-    divisor, unit = time_unit(value)
-    return f"{figure(value / divisor)} {unit}"
+byte_unit = functools.partial(unit_among, ((1024**4, "TiB"), (1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (1, "B")))
+time_unit = functools.partial(unit_among, ((1, "s"), (1e-3, "ms"), (1e-6, "µs")))
+bytes_text, seconds_text = (functools.partial(with_unit, unit_of) for unit_of in (byte_unit, time_unit))
 
 
 def count_text(tokens):
@@ -242,17 +239,18 @@ def chart_figure(columns, width, legend_columns=2):
     return drawn
 
 
+def rendered(drawn, kind, dpi):
+    """The bytes of a drawing: the same from the same numbers."""
+    picture, undated = io.BytesIO(), {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    drawn.savefig(picture, format=kind, dpi=dpi, metadata=undated.get(kind))
+    return picture.getvalue()
+
+
 def as_image(drawn):
     """A drawing as the address of an <img>."""
-    picture = io.BytesIO()
-    drawn.savefig(picture, format="svg", dpi=150, metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(picture.getvalue()).decode()
+    return "data:image/svg+xml;base64," + base64.b64encode(rendered(drawn, "svg", 150)).decode()
 
 
 def save(drawn, path):
-    """A picture that the user has named: the same file from the same numbers."""
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    try:
-        drawn.savefig(path, dpi=130, metadata=undated.get(pathlib.Path(path).suffix))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    """A picture that the user has named."""
+    write_file(path, rendered(drawn, pathlib.Path(path).suffix[1:], 130))

@@ -5,11 +5,10 @@
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-from .command import BadInput, Parser, write_stdout
+from .command import BadInput, Parser, output_of, write_stdout
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build/host/minitaw"
 
@@ -48,13 +47,6 @@ def machine_text(links, kernels, source):
     return "\n".join(lines) + "\n"
 
 
-def output_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise BadInput(f"{' '.join(map(str, command))} failed")
-    return done.stdout
-
-
 def main(words=None):
     parser = Parser(prog="fit-machine", description=__doc__)
     parser.add_argument("deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes")
@@ -68,7 +60,7 @@ def main(words=None):
     with tempfile.TemporaryDirectory() as folder:
         kernels = options.kernels or pathlib.Path(folder, "kernels.json")
         if not options.kernels:
-            print(output_of([options.minitaw.parent / "benchmarks/minitaw_kernels", "--deck", options.deck, f"--benchmark_out={kernels}"]), file=sys.stderr)
+            print(output_of(options.minitaw.parent / "benchmarks/minitaw_kernels", "--deck", options.deck, f"--benchmark_out={kernels}"), file=sys.stderr)
         kernels = json.loads(kernels.read_text(encoding="utf-8"))["benchmarks"]
-    links = options.links.read_text(encoding="utf-8") if options.links else output_of([*options.launch.split(), options.minitaw, "topo", "--json"])
+    links = options.links.read_text(encoding="utf-8") if options.links else output_of(*options.launch.split(), options.minitaw, "topo", "--json")
     write_stdout(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"))

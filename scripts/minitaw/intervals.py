@@ -111,6 +111,14 @@ def ratio_of(times, confidence):
     return interval and Interval(*map(math.exp, interval))
 
 
+def typical(times):
+    """A time of each side that agrees with the ratio: of pairs that in the middle, or the mean of the two there, else the median."""
+    if times.unit != "pairs of files":
+        return numpy.median(times.base), numpy.median(times.new)
+    order = numpy.argsort(numpy.subtract(times.new, times.base))
+    return [numpy.mean(numpy.take(side, order[(len(order) - 1) // 2:len(order) // 2 + 1])) for side in (times.base, times.new)]
+
+
 def mean_ratio(cases, confidence):
     """The geometric mean of the ratios of several cases; None if their measurements did not come together."""
     if len({(t.unit, tuple(t.file), len(t.base), len(t.new)) for t in cases}) != 1 or cases[0].unit == "samples":

@@ -5,10 +5,11 @@ import json
 import pathlib
 import re
 
+from .check_rules import size_value
 from .command import BadInput, Parser, write_file, write_stdout
 from .export import as_csv
-from .figures import PICTURES, draw_lines, grouped, legend_below, new_figure, save, styles_of
-from .record import Case, Result, exists, load_all
+from .figures import PICTURES, draw_lines, grouped, legend_below, new_figure, save, styles_of, telling
+from .record import Case, Result, exists, load_all, read_bytes
 
 # Of --y: column of the summary, of a prediction, factor, label, whether more is better.
 QUANTITIES = {"tokens_per_s": ("tokens_per_s", 1, "throughput [token/s]"), "tokens_per_s_rank": ("tokens_per_s_rank", 1, "throughput [token/s per rank]"),
@@ -16,23 +17,24 @@ QUANTITIES = {"tokens_per_s": ("tokens_per_s", 1, "throughput [token/s]"), "toke
               "between": ("bytes_between", 2**-20, "sent between groups [MiB/step]")}
 AXES = {"seq": "sequence length [token]", "ranks": "ranks", "groups": "groups", "between.rate": "adapter of a node [Mbit/s]"}
 UNITS = {"kbit": 1e-3, "mbit": 1, "gbit": 1e3}
+PREDICTED = ", predicted"  # behind the name of a schedule
 
 
 def predicted(path):
-    """The cases of `minitaw predict --json` as those of a result."""
+    """The cases of `minitaw predict --json` as those of a result; one that does not fit into its device is not valid."""
+    content, result = read_bytes(path), Result(pathlib.Path(path))
     try:
-        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        result = Result(pathlib.Path(path))
+        content = json.loads(content)
         for number, found in enumerate(content["cases"]):
             words = dict(word.partition("=")[::2] for word in found["settings"].split())
             row = {name: int(words[name]) if words[name].isdigit() else words[name] for name in words}
-            row |= {"case": number, "verdict": "VALID", "median_s": found["step_s"], "tokens_per_s": found["tokens_per_s"],
-                    "tokens_per_s_rank": found["tokens_per_s"] / row["ranks"], "memory_measured": found["memory_bytes"],
+            row |= {"case": number, "verdict": "INVALID: does not fit" if found.get("fits") is False else "VALID", "median_s": found["step_s"],
+                    "tokens_per_s": found["tokens_per_s"], "tokens_per_s_rank": found["tokens_per_s"] / row["ranks"], "memory_measured": found["memory_bytes"],
                     "bytes_between": sum(adapter["out_bytes"] for adapter in found["adapters"]), "group_count": words["groups"].count("+") + 1,
-                    "rate_of_links": content.get("between_bytes_per_s", 0) * 8e-6}
+                    "replicas": row.get("replicas", 1), "rate_of_links": content.get("between_bytes_per_s", 0) * 8e-6}
             result.cases.append(Case(result, row))
         return result
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is no output of minitaw predict --json ({type(error).__name__})") from error
 
 
@@ -50,37 +52,42 @@ def x_of(case, axis):
 
 
 def points(results, options):
-    """[(name, x, y)] of the valid cases; with --relative-to over what that schedule has at the same x."""
+    """[(name, x, y)] of the valid cases; with --relative-to over what that schedule has at the same x, measured and predicted ones apart."""
     column, factor, _ = QUANTITIES[options.y]
-    found = [(name, x_of(case, options.x), factor * case[column]) for result in results for case in result.cases if case.valid
-             for name in [case["schedule"] + (", predicted" if not case.file.sessions else "")]
-             if exists(x_of(case, options.x)) and (not options.schedule or case["schedule"] in options.schedule)]
-    if not found:
-        raise BadInput(f"no valid case has {options.x} and {options.y}")
-    twice = [key for key, some in grouped(found, lambda point: point[:2]).items() if len(some) > 1]
-    if twice:
-        raise BadInput(f"{twice[0][0]} has several cases at {options.x} = {twice[0][1]:g}; give files in which only {options.x} and the schedule differ")
-    if not options.relative_to:
-        return found
-    base = {x: y for name, x, y in found if name.removesuffix(", predicted") == options.relative_to}
-    if not base:
-        raise BadInput(f"--relative-to: no valid case of {options.relative_to}")
-    return [(name, x, y / base[x]) for name, x, y in found if x in base]
+    where = {name: str(size_value(value)) for name, _, value in (word.partition("=") for word in options.where)}
+    known = [case for result in results for case in result.cases if case.valid and exists(case[column]) and exists(x_of(case, options.x))]
+    known = [case for case in known if all(str(case[name]) == value for name, value in where.items())
+             and (not options.schedule or case["schedule"] in [*options.schedule, options.relative_to])]
+    found = grouped(known, lambda case: (case["schedule"] + PREDICTED * (not case.file.sessions), x_of(case, options.x)))
+    for (name, x), some in found.items():
+        if len(some) > 1:
+            raise BadInput(f"{name} has several cases at {options.x} = {x:g}, which differ in {' and '.join(telling(some)) or 'their file'}: choose by --where")
+    values = {key: factor * case[column] for key, (case,) in found.items()}
+    if options.relative_to:
+        bases = {key: values.get((options.relative_to + PREDICTED * key[0].endswith(PREDICTED), key[1])) for key in values}
+        values = {key: value / bases[key] for key, value in values.items() if bases[key]}
+    chosen = [(name, x, y) for (name, x), y in values.items() if not options.schedule or name.removesuffix(PREDICTED) in options.schedule]
+    if not chosen:
+        beside = f" beside one of {options.relative_to}" if options.relative_to else ""
+        raise BadInput(f"no valid case has {' and '.join([options.x, options.y, *options.where])}{beside}")
+    return chosen
 
 
 def inches(text):
-    match = re.fullmatch(r"([0-9.]+)(in|cm|mm)", text)
-    if not match:
-        raise BadInput(f"--width: \"{text}\" is no width; write for example 3.3in or 84mm")
-    return float(match[1]) / {"in": 1, "cm": 2.54, "mm": 25.4}[match[2]]
+    match = re.fullmatch(r"(\d+\.?\d*)(in|cm|mm)", text)
+    width = float(match[1]) / {"in": 1, "cm": 2.54, "mm": 25.4}[match[2]] if match else 0
+    if not 1 <= width <= 40:
+        raise BadInput(f"--width: \"{text}\" is no width from 1in to 40in; write for example 3.3in or 84mm")
+    return width
 
 
 def draw(found, options):
     drawn = new_figure(inches(options.width), 0.75 * inches(options.width), margin=0.03)
     axes = drawn.subplots()
-    lines = grouped(found, lambda point: point[0])
-    label = QUANTITIES[options.y][2]
-    draw_lines(axes, lines, styles_of(lines), lambda point: point[1], lambda point: point[2],
+    lines, label = grouped(found, lambda point: point[0]), QUANTITIES[options.y][2]
+    styles = styles_of(name.removesuffix(PREDICTED) for name in lines)
+    styles = {name: styles[name.removesuffix(PREDICTED)] | {"fillstyle": "none" if name.endswith(PREDICTED) else "full"} for name in lines}
+    draw_lines(axes, lines, styles, lambda point: point[1], lambda point: point[2],
                f"{label.partition(' [')[0]} relative to {options.relative_to}" if options.relative_to else label)
     axes.set_xlabel(AXES[options.x])
     legend_below(drawn, axes)
@@ -93,6 +100,7 @@ def main(words=None):
     parser.add_argument("--x", choices=AXES, default="seq")
     parser.add_argument("--y", choices=QUANTITIES, default="tokens_per_s_rank")
     parser.add_argument("--schedule", action="append", help="only this one; may be repeated")
+    parser.add_argument("--where", metavar="NAME=VALUE", action="append", default=[], help="only cases with this setting, as hidden=4K; may be repeated")
     parser.add_argument("--relative-to", metavar="SCHEDULE", help="divide by what this schedule has")
     parser.add_argument("--width", default="3.3in", help="of the figure: 3.3in (a column of most journals), 17cm")
     parser.add_argument("-o", "--output", metavar="OUT", action="append", required=True, help="a picture (.pdf, .svg, .png) or its numbers (.csv); may be repeated")

@@ -8,38 +8,12 @@ from collections import namedtuple
 import jinja2
 import numpy
 
-from . import timeline
+from . import figures, timeline
 from .bundle import session_texts
 from .check_rules import MODEL
 from .command import BadInput, Parser, plural, write_file, write_stdout
-from .figures import (
-    MOST_PANELS,
-    PICTURES,
-    SETTINGS,
-    STEP_PARTS,
-    TRAFFIC_KINDS,
-    as_image,
-    bytes_text,
-    chart_figure,
-    charts_of,
-    count_text,
-    draw_lines,
-    exists,
-    figure,
-    grouped,
-    legend_below,
-    listed,
-    new_figure,
-    panels,
-    percent,
-    save,
-    seconds_text,
-    setting_text,
-    shared_settings,
-    styles_of,
-    telling,
-)
-from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of
+from .figures import SETTINGS, STEP_PARTS, TRAFFIC_KINDS, bytes_text, count_text, figure, grouped, listed, panels, percent, seconds_text, setting_text, telling
+from .record import FORBIDDEN, describe, exists, fastest, load_all, quietest, reason_of
 
 # What is too much for a page is cut, and the page says so.
 MOST_TIMELINES = 4
@@ -61,7 +35,7 @@ class Book:
         self.valid = [case for case in self.cases if case.valid]
         same = grouped(self.cases, lambda case: tuple(case[name] for name in ("schedule", "seq", *SETTINGS))).values()
         self.with_file = any(len({case.file.letter for case in some}) > 1 for some in same)
-        self.styles = styles_of(map(self.naming, self.cases))
+        self.styles = figures.styles_of(map(self.naming, self.cases))
         self.told = [name for name in telling(self.cases, ("schedule", "seq", *SETTINGS)) if name != "schedule"]
         self.sessions = [session for result in results for session in result.sessions]
         links = dict.fromkeys(" ".join(session["links"]) for session in self.sessions if len(session.get("links", [])))
@@ -98,7 +72,7 @@ def top(book):
               f"{plural(ranks, 'rank')} on {plural(nodes, 'node')}: " + listed(dict.fromkeys(d for s in sessions for d in s.get("devices", [])), 3),
               " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""]
     lengths = {case["seq"] for case in book.cases}
-    shared = shared_settings(book.cases) + ([f"{count_text(lengths.pop())} tokens in a sequence"] if len(lengths) == 1 else [])
+    shared = figures.shared_settings(book.cases) + ([f"{count_text(lengths.pop())} tokens in a sequence"] if len(lengths) == 1 else [])
     return {"verdicts": verdicts, "merits": merits, "origin": origin + book.links, "shared": shared}
 
 
@@ -151,9 +125,9 @@ def charts_section(book):
         return "there is no valid case"
     every, names = panels(book.valid), ["Bytes between groups", "Throughput", "Memory", "Time of a step"]
     return ["Medians of valid cases. Bytes and parts of a step are those at the longest sequence.",
-            [Picture(", ".join(filter(None, [name, title])), as_image(chart_figure([("", [chart])], 4.8)))
-             for title, cases in every[:MOST_PANELS] for name, chart in zip(names, charts_of(cases, book.styles, book.naming)) if chart],
-            *not_drawn(len(every) - MOST_PANELS)]
+            [Picture(", ".join(filter(None, [name, title])), figures.as_image(figures.chart_figure([("", [chart])], 4.8)))
+             for title, cases in every[:figures.MOST_PANELS] for name, chart in zip(names, figures.charts_of(cases, book.styles, book.naming)) if chart],
+            *not_drawn(len(every) - figures.MOST_PANELS)]
 
 
 def traffic_section(book):
@@ -186,15 +160,15 @@ def scaling_part(book, kind, tokens_of):
     def gain(case, column):
         return case[column] / first[id(case)][column]
 
-    for lines in parts[:MOST_PANELS]:
-        drawn, some = new_figure(height=4), next(iter(lines.values()))[0]
+    for lines in parts[:figures.MOST_PANELS]:
+        drawn, some = figures.new_figure(height=4), next(iter(lines.values()))[0]
         axes = drawn.subplots(2, 1, sharex=True)
-        draw_lines(axes[0], lines, book.styles, lambda case: case["ranks"], lambda case: case["tokens_per_s"], "throughput, all ranks [token/s]")
-        draw_lines(axes[1], lines, book.styles, lambda case: case["ranks"], lambda case: 100 * gain(case, "tokens_per_s_rank"), "efficiency [%]")
+        figures.draw_lines(axes[0], lines, book.styles, lambda case: case["ranks"], lambda case: case["tokens_per_s"], "throughput, all ranks [token/s]")
+        figures.draw_lines(axes[1], lines, book.styles, lambda case: case["ranks"], lambda case: 100 * gain(case, "tokens_per_s_rank"), "efficiency [%]")
         axes[1].set_xlabel("ranks")
-        legend_below(drawn, axes[0])
+        figures.legend_below(drawn, axes[0])
         title = f"{kind} scaling: {figure(tokens_of(some))} tokens in a step{' of each rank' if kind == 'Weak' else ''}"
-        pictures.append(Picture(f"{title}, {count_text(some['seq'])} in a sequence", as_image(drawn)))
+        pictures.append(Picture(f"{title}, {count_text(some['seq'])} in a sequence", figures.as_image(drawn)))
     head = ["ranks", "groups", "tokens in a step", "token/s", "speed-up", "efficiency"]
     rows = table(f"{kind} scaling in numbers", head, [case for lines in parts for line in lines.values() for case in line],
                  lambda case: [figure(case["ranks"]), case["groups"], figure(case.tokens), figure(case["tokens_per_s"]), figure(gain(case, "tokens_per_s")),
@@ -244,7 +218,7 @@ def timelines_section(book):
     rest = listed(case.label for case in known if case not in chosen)
     return ["The actions of one step: a row for each lane of each rank."
             + (f" The file has more, of cases {rest}: scripts/timeline FILE --case N draws any." if rest else ""),
-            [Picture(f"Case {case.label}: {describe(case)}", as_image(timeline.draw([timeline.measured_timeline(case)])), True) for case in chosen]]
+            [Picture(f"Case {case.label}: {describe(case)}", figures.as_image(timeline.draw([timeline.measured_timeline(case)])), True) for case in chosen]]
 
 
 # Device counters. Bits of NVML's mask of reasons why clocks are lowered (nvmlClocksEventReasons) that mean heat or power.
@@ -273,11 +247,11 @@ def heat_map(units, values, nodes):
     """Medians over the rounds, relative to that of all: a row for each rank, a column for each partner. Slow is dark."""
     middle = numpy.ma.masked_invalid(numpy.ma.median(numpy.ma.masked_invalid(values), axis=0))
     share = numpy.ma.median(middle) / middle if units == "s" else middle / numpy.ma.median(middle)
-    drawn = new_figure(height=3.4)
+    drawn = figures.new_figure(height=3.4)
     axes = drawn.subplots()
     axes.set(ylabel="rank", xlabel="partner", yticks=numpy.flatnonzero(numpy.diff(nodes, prepend=-1)))  # the first rank of each node
     drawn.colorbar(axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest"), label="of the usual rate" if units != "s" else "usual latency over this one")
-    return as_image(drawn)
+    return figures.as_image(drawn)
 
 
 def screening_section(book):
@@ -312,10 +286,10 @@ def page(results):
 def picture_title(book):
     """What all cases share, the shape of links, and what is left out or in doubt."""
     bad, noisy, parts = len(book.cases) - len(book.valid), sum(bool(case.doubt) for case in book.valid), len(panels(book.valid))
-    return "; ".join([", ".join(shared_settings(book.valid)), *book.links,
+    return "; ".join([", ".join(figures.shared_settings(book.valid)), *book.links,
                       *([f"{bad} of {plural(len(book.cases), 'case')} not valid, left out"] if bad else []),
                       *([f"{noisy} of {plural(len(book.valid), 'case')} in doubt (noisy or no warm-up)"] if noisy else []),
-                      *([f"the first {MOST_PANELS} of {parts} panels"] if parts > MOST_PANELS else [])])
+                      *([f"the first {figures.MOST_PANELS} of {parts} panels"] if parts > figures.MOST_PANELS else [])])
 
 
 def picture(results):
@@ -323,10 +297,10 @@ def picture(results):
     book = Book(results)
     if not book.valid:
         raise BadInput(f"{results[0].path} has no valid case to draw ({len(book.cases)} in all)")
-    columns = [(name, charts_of(some, book.styles, book.naming)) for name, some in panels(book.valid)[:MOST_PANELS]]
+    columns = [(name, figures.charts_of(some, book.styles, book.naming)) for name, some in panels(book.valid)[:figures.MOST_PANELS]]
     if len(columns) == 1:  # two by two
         columns = [("", columns[0][1][side::2]) for side in (0, 1)]
-    drawn = chart_figure(columns, 6.5, legend_columns=3 * len(columns))
+    drawn = figures.chart_figure(columns, 6.5, legend_columns=3 * len(columns))
     drawn.suptitle(textwrap.fill(picture_title(book), 80 * len(columns)), fontsize="medium")
     return drawn
 
@@ -340,10 +314,10 @@ def main(words=None):
     options = parser.parse_args(words)
     outputs = {output: pathlib.Path(output).suffix for output in options.output or ["report.html"]}
     for output, suffix in outputs.items():
-        if suffix not in (*PICTURES, ".html", ""):
+        if suffix not in (*figures.PICTURES, ".html", ""):
             raise BadInput(f"-o: \"{output}\" must end in .html (a page) or in .png, .svg or .pdf (a picture)")
     results = load_all(options.files)
-    drawn = picture(results) if set(outputs.values()) & set(PICTURES) else None
+    drawn = picture(results) if set(outputs.values()) & set(figures.PICTURES) else None
     for output, suffix in outputs.items():
-        save(drawn, output) if suffix in PICTURES else write_file(output, page(results))
+        figures.save(drawn, output) if suffix in figures.PICTURES else write_file(output, page(results))
         write_stdout(f"{output}\n")

@@ -11,23 +11,15 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter
 
 from .command import BadInput, Parser, plural, write_file, write_stdout
-from .figures import PICTURES, legend_below, new_figure, save, short
-from .record import describe, load, read_timeline
+from .figures import PICTURES, legend_below, new_figure, save, short, time_unit
+from .record import describe, load, read_bytes, read_timeline
 
 # Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
 # lightness too.
-PHASES = {
-    "F": ("F: forward", "#56b4e9"),
-    "BW": ("BW: backward, both halves", "#e69f00"),
-    "B": ("B: backward towards the input", "#c98500"),
-    "W": ("W: backward towards the weights", "#f5d76b"),
-    "E": ("embedding, head, loss", "#009e73"),
-    "U": ("update, add, zero", "#8c8c8c"),
-    "weights": ("transfer of weights", "#0072b2"),
-    "gradients": ("of gradients", "#d55e00"),
-    "activations": ("of activations and their gradients", "#cc79a7"),
-    "embeddings": ("of embedding, norm, head", "#00573f"),
-}
+PHASES = {"F": ("F: forward", "#56b4e9"), "BW": ("BW: backward, both halves", "#e69f00"), "B": ("B: backward towards the input", "#c98500"),
+          "W": ("W: backward towards the weights", "#f5d76b"), "E": ("embedding, head, loss", "#009e73"), "U": ("update, add, zero", "#8c8c8c"),
+          "weights": ("transfer of weights", "#0072b2"), "gradients": ("of gradients", "#d55e00"),
+          "activations": ("of activations and their gradients", "#cc79a7"), "embeddings": ("of embedding, norm, head", "#00573f")}
 COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E", "zero": "U", "add": "U", "load": "U", "square": "U", "update": "U"}
 # Of what moves: its phase, and the letter that stands for it in a text.
 PAYLOADS = {"weights": ("weights", "W"), "gradient": ("gradients", "G"), "activation": ("activations", "A"), "activation_grad": ("activations", "D"),
@@ -97,14 +89,12 @@ def measured_timeline(case):
 
 def predicted_timelines(path):
     """Those of a file that minitaw predict --timeline has written."""
-    found = []
+    found, content = [], read_bytes(path)
     try:
-        for one in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["timelines"]:
+        for one in json.loads(content)["timelines"]:
             heading, _, note = one["title"].partition("\n")
             columns = one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}
             found.append(Timeline(f"{heading} (predicted)", note, one["groups"], events_of(columns)))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadInput(f"{path} is no timeline of minitaw predict --timeline, or it is damaged") from error
     return found
@@ -214,7 +204,7 @@ def draw_panel(axes, timeline, seconds, inches):
 def draw(timelines):
     """The figure of these timelines."""
     seconds = max(timeline.length for timeline in timelines) or 1.0
-    scale, unit = next((scale, unit) for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= 10 * scale or scale == 1e-6)
+    scale, unit = time_unit(seconds / 10)
     forward = [event.end - event.begin for timeline in timelines for event in timeline.events if event.kind == "F"]
     width = min(max(0.15 * seconds / (numpy.median(forward) or 1) if forward else 0, 11), 14)  # numbers of forward blocks fit, if the page bears it
     heights = [0.8 + timeline.ranks * min(0.15, 6 / timeline.ranks) * (1 + len(timeline.lanes)) for timeline in timelines]

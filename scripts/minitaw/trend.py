@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The rate of each case over dates and commits, with its noise; changes that are more than noise are marked (docs/compare.md)."""
 
+import datetime
 import pathlib
-import re
 
 from .command import BadInput, Parser, write_stdout
-from .figures import PICTURES, figure, grouped, legend_below, new_figure, percent, save, styles_of
+from .figures import PICTURES, SETTINGS, figure, grouped, legend_below, new_figure, percent, save, setting_text, styles_of, telling
 from .intervals import blocks_of, shift_interval, thinned
-from .record import load_all
+from .record import describe, load_all
 
 
 def history(results):
-    """{identity of a case: its valid measurements in the order of their dates}."""
+    """{what tells a case from the others: its valid measurements in the order of their dates}."""
     known = [case for result in results for case in result.cases if case.valid and case.samples.size]
     if not known:
         raise BadInput("no file has a valid case")
-    return {name: sorted(some, key=lambda case: case["started"]) for name, some in grouped(known, lambda case: case["identity"]).items()}
+    told = telling(known, [name for name in SETTINGS if name not in ("ranks", "groups")])  # describe() names these
+    parts = [sorted(some, key=lambda case: case["started"]) for some in grouped(known, lambda case: case["identity"]).values()]
+    return {", ".join([f"{number}: {describe(some[0])}", *(setting_text(name, some[0][name]) for name in told)]): some for number, some in enumerate(parts)}
 
 
 LEAST_CHANGE = 0.03  # that is marked: samples of one run are more alike than runs are
@@ -38,12 +40,11 @@ def lines(some):
 
 
 def draw(cases, output):
-    drawn = new_figure(6.5, 3.5)
+    drawn, styles = new_figure(6.5, 3.5), styles_of(cases)
     axes = drawn.subplots()
-    names = {name: re.sub(r"schedule=(\S+).*", r"\1", name) + f" ({number})" for number, name in enumerate(cases)}
-    for name, some in cases.items():
-        at = [(case["started"][:16].replace("T", " "), case["tokens_per_s"] / some[0]["tokens_per_s"]) for case in some]
-        axes.plot(*zip(*at), label=names[name], **styles_of(names.values())[names[name]])
+    for number, (name, some) in enumerate(cases.items()):
+        at = [(datetime.datetime.fromisoformat(case["started"]), case["tokens_per_s"] / some[0]["tokens_per_s"]) for case in some]
+        axes.plot(*zip(*at), label=f"{some[0]['schedule']} ({number})", **styles[name])
         for before, case, place in zip(some, some[1:], at[1:]):
             if mark := change_of(before, case)[1]:
                 axes.annotate("▼" if mark == "slower" else "▲", place)
@@ -62,9 +63,9 @@ def main(words=None):
     if options.output and pathlib.Path(options.output).suffix not in PICTURES:
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf")
     cases = history(load_all(options.files))
-    for number, (name, some) in enumerate(cases.items()):
+    for name, some in cases.items():
         rows = list(lines(some))
         widths = [max(map(len, column)) for column in zip(*rows)]
-        write_stdout(f"# {number}: {name}\n" + "".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
+        write_stdout(f"# {name}\n" + "".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
     if options.output:
         draw(cases, options.output)

@@ -121,7 +121,10 @@ def check_slower():
     time = found.cases[0].aspects["time"]
     assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe") and "step time" in found.text()
     assert abs(time.ratio.estimate - 1.2) < 0.02 and abs(time.base - 1) < 0.02 and abs(time.new - 1.2) < 0.02
-    assert compared_in_turn(7, slower(1.1)).cases[0].aspects["time"].word == "SLOWER", "a drift that both share does not matter"
+    for pairs in (7, 8):
+        time = compared_in_turn(pairs, slower(1.1)).cases[0].aspects["time"]
+        assert time.word == "SLOWER", "a drift that both share does not matter"
+        assert abs(time.new / time.base / time.ratio.estimate - 1) < 1e-12, "the times beside the ratio are those of the pair in the middle"
     assert compared_in_turn(7, scaled("seconds", lambda _: ..., 1 / 1.1)).text() == "FASTER"
 
 def check_units():
@@ -148,6 +151,17 @@ def check_threshold():
     for low, high, word in ((0.96, 1.04, "SAME"), (1.02, 1.049, "SAME"), (0.96, 1.06, "AMBIGUOUS"), (1.04, 1.2, "AMBIGUOUS"), (1.051, 1.2, "SLOWER"),
                             (0.8, 0.951, "FASTER"), (0.8, 0.953, "AMBIGUOUS"), (0.5, 2, "AMBIGUOUS")):
         assert judge(Interval(low, (low + high) / 2, high), Rules())[0] == word, (low, high)
+
+def check_first_decides():
+    """A second case whose time is not clear does not count then; one that is clearly slower does."""
+    def pairs(*factors, **rules):
+        return compare([file_of(measured(1), measured(1, seq=256)) for _ in factors], [file_of(measured(1), measured(f, seq=256)) for f in factors], Rules(**rules))
+
+    unclear = (0.9, 1.1, 0.9, 1.1, 0.9, 1.1)
+    assert pairs(*unclear).text().startswith("AMBIGUOUS: 1 of 2 cases") and ": measure more, or take --threshold 0.1" in pairs(*unclear).text()
+    found = pairs(*unclear, first_decides=True)
+    assert found.text() == "SAME" and found.cases[1].aspects["time"].word == "OPEN" and "case 1: OPEN: step time" in as_text(found, "a", "b")
+    assert pairs(*[1.2] * 6, first_decides=True).text().startswith("REGRESSION: 1 of 2 cases, first case 1")
 
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
@@ -290,7 +304,7 @@ def check_few():
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
+for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_first_decides, check_more_steps, check_matching,
               check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
               check_shift_ranks, check_few):
     check()

@@ -33,21 +33,28 @@ def check_points():
     close(points(one), [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)])
     close(points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"), [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)])
     close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
+    close(points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"), [("tawpipe", 128, 2), ("tawpipe", 256, 4)])
+    close(points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)])
     two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, "a")], [f"rate={rate}mbit"]) for rate in (50, 200)]
     close(points(*two, "--x", "between.rate", "--y", "step"), [("fsdp", 50, 2), ("fsdp", 200, 0.5)])
     assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
-    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128")
+    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128, which differ in their file: choose by --where")
     refused("plot", one, "-o", "x.txt", says="must end in")
-    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case of ddp")
-    refused("plot", one, "-o", "x.pdf", "--width", "wide", says="3.3in")
+    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case has seq and tokens_per_s_rank beside one of ddp")
+    for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):
+        refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
 
 def check_predictions():
     settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256"
     found = {"between_bytes_per_s": 12.5e6, "cases": [{"settings": settings, "step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20,
                                                        "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}]}]}
+    found["cases"].append(found["cases"][0] | {"settings": settings.replace("tawpipe", "fsdp"), "fits": False})
     (FOLDER / "p.json").write_text(json.dumps(found))
     for x, y, expected in (("seq", "tokens_per_s_rank", (256, 100)), ("between.rate", "step", (100, 2)), ("groups", "between", (2, 4)), ("ranks", "memory", (4, 2))):
         close(points("p.json", "--x", x, "--y", y), [("tawpipe, predicted", *expected)])
+    one = measured("both.h5", [("tawpipe", 256, 0.5, "a"), ("fsdp", 256, 1, "a")])
+    close(points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"), [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)])
+    refused("plot", "missing.json", "-o", "x.pdf", says="missing.json cannot be read: No such file")
     (FOLDER / "bad.json").write_text("[1]")
     refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
 
@@ -55,7 +62,7 @@ def check_trend():
     steps = [("2026-01-01T00:00:00Z", 1.0, "aaa"), ("2026-02-01T00:00:00Z", 1.005, "bbb"), ("2026-03-01T00:00:00Z", 1.2, "ccc"), ("2026-04-01T00:00:00Z", 0.9, "ddd")]
     names = [measured(f"trend{commit}.h5", [("fsdp", 128, factor, day)], commit=commit) for day, factor, commit in steps]
     lines = accepted("trend", *reversed(names), "-o", "trend.png").splitlines()
-    assert lines[0] == "# 0: schedule=fsdp seq=128" and lines[-1] == "trend.png" and (FOLDER / "trend.png").stat().st_size > 5000
+    assert lines[0].startswith("# 0: fsdp, ") and "128 tokens" in lines[0] and lines[-1] == "trend.png" and (FOLDER / "trend.png").stat().st_size > 5000
     assert [line.split()[:2] for line in lines[1:5]] == [[day, commit] for day, _, commit in steps]
     assert [line.split()[-1] for line in lines[1:5]][1:] == ["-0.5%", "slower", "faster"] and "-16.2%" in lines[3], lines
     refused("trend", names[0], "-o", "x.txt", says="must end in")

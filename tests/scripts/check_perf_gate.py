@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """scripts/perf-gate with stand-ins for cmake, mpiexec and the program: which commit it takes for the base, in which order it runs
-both, when it stops, what it ends with. Called with the repository and a folder to write to."""
+both, when it stops, what it says and ends with. Called with the repository and a folder to write to."""
 
 import os
 import pathlib
+import pty
 import shutil
 import subprocess
 import sys
 
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 TREE = FOLDER / "tree"
-MPIEXEC = 'shift 2; exec "$@"'
+MPIEXEC = 'echo "$*" >>"$STATE/calls"; shift 2; exec "$@"'
 # Writes down who ran.
 MINITAW = """
 shift 2
@@ -31,7 +32,7 @@ code, verdict = first.split(maxsplit=1)
 if code == "2":
     print("compare:", verdict, file=sys.stderr)
 else:
-    print("COMPARISON:", verdict)
+    print(f"# notes\\n      0 serial 1 1 32 1 2 0.001 0.0012 1.23{len(others)} 1.1 1.3 SLOWER\\nCOMPARISON: {verdict}")
 sys.exit(int(code))"""
 # Configures by making the folder, builds by copying what the tree holds next to the program.
 CMAKE = """
@@ -74,14 +75,14 @@ def machine(*verdicts):
 def say(*verdicts):
     (FOLDER / "verdicts").write_text("\n".join(verdicts) + "\n")
 
-def gate(*arguments, code, says=""):
+def gate(*arguments, code, says="", stderr=subprocess.PIPE):
     """Calls it from another folder than the repository's; what it printed."""
-    for name in ("runs", "compares"):
+    for name in ("runs", "compares", "calls"):
         (FOLDER / name).unlink(missing_ok=True)
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}", "STATE": str(FOLDER), "MINITAW_ENV": "host"}
-    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], capture_output=True, text=True, env=environment, cwd=FOLDER, timeout=240)
+    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment, cwd=FOLDER, timeout=240)
     assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-    assert says in done.stdout + done.stderr, f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
+    assert says in f"{done.stdout}{done.stderr}", f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
     return done
 
 def refused(*arguments, says):
@@ -120,17 +121,37 @@ def a_base_folder_that_was_removed_or_spoilt_is_made_again():
     gate(first, code=0)
     assert (measured("base"), measured("new")) == ("first", "changed")
 
+def turns(*pairs):
+    return [f"{side}-{i:03}.h5" for number in pairs for i in range(1, number + 1) for side in ("base", "new")[::1 if i % 2 else -1]]
+
+def ran():
+    return (FOLDER / "runs").read_text().split()
+
 def pairs_turn_and_end_when_decided():
-    machine("0 AMBIGUOUS", "0 AMBIGUOUS", "0 AMBIGUOUS", "0 FASTER")
-    gate(code=0, says="COMPARISON: FASTER")
-    runs = (FOLDER / "runs").read_text().split()
-    assert runs[:4] == ["base-001.h5", "new-001.h5", "new-002.h5", "base-002.h5"] and len(runs) == 2 * 11, runs
-    say("0 AMBIGUOUS")
-    gate("--rounds", "12", code=0, says="COMPARISON: AMBIGUOUS")
-    assert len((FOLDER / "runs").read_text().split()) == 2 * 12
+    machine(*["0 AMBIGUOUS: why"] * 7, "0 FASTER")  # compared after 1, 3, 6, 7, 8, 9, 10 and 11 pairs
+    said = gate(code=0, says="COMPARISON: FASTER").stderr
+    assert ran() == turns(11, 6), ran()
+    calls = (FOLDER / "calls").read_text().splitlines()
+    assert all(call.startswith("-n 1 ") and " --set ranks=1 --set groups=1 -o " in call for call in calls[:22]), calls
+    assert all(call.startswith("-n 2 ") and " --set " not in call for call in calls[22:]) and "--first-decides" in (FOLDER / "compares").read_text(), calls
+    assert "minitaw: one rank, pair 3 of 48, " in said and " s: new / base 1.236 (1.1 to 1.3)\n" in said and "two ranks, pair 6 of 6, " in said, said
+    say("0 AMBIGUOUS: why")
+    gate("--rounds", "12", code=0, says="or longer: --limit 600 --rounds 24")
+    assert ran() == turns(12, 6)
+    gate("--limit", "0", code=0, says="the limit came before the runs of two ranks")
+    assert ran() == turns(1)
     say("0 SAME")
+    gate("--rounds", "12", "--ranks", "2", code=0)
+    assert ran() == turns(9) and "--first-decides" not in (FOLDER / "compares").read_text()
     gate("--rounds", "2", code=0)
     assert len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4, "results of an earlier call are left"
+
+def a_terminal_sees_one_line_that_renews_itself():
+    machine("0 SAME")
+    ours, theirs = pty.openpty()
+    gate("--rounds", "2", code=0, stderr=theirs)
+    said = os.read(ours, 1 << 16).decode()
+    assert said.count("\r\x1b[Kminitaw: one rank, pair ") == 2 and "pair 1 of 2" in said and said.count("\r\n") == 4 + 2, said  # commits, builds; ends
 
 def two_commands_are_compared():
     """As of two MPIs: nothing is built; the words may hold options and variables."""
@@ -145,12 +166,12 @@ def two_commands_are_compared():
 def a_regression_is_told():
     machine("0 SAME", "1 REGRESSION: 1 of 2 cases")
     gate("--strict", "--junit", "a b.xml", "--threshold", "0.02", code=1, says="COMPARISON: REGRESSION: 1 of 2 cases")
-    assert "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text()
+    assert "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text() and ran() == turns(9), "two ranks can wait"
 
 def what_cannot_be_compared_is_said():
     machine("2 base-001.h5 has schema version 9, this program reads up to 4")
     assert gate(code=2).stderr.endswith("minitaw: base-001.h5 has schema version 9, this program reads up to 4\n")
-    assert len((FOLDER / "runs").read_text().split()) == 2, "that shows after the first pair"
+    assert ran() == turns(1), "that shows after the first pair"
     (FOLDER / "fails").touch()
     gate(code=2, says="base-001.txt; minitaw: no such key")
     (FOLDER / "fails").unlink()
@@ -166,6 +187,6 @@ def bad_calls_are_refused():
     shutil.rmtree(TREE / ".git")
     refused(says="not a git repository")
 
-for part in (the_base_is_chosen, a_base_folder_that_was_removed_or_spoilt_is_made_again, pairs_turn_and_end_when_decided, two_commands_are_compared,
-             a_regression_is_told, what_cannot_be_compared_is_said, bad_calls_are_refused):
+for part in (the_base_is_chosen, a_base_folder_that_was_removed_or_spoilt_is_made_again, pairs_turn_and_end_when_decided,
+             a_terminal_sees_one_line_that_renews_itself, two_commands_are_compared, a_regression_is_told, what_cannot_be_compared_is_said, bad_calls_are_refused):
     part()
