@@ -162,7 +162,7 @@ def measure_stage(options, programs, stage, began):
         if number in (1, 3) or number >= min(FEWEST, most) or late:
             code, said = judge(options)
         ends = late or number >= most or (number >= least and "\nCOMPARISON: AMBIGUOUS" not in said)
-        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said, ends)
+        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said if number > 1 else "", ends)  # one pair is no interval
         if ends:
             return code, said, late
 

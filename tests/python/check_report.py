@@ -224,7 +224,7 @@ def check_many():
     """More than a page may hold, over several axes: it says what it does not draw."""
     cases = [(0, settings(schedule=schedule, seq=seq, hidden=hidden, dtype=dtype, tokens_per_s=10.0 * seq + hidden), {})
              for schedule in ("tawpipe", "tawpipe:cco=off", "fsdp") for seq in (64, 128) for hidden in (64, 1024) for dtype in ("fp32", "bf16")]
-    with mock.patch.object(subject, "MOST_PANELS", 2):
+    with mock.patch.object(subject.figures, "MOST_PANELS", 2):
         tree, _ = made("many", cases)
     assert "2 panels more not drawn" in text_of(tree)
 
