@@ -162,7 +162,7 @@ def measure_stage(options, programs, stage, began):
         if number in (1, 3) or number >= min(FEWEST, most) or late:
             code, said = judge(options)
         ends = late or number >= most or (number >= least and "\nCOMPARISON: AMBIGUOUS" not in said)
-        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said if number > 1 else "", ends)  # one pair is no interval
+        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said if number > 2 else "", ends)
         if ends:
             return code, said, late
 
@@ -179,8 +179,9 @@ def measure_until_decided(options, programs):
     if late and stage is not options.stages[-1]:
         say("the limit came before the runs of two ranks")
     if "\nCOMPARISON: AMBIGUOUS" in said:
+        wider = ", or with the --threshold above" * ("take --threshold" in said)
         say(f"not decided: the load is {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores. Try again when less else runs, or longer: "
-            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}; see above for --threshold; --strict fails what is not decided")
+            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}{wider}; --strict fails what is not decided")
     return code
 
 
