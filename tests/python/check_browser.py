@@ -18,6 +18,9 @@ TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.
 SHOWN = """[...(document.querySelector('tbody tr') ?? document.body).querySelectorAll('td')]
   .filter(e => e.getBoundingClientRect().right <= document.documentElement.clientWidth).length"""
 CUT = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute('aria-label')).join(', ')"""
+# Tables whose last figures cannot be scrolled into sight.
+HIDDEN = """[...document.querySelectorAll('.scroll')].filter(e => { e.scrollLeft = 1e6; const last = e.querySelector('tr:last-child td:last-child');
+  return last && last.getBoundingClientRect().right > document.documentElement.clientWidth; }).map(e => e.getAttribute('aria-label')).join(', ')"""
 # Height in pixels of the letters of 9 points in figures that a phone shows at its width. CSS takes 3/4 of a point for a pixel.
 SMALLEST = """Math.min(99, ...[...document.querySelectorAll('figure:not(.wide) img')].map(e => 12 * e.clientWidth / e.naturalWidth))"""
 # Texts of a drawing that are drawn over other texts of it.
@@ -94,6 +97,7 @@ def check_screen(browser, url, width, dark=False):
     check(browser.value(CONTRAST)[0] >= 4.5, f"contrast {browser.value(CONTRAST)}")
     if browser.value("!!document.querySelector('tbody tr td')"):
         check(browser.value(SHOWN) >= 2, "the first table hides its figures")
+    check(not browser.value(HIDDEN), f"figures out of reach: {browser.value(HIDDEN)}")
     check(width < 1280 or not browser.value(CUT), f"cut: {browser.value(CUT)}")
 
 def check_print(browser, url):
