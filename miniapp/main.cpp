@@ -5,9 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
-#include <string_view>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"

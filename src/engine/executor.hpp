@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <Kokkos_Profiling_ProfileSection.hpp>
 #include <array>
 #include <deque>

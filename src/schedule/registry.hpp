@@ -54,7 +54,6 @@ struct Entry {
 };
 /// Every schedule, in the order in which help and documentation list them.
 [[nodiscard]] const std::vector<Entry>& registry();
-
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.

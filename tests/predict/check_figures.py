@@ -14,7 +14,6 @@ MACHINE = ('nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n
            '[inside]\nrate = "1 GB/s"\n[between]\nrate = "{}"\nadapters = {}\n')
 DECK = 'layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmicro_batches = 4\n'
 
-
 def predict(*arguments, **changes):
     settings = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
     done = subprocess.run([PROGRAM, "predict", "deck.toml", "--machine", "machine.toml", *arguments, *settings], capture_output=True, text=True, cwd=FOLDER,
@@ -22,17 +21,14 @@ def predict(*arguments, **changes):
     assert done.returncode == 0 and done.stderr == "", f"{arguments} {changes}: exit {done.returncode}, {done.stderr}"
     return done.stdout
 
-
 def write(layers, *machine):
     pathlib.Path(FOLDER, "deck.toml").write_text(DECK.format(layers), encoding="utf-8")
     pathlib.Path(FOLDER, "machine.toml").write_text(MACHINE.format(*machine), encoding="utf-8")
-
 
 def agree(found, expected, places=1e-6):
     assert set(found) == set(expected), (found, expected)
     for name, value in expected.items():
         assert abs(found[name] - value) <= places * abs(value) + 1e-9, (name, found[name], value)
-
 
 def figures():
     """Two blocks, data parallel on two nodes of a rank: rank 0 has two micro-batches of one sequence, rank 1 two of three. The gradients of the
@@ -68,7 +64,6 @@ def figures():
         assert json.loads(predict("--json", "--machine-set", f"device.memory={limit}", **changes))["cases"][0]["fits"] is fits
     assert abs(memory - large["memory_bytes"] / 2**30) < 0.0051 < 0.1 * memory, (memory, large["memory_bytes"])
 
-
 # By sequences of a micro-batch: of larger ones there are too few for all ranks, but for pipelines, and for these too if they have many stages.
 STAGES = ["1f1b", "zb1", "zb2"]
 KEPT = ("", ":reshard=group", ":reshard=none", ":fetch=step:reshard=none", ":fetch=step:reduce=none:reshard=none", ":fetch=step:reduce=group:reshard=group")
@@ -76,7 +71,6 @@ FORMS = {4: STAGES, 2: [*STAGES, "zbv", "1f1b:chunks=2"],
          1: [*STAGES, "zbv", "1f1b:chunks=2", "1f1b:chunks=4", "ddp", "weipipe",
              *(f"fsdp{levels}{prefetch}{kept}" for prefetch in ("", ":prefetch=2") for levels in ("", ":hierarchical=on") for kept in KEPT if levels or "=group" not in kept),
              *(f"tawpipe{prefetch}:rails={rails}{kept}" for prefetch in (":prefetch=1", "") for rails in (1, 2) for kept in KEPT)]}
-
 
 def all_cases():
     """{what tells a case from the others: prediction} of all that are possible; the deck's sweep leaves the others out."""
@@ -90,7 +84,6 @@ def all_cases():
             assert key not in found, key
             found[key] = case
     return found
-
 
 def best():
     """--best shows the ten fastest that fit, and counts the others; of cases that only the number of groups tells apart it shows one."""
@@ -108,7 +101,6 @@ def best():
         counts = {name: int(count) for count, name in re.findall(r" (\d+) (\w+)[^;]*;", lost)}
         assert int(tried) == len(every) == len(shown) + sum(map(int, re.findall(r" (\d+) ", lost))) and counts["memory"] == len(every) - len(fitting), said
         assert counts[reason] and other not in counts, said
-
 
 pathlib.Path(FOLDER).mkdir(parents=True, exist_ok=True)
 for check in (figures, best):

@@ -17,12 +17,10 @@ MACHINE = FOLDER / "cluster.toml"
 TEXT = ('nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\nmoving = "2 GB/s"\n[device.fp32]\n'
         'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\nrate = "100 Mbit/s"\n')
 
-
 class Case(dict):
     def __init__(self, rate, nodes, **columns):
         super().__init__(schedule="tawpipe", **columns)
         self.session = {"links": [f"nodes={nodes}", "ranks_per_node=2", f"rate={rate}"]}
-
 
 class Formula(predictions.Cluster):
     """Computing takes 2 s at the file's rates, moving 1 s, and both share a core; the link adds the rest."""
@@ -31,7 +29,6 @@ class Formula(predictions.Cluster):
         computing, moving = 2 / self.device, 1 / self.moving
         step = 1.5 + computing + 0.5 * moving
         return {"compute": (computing + 0.25 * moving) / step, "step_s": step}
-
 
 def fitting():
     """Two numbers are planted, and found from a step and a share of computing."""
@@ -47,7 +44,6 @@ def fitting():
     except predictions.BadInput as error:
         assert "no factor from 0.1 to 10 on moving" in str(error), error
 
-
 def links():
     cluster = predictions.Cluster("", MACHINE, 0.9)
     cluster.device = 2
@@ -57,13 +53,11 @@ def links():
     three = cluster.changes(predictions.links_of(Case("1gbit", 3)))
     assert "between.rate=900.0 Mbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
 
-
 def judging():
     rows = [("2", "a", "x", 1.0, 1.1), ("2", "a", "y", 1.04, 1.0), ("2", "a", "z", 2.0, 1.0), ("2", "b", "x", 0.5, 0.5)]
     median, worst, wrong = predictions.judge(rows)
     assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
     assert wrong == [("x", "z", "2", "a"), ("y", "z", "2", "a")], wrong  # x and y are too close to count, b is another link
-
 
 def best():
     def case(schedule, rate, fits=True):
@@ -71,7 +65,6 @@ def best():
 
     found = predictions.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, False), case("1f1b", 4)])
     assert [(kind, rate) for kind, rate, _ in found] == [("FSDP", 7), ("1F1B, zero bubble", 6)], found
-
 
 def machine_file():
     """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 and 4.3 GB/s, 5 together; links shared by all, those between nodes evenly by both adapters. The program reads it."""
@@ -118,16 +111,13 @@ latency = "5 us"
     done = predict("machine.toml", "--set", "schedule=fsdp", "--set", "ranks=4", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
 
-
 def predict(path, *arguments):
     return subprocess.run([PROGRAM, "predict", REPOSITORY / "inputs/wires/nodes.toml", "--machine", path, *arguments], capture_output=True, text=True, check=False)
-
 
 def renamed():
     """What two options of TawPipe were called when older cases were measured."""
     for started, today in (("2026-11-22T10:00:00Z", "tawpipe:cco=serial:gwps=direct"), ("2026-11-25T10:00:00Z", "tawpipe:cco=off:gwps=off")):
         assert predictions.schedule_of({"schedule": "tawpipe:cco=off:gwps=off", "started": started}) == today, started
-
 
 def memory_and_transfers():
     """Whether a case fits, and the time of transfers: a sum over the events of the timeline."""
@@ -140,7 +130,6 @@ def memory_and_transfers():
     moving = sum(end - begin for begin, end, lane, kind in zip(*(events[name] for name in ("begin", "end", "lane", "kind"))) if lane != 0 and kind != add)
     assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
 
-
 def experiment_rates():
     """Relative to a schedule at a place, to the schedule at the same place, and each to its own at the last place."""
     cases = [{"place": place, "schedule": name, "rate": rate, "idle": rate / 100}
@@ -148,7 +137,6 @@ def experiment_rates():
     for reference, expected in ((("y", "a"), (0.25, 0.625, 1, 1.25)), (("y", None), (0.25, 0.5, 1, 1)), ((None, -1), (0.4, 1, 0.8, 1))):
         found = experiments.relative(experiments.Experiment("", "", "", {}, {}, reference, "idle"), cases)
         assert [cell for line in found.values() for cell in line.values()] == list(zip(expected, (0.02, 0.05, 0.08, 0.1))), (reference, found)
-
 
 def experiment_decks():
     """Each launch of an experiment is one that the program accepts."""
@@ -160,13 +148,11 @@ def experiment_decks():
                 done = subprocess.run([PROGRAM, "plan", REPOSITORY / f"inputs/{deck}.toml", *words], capture_output=True, text=True, check=False)
                 assert done.returncode == 0, (name, point, done.stderr)
 
-
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files: tests/predict."""
     for settings, words in ((("--set", "ranks=8"), "8"), (("--machine-set", "between.rate"), "key=value")):
         done = predict(MACHINE, *settings)
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, (words, done)
-
 
 MACHINE.write_text(TEXT, encoding="utf-8")
 for check in (fitting, links, judging, best, machine_file, renamed, memory_and_transfers, experiment_rates, experiment_decks, refusals):
