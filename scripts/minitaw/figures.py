@@ -165,6 +165,7 @@ def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
     counts = sorted({x(case) for cases in lines.values() for case in cases})
     if counts[-1] / counts[0] > 2:
         axes.set_xscale("log", base=2)
+        counts = [count for before, count in zip([0, *counts], counts) if count > 1.1 * before]  # marks over each other say nothing
     marks = counts[::math.ceil(len(counts) / 8)]
     axes.set_xticks(marks, map(count_text, marks))
     axes.minorticks_off()
