@@ -29,8 +29,7 @@ struct Key {
   std::string doc;
   /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError "key: ...".
   std::function<void(Draft&, const std::string&)> store;
-  /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key, or it makes
-  /// no other case.
+  /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};
   /// The key that this one is another way to write. A deck has one of them.
   std::string in_place_of = {};
