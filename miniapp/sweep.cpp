@@ -33,7 +33,9 @@ public:
     say("{}", record::links_text(record::shaped_links()));
     for (const std::string& sentence : deck.notes) note(sentence);
     if (!recorder_.note().empty()) note(recorder_.note());
-    if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
+    std::set<std::size_t> left;
+    for (const Run& run : remaining_.runs) left.insert(run.index);
+    if (const auto known = deck.cases.size() - left.size() - remaining_.notes.size(); known > 0)
       note(fmt::format("{} has {} of {} already, which {} not run again", options.output, known,
           counted(std::ssize(deck.cases), "case"), known == 1 ? "is" : "are"));
     for (const std::string& sentence : remaining_.notes) note(sentence);

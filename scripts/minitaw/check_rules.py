@@ -2,6 +2,7 @@
 """Whether a result is an official one of a size of the run rules, as far as a program can tell (docs/run-rules.md)."""
 
 import pathlib
+import shlex
 import tomllib
 from dataclasses import dataclass, field
 
@@ -88,7 +89,10 @@ def noisy_lines(cases):
     noisy, found = [case for case in cases if "noisy" in case.doubt], {}
     told = [name for name in SWEPT if len({case[name] for case in cases}) > 1]
     for case in noisy:
-        words = (f"mpiexec -n {case['ranks']}", case.session.get("command", "minitaw run DECK"), *(f"--set {name}={case[name]}" for name in told))
+        words = shlex.split(case.session.get("command", "minitaw run DECK").replace("--set=", "--set "))
+        again = {i for i, word in enumerate(words) if words[i - 1] == "--set" and word.partition("=")[0] in (*told, "schedule", "repeats")}  # a key is set once
+        kept = shlex.join(word for i, word in enumerate(words) if not {i, i + 1} & again)
+        words = (f"mpiexec -n {case['ranks']}", kept, *(f"--set {name}={case[name]}" for name in told))
         found.setdefault(words, {})[case["schedule"]] = 2 * case["repeats"]
     return [*(f"# case {case['case']} ({describe(case)}): {case.doubt}" for case in noisy),
             *(f"# again: {' '.join(words)} --set schedule={','.join(some)} --set repeats={max(some.values())}" for words, some in found.items())]

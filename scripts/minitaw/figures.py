@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from .command import plural, write_file
 from .record import FORBIDDEN, exists
 
-matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
+matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "date.converter": "concise", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
                             "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 
 PICTURES = (".png", ".svg", ".pdf")  # files that are drawn
@@ -137,7 +137,8 @@ def new_figure(width=4.8, height=2.6, margin=0.1):
 def short(name, width=26):
     """On two lines at most."""
     name = FORBIDDEN.sub("\ufffd", name)
-    return "\n".join(textwrap.wrap(name if len(name) <= 2 * width else f"{name[:width]}…{name[1 - width:]}", width)) or "–"
+    name = name if len(name) <= 2 * width else f"{name[:width]}…{name[1 - width:]}"
+    return "\n".join(textwrap.wrap(name.replace(":", ":\u200b "), width)).replace("\u200b ", "").replace("\u200b", "") or "–"  # lines end behind a colon
 
 
 def legend_below(drawn, *axes, columns=2, order=()):
@@ -164,6 +165,7 @@ def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
     counts = sorted({x(case) for cases in lines.values() for case in cases})
     if counts[-1] / counts[0] > 2:
         axes.set_xscale("log", base=2)
+        counts = [count for before, count in zip([0, *counts], counts) if count > 1.1 * before]  # marks over each other say nothing
     marks = counts[::math.ceil(len(counts) / 8)]
     axes.set_xticks(marks, map(count_text, marks))
     axes.minorticks_off()

@@ -61,7 +61,8 @@ def points(results, options):
     found = grouped(known, lambda case: (case["schedule"] + PREDICTED * (not case.file.sessions), x_of(case, options.x)))
     for (name, x), some in found.items():
         if len(some) > 1:
-            raise BadInput(f"{name} has several cases at {options.x} = {x:g}, which differ in {' and '.join(telling(some)) or 'their file'}: choose by --where")
+            differ, told = " and ".join(telling(some)) or "their file", [f"--where {one}={some[0][one]}" for one in telling(some)]
+            raise BadInput(f"{name} has several cases at {options.x} = {x:g}, which differ in {differ}: choose by {' '.join(told) or 'file'}")
     values = {key: factor * case[column] for key, (case,) in found.items()}
     if options.relative_to:
         bases = {key: values.get((options.relative_to + PREDICTED * key[0].endswith(PREDICTED), key[1])) for key in values}

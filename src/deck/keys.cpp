@@ -132,7 +132,7 @@ std::vector<Key> make_keys() {
   add({"repeats", "size", false, false, "1", "", "repeats = 3",
       "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
       "those of all cases in random order.",
-      size("repeats", &C::repeats, 1, 1000), text_of(&C::repeats)});
+      size("repeats", &C::repeats, 1, 1000)});  // more repetitions are no other case
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
       size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",

@@ -396,11 +396,12 @@ TEST(Printable, OneShortLine) {
 }
 
 TEST(Identity, TellsEveryKeyApart) {
-  // Where the example is the default or does not fit. head_dim is another way to say heads.
+  // Where the example is the default or does not fit. head_dim is another way to say heads; a case may get more
+  // repetitions.
   const std::map<std::string, std::string> others = {{"groups", "groups=2"}, {"layers", "layers=9"},
       {"hidden", "hidden=72"}, {"vocab", "vocab=300"}, {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
-      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""}, {"group_size", "group_size=1"},
-      {"grad_dtype", ""}, {"clip_norm", "clip_norm=0.75"}};
+      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""}, {"repeats", ""},
+      {"group_size", "group_size=1"}, {"grad_dtype", ""}, {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Key& key : keys()) {
     const auto other = others.find(key.name);

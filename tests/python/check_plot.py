@@ -38,7 +38,7 @@ def check_points():
     two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, "a")], [f"rate={rate}mbit"]) for rate in (50, 200)]
     close(points(*two, "--x", "between.rate", "--y", "step"), [("fsdp", 50, 2), ("fsdp", 200, 0.5)])
     assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
-    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128, which differ in their file: choose by --where")
+    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128, which differ in their file: choose by file")
     refused("plot", one, "-o", "x.txt", says="must end in")
     refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case has seq and tokens_per_s_rank beside one of ddp")
     for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):

@@ -70,7 +70,7 @@ def the_rate_weighs_lengths_by_their_time():
     assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
 
 def noisy_cases_are_all_named_and_can_be_measured_again_alone():
-    result = result_of("small")
+    result = result_of("small", sessions=[SESSION | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}])
     for number, percent in ((0, 12), (2, 11), (3, 20)):  # tawpipe at 128 and 512 tokens, weipipe at 128
         result.cases[number].row["verdict"] = f"VALID (noisy: quartiles {percent} % of the median apart)"
     for case in result.cases:
@@ -79,8 +79,8 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
     assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
     assert [line.partition(" (")[0] for line in lines if "quartiles" in line][1:] == ["# case 0", "# case 2", "# case 3"], lines
     assert "# case 3 (weipipe, 4 ranks in groups" in lines[7] and lines[7].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
-    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run --set seq=128 --set schedule=tawpipe,weipipe --set repeats=10",
-                         "# again: mpiexec -n 4 minitaw run --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
+    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=10",
+                         "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
 
 def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
