@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <memory>
+#include <ranges>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
@@ -40,12 +41,14 @@ struct Options {
 
 std::string help(const CLI::App& app, const Options& options) {
   if (options.topic == "keys") return options.markdown ? deck::help_markdown() : deck::help_text();
+  if (options.topic == "schedules")
+    return fmt::format("{}\n", fmt::join(schedule::registry() | std::views::transform(&schedule::Entry::name), "\n"));
   if (options.topic.empty())  // app.help() would be that of the verb `help`
     return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal) +
            "\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
            "help tawpipe one schedule.\n";
   if (const deck::Key* key = deck::find_key(options.topic)) return deck::help_text(*key);
-  std::vector<std::string> topics = {"keys"};
+  std::vector<std::string> topics = {"keys", "schedules"};
   for (const std::string& verb : verb_names(app)) {
     if (verb == options.topic) return app.get_subcommand(verb)->help(app.get_name());
     topics.push_back(verb);
@@ -65,7 +68,8 @@ std::string help(const CLI::App& app, const Options& options) {
 void add_help(CLI::App& app, Invocation&) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
-  verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
+  verb->add_option(
+      "TOPIC", options->topic, "\"keys\", \"schedules\" (a line each), or the name of a key, a schedule or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
   verb->callback([&app, options] {
     const std::string text = help(app, *options);

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""miniTaw under ReFrame: every schedule on a deck; sanity is the program's own verdict, performance comes from the record.
+"""miniTaw under ReFrame: every schedule on a deck, and a screening for slow ranks, nodes and links. Sanity is the program's own verdict.
 
     reframe -C examples/reframe/settings.py -c examples/reframe/minitaw_test.py -r
     MINITAW=/path/to/minitaw reframe ...                  # a program that exists; else it is built with CMake
     reframe ... --system=cluster -S ranks=16 -S ranks_per_node=8 -S deck=inputs/small/strong-scaling.toml
+    reframe ... --system=cluster --distribute=all -n minitaw_screen -n tawpipe     # each node by itself, all of them
 """
 
 import json
@@ -24,11 +25,14 @@ from reframe.core.builtins import (
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
-# What a system is known to reach, in tokens/s, by schedule; a result may be so much slower (-0.1: a tenth), or any faster.
-# Take the numbers from a result that you trust: minitaw show RESULT.h5 --json.
+# Those of `minitaw help schedules` that run on more than one rank, and FSDP's other form.
+SCHEDULES = ["ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "zb1", "zb2", "zbv", "weipipe", "tawpipe"]
+
+# What a system is known to reach: tokens/s by schedule, rates by quantity of `screen`; a result may be so much slower (-0.1: a tenth), or
+# any faster. Take the numbers from results that you trust: minitaw show RESULT.h5 --json, minitaw screen --json.
 TOLERANCE = -0.1
 REFERENCES = {
-    # "cluster:cpu": {"tawpipe": 52000, "fsdp": 47000},
+    # "cluster:cpu": {"tawpipe": 52000, "fsdp": 47000, "matrix_product": 1.1e12},
 }
 
 
@@ -62,27 +66,40 @@ class minitaw_build(rfm.CompileOnlyRegressionTest):
         return sn.path_exists(self.program)
 
 
-@rfm.simple_test
-class minitaw_schedule(rfm.RunOnlyRegressionTest):
-    """One schedule on one deck; the other keys of the deck stay as they are."""
+class minitaw_job(rfm.RunOnlyRegressionTest):
+    """A verb on some ranks; by default they fit one node, so that --distribute may give each node a job."""
 
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
     build = fixture(minitaw_build, scope="environment")
-    schedule = parameter(["1f1b", "zb1", "zb2", "fsdp", "weipipe", "tawpipe"])
-    deck = variable(str, value="inputs/quickstart.toml")
-    overrides = variable(str, value="")  # further KEY=VALUE, separated by spaces
     ranks = variable(int, value=4)
     ranks_per_node = variable(int, value=4)
     time_limit = "30m"
-    keep_files = ["result.h5", "result.json"]
 
     @run_after("setup")
     def place(self):
         self.num_tasks = self.ranks
-        self.num_tasks_per_node = self.ranks_per_node
+        self.num_tasks_per_node = min(self.ranks, self.ranks_per_node)
         if "gpu" in self.current_partition.features:
-            self.extra_resources = {"gpu": {"count": self.ranks_per_node}}
+            self.extra_resources = {"gpu": {"count": self.num_tasks_per_node}}
+
+    def read(self, name):
+        return json.loads((pathlib.Path(self.stagedir) / name).read_text(encoding="utf-8"))
+
+    def expect(self, name):
+        """Reference of a rate, where somebody has said what to expect."""
+        expected = REFERENCES.get(self.current_partition.fullname, {}).get(name)
+        return (expected, TOLERANCE, None) if expected else None
+
+
+@rfm.simple_test
+class minitaw_schedule(minitaw_job):
+    """One schedule on one deck; the other keys of the deck stay as they are."""
+
+    schedule = parameter(SCHEDULES)
+    deck = variable(str, value="inputs/quickstart.toml")
+    overrides = variable(str, value="")  # further KEY=VALUE, separated by spaces
+    keep_files = ["result.h5", "result.json"]
 
     @run_before("run")
     def call(self):
@@ -101,9 +118,8 @@ class minitaw_schedule(rfm.RunOnlyRegressionTest):
 
     @sn.deferrable
     def cases(self):
-        """Columns of each case by name; `show` writes the unit behind it."""
-        text = (pathlib.Path(self.stagedir) / "result.json").read_text(encoding="utf-8")
-        return [{name.split(" [")[0]: value for name, value in case.items()} for case in json.loads(text)]
+        """Columns of each case by name."""
+        return self.read("result.json")
 
     @sn.deferrable
     def best(self, column):
@@ -133,7 +149,40 @@ class minitaw_schedule(rfm.RunOnlyRegressionTest):
             return
         here = {"memory": (self.best("memory_planned").evaluate(), 0, 0, "B"),
                 "bytes_between": (self.best("planned_between").evaluate(), 0, 0, "B")}
-        expected = REFERENCES.get(self.current_partition.fullname, {}).get(self.schedule)
-        if expected:
-            here["tokens_per_s"] = (expected, TOLERANCE, None, "token/s")
+        if expected := self.expect(self.schedule):
+            here["tokens_per_s"] = (*expected, "token/s")
+        self.reference = {self.current_partition.fullname: here}
+
+
+@rfm.simple_test
+class minitaw_screen(minitaw_job):
+    """Every rank of a job and every link between them measured by itself: nothing may be slower than its peers."""
+
+    rounds = variable(int, value=3)
+    seconds = variable(float, value=0.1)
+    keep_files = ["screen.json"]
+
+    @run_before("run")
+    def call(self):
+        self.executable = self.build.program
+        self.executable_opts = ["screen", "--json", f"--rounds={self.rounds}", f"--seconds={self.seconds}", "> screen.json"]
+
+    @sanity_function
+    def clean(self):
+        found = self.read("screen.json")
+        culprits = "; ".join(culprit["text"] for culprit in found["culprits"])
+        return sn.assert_true(found["verdict"].startswith("CLEAN"), f"{found['verdict']}: {culprits}")
+
+    @run_before("performance")
+    def rates(self):
+        """The lowest rate, or the highest latency, of all ranks, pairs and rounds."""
+        if self.is_dry_run():
+            return
+        here = {}
+        for quantity in self.read("screen.json")["quantities"]:
+            name, units = quantity["name"].replace(",", "").replace(" ", "_"), quantity["units"]
+            worst = quantity["highest" if units == "s" else "lowest"]
+            self.perf_variables[name] = sn.make_performance_function(sn.defer(worst), units)
+            if expected := self.expect(name):
+                here[name] = (*expected, units)
         self.reference = {self.current_partition.fullname: here}

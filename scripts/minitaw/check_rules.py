@@ -7,15 +7,18 @@ import tomllib
 from dataclasses import dataclass, field
 
 from .command import Parser, plural, write_stdout
+from .energy import utc_seconds
 from .record import cell_text, describe, load
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
-NAMES = ["small", "medium", "large"]
+NAMES = ["small", "medium", "large", "8b", "70b", "405b"]
+TIERS = ["baseline", "ported", "optimized"]
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
 FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank"]
 COUNTED = ["steps", "repeats", "warmup"]
 SWEPT = ["ranks", "groups", "replicas", "micro_batch", "micro_batches", "seq"]
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
+RANKS_OF_WEAK, MOST_HOURS = 8, 24  # or a multiple; from the first timed step to the last
 
 
 @dataclass
@@ -24,6 +27,7 @@ class Official:
     reason: str = ""   # why it is not official; empty: it is
     bests: list = field(default_factory=list)  # the fastest valid case of each length; empty if one has none
     noisy: list = field(default_factory=list)  # lines: the noisy cases, and commands that measure only these again
+    tier: str = TIERS[0]
 
     @property
     def rate(self):
@@ -31,8 +35,9 @@ class Official:
         return sum(tokens_of(case) for case in self.bests) / sum(case["median_s"] for case in self.bests)
 
     def text(self):
-        lines = [f"{'estimate' if self.reason else 'rate'} of {self.size}: {self.rate:.6g} tokens/s"] if self.bests else []
-        lines += [f"official: no: {self.reason}" if self.reason else f"official: yes ({self.size})"]
+        kind = "estimate" if self.reason else "rate"
+        lines = [f"{kind} of {self.size}: {self.rate:.6g} tokens/s, 20 million tokens in {20e6 / self.rate:.6g} s"] if self.bests else []
+        lines += [f"official: no: {self.reason}" if self.reason else f"official: yes ({self.size}, {self.tier})"]
         lines += [f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})" for case in self.bests]
         return "".join(f"{line}\n" for line in lines + self.noisy)
 
@@ -50,14 +55,14 @@ def size_value(value):
 def read_size(name):
     """What the deck of a size says: settings, as in a summary, but `seq` are its lengths, rising."""
     deck = tomllib.loads((DECKS / f"{name}.toml").read_text(encoding="utf-8"))
-    row = {key: value if isinstance(value, list) else size_value(value) for key, value in deck.items()}
-    # the summary names the widths of all blocks
-    return row | {"name": name, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(row["ffn"]), "micro_batch_per_rank": ""}
+    return {key: value if isinstance(value, list) else size_value(value) for key, value in deck.items()} | {"name": name,
+        "weak": "micro_batches_per_rank" in deck, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(deck["ffn"]), "micro_batch_per_rank": ""}
 
 
 def broken_rules(case, size):
     """What of the rules the case does not keep, one sentence each."""
-    name, sequences, timed = size["name"], size["micro_batch"] * size["micro_batches"], case["median_s"] * case["samples"]
+    name, timed, ranks = size["name"], case["median_s"] * case["samples"], case["ranks"]
+    sequences = size["micro_batch"] * (size["micro_batches_per_rank"] * ranks if size["weak"] else size["micro_batches"])
     if any(case[key] != size[key] for key in MODEL):
         yield f"its model is not that of {name}"
     yield from (f'{key} is "{cell_text(case[key])}", {name} has "{cell_text(size[key])}"' for key in FIXED if case[key] != size[key])
@@ -66,13 +71,15 @@ def broken_rules(case, size):
         yield f"seq = {case['seq']} is no length of {name}"
     if tokens_of(case) != sequences * case["seq"]:
         yield f"{plural(tokens_of(case) // case['seq'], 'sequence')} in a step, {name} has {sequences}"
+    if size["weak"] and ranks % RANKS_OF_WEAK:
+        yield f"{plural(ranks, 'rank')}, {name} takes multiples of {RANKS_OF_WEAK}"
     if case["verdict"] != "VALID":
         yield case["verdict"]
     if name != "small" and not timed >= LEAST_TIMED_SECONDS:
         yield f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
 
 
-def broken_by_sessions(sessions):
+def broken_by_sessions(sessions, tier, published):
     for git_hash in (session.get("git_hash", "") for session in sessions):
         if git_hash in ("", "unknown"):
             yield "the commit of the program is not known"
@@ -82,6 +89,17 @@ def broken_by_sessions(sessions):
             yield "its sessions are of different commits"
     if not all(len(session.get(name, "")) for session in sessions for name in ("devices", "command", "deck")):
         yield "its provenance is not complete"
+    if published and (sessions[0].get("git_hash", "")[:12] == published[:12]) != (tier == TIERS[0]):
+        yield f"tier {tier}, but its commit is {'' if tier != TIERS[0] else 'not '}the published one"
+
+
+def broken_by_all(cases, size):
+    """Rules for all cases together."""
+    if size["weak"] and len({case["ranks"] for case in cases}) > 1:
+        yield f"cases on different numbers of ranks: {size['name']} takes a file for each"
+    begin, end = ([utc_seconds(time) for case in cases for time in case.get(f"window/{name}")] for name in ("begin", "end"))
+    if begin and max(end) - min(begin) > MOST_HOURS * 3600:
+        yield f"{(max(end) - min(begin)) / 3600:.3g} hours from the first timed step to the last, at most {MOST_HOURS} are allowed"
 
 
 def noisy_lines(cases):
@@ -98,25 +116,27 @@ def noisy_lines(cases):
             *(f"# again: {' '.join(words)} --set schedule={','.join(some)} --set repeats={max(some.values())}" for words, some in found.items())]
 
 
-def official(result):
+def official(result, tier=TIERS[0], published=""):
     if not result.cases:
         return Official(reason="no case was run")
     size = next((size for size in map(read_size, NAMES) if all(result.cases[0][name] == size[name] for name in MODEL)), None)
     if size is None:
-        return Official(reason="its model is that of none of small, medium, large")
-    bests = [min((case for case in result.cases if case.valid and case["seq"] == seq), key=lambda case: case["median_s"], default=None)
-             for seq in size["seq"]]
+        return Official(reason=f"its model is that of none of {', '.join(NAMES)}")
+    lengths = [seq for seq in size["seq"] if not size["weak"] or any(case["seq"] == seq for case in result.cases)]
+    valid = [case for case in result.cases if case.valid]
+    bests = [min((case for case in valid if case["seq"] == seq), key=lambda case: case["median_s"], default=None) for seq in lengths]
     broken = [f"case {case['case']}: {rule}" for case in result.cases for rule in broken_rules(case, size)]
-    if None in bests:
-        bests = []
-        broken.append(f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here")
-    return Official(size["name"], next(iter([*broken, *broken_by_sessions(result.sessions)]), ""), bests, noisy_lines(result.cases))
+    broken += [f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here"] * (None in bests)
+    broken += [*broken_by_all(result.cases, size), *broken_by_sessions(result.sessions, tier, published)]
+    return Official(size["name"], next(iter(broken), ""), [] if None in bests else bests, noisy_lines(result.cases), tier)
 
 
 def main(words=None):
     parser = Parser(prog="check-rules", description="Says whether a result is an official one of a size of the run rules, or which rule it breaks, and the "
                                               "rate of that size with the figures it comes from. Exit code 0: official, 1: not (docs/run-rules.md).")
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
-    found = official(load(parser.parse_args(words).file))
-    write_stdout(found.text())
+    parser.add_argument("--tier", choices=TIERS, default=TIERS[0], help="what was changed in the sources (default: %(default)s, nothing)")
+    parser.add_argument("--published", metavar="COMMIT", default="", help="the commit of the baseline, which other tiers must have left")
+    options = parser.parse_args(words)
+    write_stdout((found := official(load(options.file), options.tier, options.published)).text())
     return int(bool(found.reason))

@@ -73,6 +73,6 @@ def guarded(name, main):
 
 
 def run():
-    """scripts/NAME."""
+    """scripts/NAME, or minitaw-NAME, which is a link to it."""
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    raise SystemExit(call(pathlib.Path(sys.argv[0]).name))
+    raise SystemExit(call(pathlib.Path(sys.argv[0]).resolve().name))

@@ -10,7 +10,8 @@ import tempfile
 
 from .command import BadInput, Parser, output_of, write_stdout
 
-PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build/host/minitaw"
+HERE = pathlib.Path(__file__).resolve().parents[2]  # the repository, or share/minitaw of an installation
+PROGRAM = HERE / "build/host/minitaw" if (HERE / "build/host/minitaw").exists() else HERE.parent.parent / "bin/minitaw"
 
 
 def totals(kernels, pattern):
@@ -50,7 +51,7 @@ def machine_text(links, kernels, source):
 def main(words=None):
     parser = Parser(prog="fit-machine", description=__doc__)
     parser.add_argument("deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes")
-    parser.add_argument("--minitaw", metavar="PROGRAM", type=pathlib.Path, default=PROGRAM, help="default: build/host/minitaw")
+    parser.add_argument("--minitaw", metavar="PROGRAM", type=pathlib.Path, default=PROGRAM, help="default: build/host/minitaw, or the installed one")
     parser.add_argument("--launch", metavar="WORDS", default="mpiexec -n 2", help="starts a job on the machine (default: %(default)s)")
     parser.add_argument("--links", metavar="FILE.json", type=pathlib.Path, help="output of minitaw topo --json, instead of a job")
     parser.add_argument("--kernels", metavar="FILE.json", type=pathlib.Path, help="minitaw_kernels --benchmark_out=FILE.json, instead of DECK")
@@ -60,7 +61,7 @@ def main(words=None):
     with tempfile.TemporaryDirectory() as folder:
         kernels = options.kernels or pathlib.Path(folder, "kernels.json")
         if not options.kernels:
-            print(output_of(options.minitaw.parent / "benchmarks/minitaw_kernels", "--deck", options.deck, f"--benchmark_out={kernels}"), file=sys.stderr)
+            print(output_of(next(options.minitaw.parent.glob("**/minitaw_kernels"), "minitaw_kernels"), "--deck", options.deck, f"--benchmark_out={kernels}"), file=sys.stderr)
         kernels = json.loads(kernels.read_text(encoding="utf-8"))["benchmarks"]
     links = options.links.read_text(encoding="utf-8") if options.links else output_of(*options.launch.split(), options.minitaw, "topo", "--json")
     write_stdout(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from
-normal, and a few of them are always wild."""
+"""How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from normal, and a few of
+them are always wild."""
 
 import math
 from collections import namedtuple
@@ -9,10 +9,8 @@ from typing import NamedTuple
 import numpy
 from scipy.special import bdtr, ndtri
 
-EXACT_UP_TO = 50  # values of both sides together
-MOST_SAMPLES = 1000
-# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says
-# which they are.
+EXACT_UP_TO, MOST_SAMPLES = 50, 1000  # values of both sides together; of one side
+# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says which they are.
 Times = namedtuple("Times", "unit base new file", defaults=[()])
 
 
@@ -37,8 +35,8 @@ def pairs_left_out(n, confidence):
 
 
 def mann_whitney(n, m):
-    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one distribution: the coefficients of
-    the product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m, which are exact in these numbers."""
+    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one distribution: the coefficients of the
+    product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m, which are exact in these numbers."""
     counts = numpy.zeros(n * m // 2 + 1)
     counts[0] = 1
     for i in range(1, m + 1):
@@ -56,17 +54,16 @@ def differences_left_out(n, m, confidence):
 
 
 def median_interval(differences, confidence):
-    """The median of differences of pairs that are independent of each other; ends at order statistics that follow from the binomial
-    distribution alone (the sign test turned round: Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of
-    12 pairs two on each side may be wrong by any amount without moving the interval beyond the others. None if there are too few: six are
-    needed for 0.95."""
+    """The median of differences of pairs that are independent of each other; ends at order statistics that follow from the binomial distribution alone (the
+    sign test turned round: Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of 12 pairs two on each side may be wrong by any
+    amount without moving the interval beyond the others. None if there are too few: six are needed for 0.95."""
     return between(differences, pairs_left_out(len(differences), confidence))
 
 
 def shift_interval(base, new, confidence):
-    """By how much `new` is shifted against `base`, two independent samples of the same shape: the median of all differences between one
-    of each (Hodges and Lehmann), and the differences at which the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and
-    4.3); by its normal approximation from 50 values on. None if they are too few: four each are needed for 0.95."""
+    """By how much `new` is shifted against `base`, two independent samples of the same shape: the median of all differences between one of each (Hodges and
+    Lehmann), and the differences at which the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and 4.3); by its normal approximation from
+    50 values on. None if they are too few: four each are needed for 0.95."""
     return between(numpy.subtract.outer(new, base).ravel(), differences_left_out(len(base), len(new), confidence))
 
 
@@ -78,8 +75,7 @@ def blocks_of(cases):
 
 
 def quantiles_of(blocks, count, quantile):
-    """Of the first `count` samples of each block: one with more samples than its counterpart could have the faster fastest one by
-    chance alone."""
+    """Of the first `count` samples of each block: one with more samples than its counterpart could have the faster fastest one by chance alone."""
     return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
 
 

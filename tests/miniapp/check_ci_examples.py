@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The examples for CI: both parse, say the same, and what they say of miniTaw really runs. Called with the repository, the program
-and a folder to write to. Their call of scripts/perf-gate runs with a tiny deck, few pairs and this one program."""
+"""The examples for CI: both parse, say the same, and what they say of miniTaw really runs; those for suites know every schedule. Called
+with the repository, the program and a folder to write to. Their call of scripts/perf-gate runs with a tiny deck, few pairs and this one program."""
 
 import pathlib
 import re
@@ -12,6 +12,17 @@ import xml.etree.ElementTree
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 EXAMPLES = REPOSITORY / "examples" / "ci"
 TINY = 'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 32\nseq = 8\nsteps = 3\n'
+
+def check_suites():
+    """Lists of schedules are those of the program, but for the serial one, and have FSDP's other form."""
+    names = set(subprocess.run([PROGRAM, "help", "schedules"], capture_output=True, text=True, check=True).stdout.split())
+    for file, before in (("reframe/minitaw_test.py", "SCHEDULES = "), ("reframe/eessi_minitaw.py", r"schedule = parameter\("),
+                         ("ramble/ramble.yaml", "schedule: ")):
+        (found,) = re.findall(rf"{before}\[(.*)\]", (REPOSITORY / "examples" / file).read_text(encoding="utf-8"))
+        listed = re.findall(r"[\w:=]+", found)
+        assert {name.partition(":")[0] for name in listed} == names - {"serial"}, f"{file} has {listed}, the program {names}"
+        assert "fsdp:hierarchical=on" in listed
+    assert "help schedules" in (REPOSITORY / "examples/jube/minitaw.yaml").read_text(encoding="utf-8")
 
 def command_of(example):
     """The one line that measures, without the YAML in front of it."""
@@ -61,6 +72,7 @@ def check_command():
     assert table.startswith("### miniTaw: AMBIGUOUS") and all(f"\n         {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
+check_suites()
 check_yaml()
 check_command()
 print("the examples run")

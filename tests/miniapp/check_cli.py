@@ -99,6 +99,7 @@ def check_help():
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
+    assert {"serial", "fsdp", "tawpipe"} < set(accepted("help", "schedules").split("\n"))
     text = accepted("help", "tawpipe")
     assert "tawpipe:cco=on|off|serial" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
     for schedule in ("serial", "zbv"):

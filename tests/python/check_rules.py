@@ -13,8 +13,9 @@ SESSION = {"git_hash": "0123456789ab", "command": "minitaw run", "deck": "layers
 
 def result_of(name, sessions=None, first=None, **changed):
     """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`: of case 0 alone."""
-    deck = {key: value if isinstance(value, list) else subject.size_value(value)
+    deck = {"ranks": changed.get("ranks", 16)} | {key: value if isinstance(value, list) else subject.size_value(value)
             for key, value in tomllib.loads((REPOSITORY / f"inputs/acceptance/{name}.toml").read_text()).items()}
+    deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
     result = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION] if sessions is None else sessions)
     for schedule in deck["schedule"]:
         for seq in map(subject.size_value, changed.get("seq", deck["seq"])):
@@ -33,20 +34,28 @@ def reason(name, **changed):
 def shipped_decks_are_official():
     for name in subject.NAMES:
         found = subject.official(result_of(name))
-        assert found.reason == "" and found.size == name and len(found.bests) == 3 and f"official: yes ({name})\n" in found.text(), found
+        assert found.reason == "" and found.size == name and len(found.bests) == {"8b": 4, "405b": 2}.get(name, 3), found
+        assert f"official: yes ({name}, baseline)\n" in found.text()
 
 def free_settings_may_change():
     assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
     assert reason("small", ranks=8, groups="8") == ""
+    assert reason("8b", ranks=2560, replicas=320) == reason("8b", ranks=8, micro_batch=4, micro_batches=8) == ""
+    assert reason("8b", seq=["60K"]) == "", "a device with less memory runs fewer lengths of this size"
     assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
 
 def a_broken_rule_is_named():
     for name, changed, says in [
-            ("small", {"layers": 9}, "none of small, medium, large"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
+            ("small", {"layers": 9}, "none of small, medium, large, 8b"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
             ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
             ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
             ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
             ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
+            ("8b", {"ranks": 12}, "12 ranks, 8b takes multiples of 8"), ("8b", {"micro_batches": 32}, "32 sequences in a step, 8b has 64"),
+            ("8b", {"seq": ["12K", "20K"]}, "seq = 20480 is no length of 8b"), ("8b", {"vocab": 32000}, "none of small"),
+            ("8b", {"first": {"ranks": 8, "micro_batches": 32}}, "different numbers of ranks: 8b takes a file for each"),
+            ("70b", {"vocab": 32000}, "seq = 8192 is no length of large"), ("405b", {"layers": 120}, "none of small"),
+            ("405b", {"micro_batches": 512}, "512 sequences in a step, 405b has"),
             ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
             ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
             ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
@@ -59,11 +68,29 @@ def sessions_must_be_of_one_commit():
         found = reason("small", sessions=[SESSION, SESSION | change])
         assert says in found and bool(says) == bool(found), (change, found)
 
+def tiers_go_with_commits():
+    result = result_of("small")
+    for tier, published, says in (("baseline", SESSION["git_hash"] + "cdef", ""), ("baseline", "ba9876543210", "its commit is not the published one"),
+                                  ("ported", "ba9876543210", ""), ("ported", SESSION["git_hash"], "tier ported, but its commit is the published one")):
+        found = subject.official(result, tier, published)
+        assert says in found.reason and bool(says) == bool(found.reason), found
+    assert "official: yes (small, optimized)" in subject.official(result, "optimized").text()
+
+def a_submission_ends_within_a_day():
+    result = result_of("small")
+    for last, says in (("2026-11-25T07:59:59Z", ""), ("2026-11-25T08:00:01.5+00:00", "24 hours from the first timed step to the last")):
+        for case, begin, end in zip(result.cases, ("2026-11-24T08:00:00Z", "2026-11-24T09:00:00Z"), ("2026-11-24T08:01:00Z", last)):
+            case.data = case.data | {"window/begin": [begin], "window/end": [end]}
+        for case in result.cases[2:]:
+            case.data = {}
+        found = subject.official(result).reason
+        assert says in found and bool(says) == bool(found), found
+
 def the_rate_weighs_lengths_by_their_time():
     """small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length."""
     whole = subject.official(result_of("small"))
     assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
-    assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
+    assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s, 20 million tokens in 25111.6 s\n" in whole.text()
     slow = subject.official(result_of("small", first={"median_s": 7.0}))  # the second schedule is faster then, in 5 s
     assert abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text(), slow.text()
     less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
@@ -83,7 +110,8 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
                          "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
 
 def the_command_prints_the_answer():
-    assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
+    assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
 
-run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit,
+run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit, tiers_go_with_commits,
+        a_submission_ends_within_a_day,
         the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Spack's recipe for miniTaw, kept beside the sources that it builds:
 #   spack repo add packaging/spack_repo/minitaw
-#   spack install minitaw                                        processors
+#   spack install minitaw +simgrid                               processors; with minitaw predict
 #   spack install minitaw +cuda cuda_arch=90 +nccl               devices
 # `main` is a clone of the checkout that holds this file; what is not committed is built by
 #   spack develop --path . minitaw@main
@@ -25,6 +25,8 @@ class Minitaw(CMakePackage, CudaPackage):
 
     variant("nccl", default=True, when="+cuda", description="Move data between devices by NCCL")
     variant("cudnn", default=False, when="+cuda", description="Attention in bf16 by cuDNN")
+    variant("simgrid", default=False, description="Predict steps on other machines by SimGrid")
+    variant("python", default=True, description="Libraries of minitaw-report and its siblings")
     variant(
         "benchmarks", default=False, description="Build minitaw_kernels, the rates of all kernels"
     )
@@ -46,9 +48,13 @@ class Minitaw(CMakePackage, CudaPackage):
     depends_on("cli11")
     depends_on("nlohmann-json")
     depends_on("fmt")
+    depends_on("simgrid@4:", when="+simgrid")
     depends_on("benchmark", when="+benchmarks")
     depends_on("googletest +gmock", type="test")
-    depends_on("python", type="test")
+    depends_on("python@3.11:", type="test")
+    depends_on("python@3.11:", type="run", when="+python")
+    for library in ("py-numpy", "py-h5py", "py-scipy", "py-matplotlib", "py-jinja2"):
+        depends_on(library, type=("run", "test"), when="+python")
 
     with when("+cuda"):
         depends_on("cuda@12:")
@@ -74,6 +80,7 @@ class Minitaw(CMakePackage, CudaPackage):
             self.define("MINITAW_TESTS", self.run_tests),
             self.define_from_variant("MINITAW_BENCHMARKS", "benchmarks"),
             self.define_from_variant("MINITAW_CUDA", "cuda"),
+            self.define_from_variant("MINITAW_PREDICT", "simgrid"),
         ]
         if self.spec.satisfies("+cuda"):
             options += [
@@ -94,3 +101,5 @@ class Minitaw(CMakePackage, CudaPackage):
             call += ["--set", key]
         said = mpiexec("-n", "2", *call, output=str)
         assert "RESULT: VALID" in said, said
+        if self.spec.satisfies("+python"):
+            Executable(self.prefix.bin.join("minitaw-report"))("result.h5", "-o", "report.html")
