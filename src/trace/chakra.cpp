@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace/timeline.hpp"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,6 +14,7 @@
 #include "base/error.hpp"
 #include "schedule/account.hpp"
 #include "schedule/execute.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::trace {
 namespace {

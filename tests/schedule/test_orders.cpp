@@ -84,6 +84,11 @@ TEST_F(OwnFiles, ComeBackAsTheSamePrograms) {
       }
 }
 
+TEST_F(OwnFiles, MayPutStagesAnywhere) {
+  write("1F0,,,3F0,3I0,1B0,3W0\n0F0,2F0,,2B0,,,0I0,0W0\n");
+  EXPECT_EQ(validate(build(request_of("csv:file=a.csv", 2, 1, 4, folder_))), std::nullopt);
+}
+
 /// The sum goes with the name, and a file that has changed is refused where the old sum is named.
 TEST_F(OwnFiles, AreComparedWithTheDeckAndKnownByTheirSum) {
   write("0F0,,0B0,\r\n1F0,1B0\r\n");
