@@ -70,7 +70,8 @@ TEST_F(Job, PipelinesOfPyTorchReproduceIt) {
     Case c = small_case(fmt::format("csv:file={}.csv", file), topology::Groups::equal(job_.ranks(), 1), 7, 1);
     c.folder = MINITAW_DATA;
     c.micro_batches = micro_batches;
-    if (schedule::possible(request_of(c))) EXPECT_TRUE(passes(job_, c, steps_)) << file;
+    if (!schedule::possible(request_of(c))) continue;
+    EXPECT_TRUE(passes(job_, c, steps_)) << file;
   }
 }
 
