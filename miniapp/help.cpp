@@ -55,6 +55,7 @@ std::string help(const CLI::App& app, const Options& options) {
   }
   for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
   for (const schedule::Entry& entry : schedule::registry()) {
+    if (entry.name == options.topic && entry.needs_file) return deck::help_text(entry);
     if (entry.name == options.topic)
       return fmt::format("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
           deck::help_text(entry), picture_of(entry), entry.name);

@@ -2,6 +2,7 @@
 #include "model/plan.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -9,9 +10,11 @@
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
 #include "schedule/account.hpp"
+#include "schedule/orders.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 #include "topology/devices.hpp"
+#include "trace/timeline.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -21,6 +24,7 @@ using model::Layout, schedule::Program;
 struct Options {
   DeckOptions deck;
   bool json = false, program = false;
+  std::string csv, chakra;                     ///< file and folder to write the program to
   std::optional<std::uint64_t> device_memory;  ///< bytes; empty: that of the device of this machine, if any
   int adapters = 1;
   schedule::Device device;
@@ -370,17 +374,38 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
   return plans;
 }
 
+void write_csv(const Program& program, const Case& c, const std::string& path) {
+  if (!schedule::entry_of(request_of(c).spec.name).passes_activations)
+    throw InputError(fmt::format("--csv: {} passes no activations from stage to stage; plan a pipeline", c.schedule));
+  std::ofstream file(path, std::ios::binary);
+  if (!(file << schedule::to_torch_csv(program)).flush())
+    throw InputError(fmt::format("--csv: {} cannot be written", path));
+}
+
+/// The program of the only case, as text or for other programs.
+void write_program(const deck::Deck& deck, const Options& options) {
+  if (deck.cases.size() != 1)
+    throw InputError(fmt::format("--{}: the deck has {} cases, the program of one can be printed; choose it with --set",
+        options.program       ? "program"
+        : options.csv.empty() ? "chakra"
+                              : "csv",
+        deck.cases.size()));
+  const Case& c = deck.cases.front();
+  const Program program = schedule::build_valid(request_of(c));
+  if (options.program) write_stdout(schedule::to_text(program));
+  if (!options.csv.empty()) write_csv(program, c, options.csv);
+  if (options.chakra.empty()) return;
+  const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
+  trace::write_chakra(program, layout, options.device, c.micro_batch_per_rank, options.chakra);
+}
+
 constexpr int few = 4;  ///< cases whose details a terminal shows
 
 int plan(const Options& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
-  if (options.program) {
-    if (deck.cases.size() != 1)
-      throw InputError(
-          fmt::format("--program: the deck has {} cases, the program of one can be printed; choose it with --set",
-              deck.cases.size()));
-    write_stdout(schedule::to_text(schedule::build_valid(request_of(deck.cases.front()))));
+  if (options.program || !options.csv.empty() || !options.chakra.empty()) {
+    write_program(deck, options);
     return 0;
   }
   const Plans plans = plan_all(deck, options);
@@ -411,6 +436,12 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_deck(*verb, options->deck);
   CLI::Option* json = verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")
+      ->excludes(json);
+  verb->add_option("--csv", options->csv, "write the order of a pipeline, for PyTorch's _load_csv")
+      ->type_name("FILE")
+      ->excludes(json);
+  verb->add_option("--chakra", options->chakra, "write the program as Chakra execution traces, for ASTRA-sim")
+      ->type_name("FOLDER")
       ->excludes(json);
   add_memory(*verb, "--device-memory", options->device_memory,
       "memory of one device, for example 80G: says whether each case fits and the largest S that does "

@@ -58,6 +58,7 @@ Case on_one_rank(Case c) {
 }
 
 schedule::Request request_of(const Case& c) {
-  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas, c.clip_norm > 0};
+  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas, c.clip_norm > 0,
+      c.folder};
 }
 }  // namespace minitaw

@@ -24,6 +24,7 @@ struct Case {
   std::uint64_t seed = 1;
   std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
   std::string transport = "auto";  ///< "auto" or the name of one
+  std::string folder{};            ///< of the deck, from which a file of `schedule` is named
 };
 
 /// "6", or "2x3" for two replicas on three ranks each.

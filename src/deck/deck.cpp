@@ -273,6 +273,7 @@ void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
 /// is left out, with a note, if each of its values is in another case; else it is an error. Equal cases are kept once.
 void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
+  draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(settings, draft);
   const std::size_t count = count_cases(axes);
   // By axis and position: why no case runs the value; empty once one does. {0, 0} is the deck as a whole.

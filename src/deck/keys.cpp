@@ -157,12 +157,15 @@ std::string default_of(const Key& key) {
   return key.initial.empty() ? key.fallback : key.initial;
 }
 
+std::string values_of(const schedule::OptionDoc& option) {
+  return option.values.empty() ? "TEXT" : fmt::format("{}", fmt::join(option.values, "|"));
+}
+
 /// "`cco=on|off` (communication ...)" for every option, from the registry.
 std::string options_of(const schedule::Entry& entry) {
   std::string text;
   for (const schedule::OptionDoc& option : entry.options)
-    text +=
-        fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
+    text += fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, values_of(option), option.doc);
   return text.empty() ? "no options" : text;
 }
 
@@ -200,8 +203,8 @@ std::string help_text(const Key& key) {
 std::string help_text(const schedule::Entry& entry) {
   std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
   for (const schedule::OptionDoc& option : entry.options)
-    text += fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, fmt::join(option.values, "|"),
-        option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+    text += fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, values_of(option), option.doc,
+        option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
   return text + (entry.options.empty() ? "    no options\n" : "");
 }
 

@@ -19,7 +19,7 @@ constexpr std::array forms_of_keeping = {"", ":reshard=group", ":reshard=none", 
 std::vector<std::string> specs_for(const Machine& machine) {
   std::vector<std::string> specs;
   for (const schedule::Entry& entry : schedule::registry()) {
-    if (entry.one_rank) continue;
+    if (entry.one_rank || entry.needs_file) continue;
     std::vector<std::string> forms = {entry.name};
     for (const schedule::OptionDoc& option : entry.options) {
       std::vector<std::string> values;

@@ -17,6 +17,7 @@ Entry one_forward_one_backward();
 Entry zero_bubble_1();
 Entry zero_bubble_2();
 Entry zero_bubble_v();
+Entry from_csv();
 Entry weipipe();
 Entry tawpipe();
 }  // namespace schedules
@@ -44,6 +45,7 @@ bool takes(const std::string& allowed, const std::string& value) {
 
 /// "on or off", "auto or 1..64"; a default within the range is not named.
 std::string allowed_text(const OptionDoc& option) {
+  if (option.values.empty()) return "a text";
   if (takes(option.values.back(), option.values.front())) return option.values.back();
   return fmt::format("{}", fmt::join(option.values, " or "));
 }
@@ -53,7 +55,8 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string name = text.substr(0, equals);
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  if (std::ranges::none_of(option.values, [&](const auto& allowed) { return takes(allowed, value); }))
+  if (option.values.empty() ? value.empty()
+                            : std::ranges::none_of(option.values, [&](const auto& of) { return takes(of, value); }))
     throw InputError(fmt::format(
         "schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name, allowed_text(option), value));
   if (spec.options.contains(option.name))
@@ -65,7 +68,7 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 const std::vector<Entry>& registry() {
   using namespace schedules;
   static const std::vector<Entry> entries = {serial(), ddp(), fsdp(), one_forward_one_backward(), zero_bubble_1(),
-      zero_bubble_2(), zero_bubble_v(), weipipe(), tawpipe()};
+      zero_bubble_2(), zero_bubble_v(), from_csv(), weipipe(), tawpipe()};
   return entries;
 }
 
@@ -88,7 +91,10 @@ Spec parse_spec(const std::string& text) {
     parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
     colon = next;
   }
-  std::erase_if(spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
+  std::erase_if(spec.options, [&](const auto& o) {
+    const std::vector<std::string>& values = option_of(entry, o.first).values;
+    return !values.empty() && o.second == values.front();
+  });
   return spec;
 }
 
@@ -185,7 +191,7 @@ bool buildable(const Request& request) {
 std::vector<std::string> options_without_effect(Request request) {
   std::vector<std::string> names;
   const int ranks = request.groups.ranks();
-  if (request.spec.options.empty() || ranks > 64) return names;
+  if (request.spec.options.empty() || ranks > 64 || entry_of(request.spec.name).needs_file) return names;
   request.micro_batches = 2 * ranks;
   request.layers =
       std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));

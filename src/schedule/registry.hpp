@@ -23,8 +23,9 @@ struct Request {
   topology::Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
-  int replicas = 1;    ///< replicas of the schedule, each on as many ranks with as many micro-batches
-  bool clips = false;  ///< gradients are clipped by their norm over the model
+  int replicas = 1;      ///< replicas of the schedule, each on as many ranks with as many micro-batches
+  bool clips = false;    ///< gradients are clipped by their norm over the model
+  std::string folder{};  ///< from which a file in the spec is named
 
   [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
@@ -35,7 +36,8 @@ struct Request {
 
 struct OptionDoc {
   std::string name;
-  std::vector<std::string> values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
+  /// Allowed values, the default first; "1..8", the last one, is a range of integers. None: any text.
+  std::vector<std::string> values;
   std::string doc;
 };
 
@@ -48,6 +50,7 @@ struct Entry {
   int shards_per_rank = 0;          ///< how many (times the option "chunks"), of at least a layer; 0: any
   bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
   bool replicable = true;           ///< runs with replicas
+  bool needs_file = false;          ///< its option "file" must be given
   void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
   /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each node.
   void (*settle)(Request& request, int adapters) = nullptr;

@@ -63,6 +63,18 @@ TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
   reproduce_the_reference(tests::every_schedule(), job_.ranks() < 3 ? 2 : 1, job_);
 }
 
+/// Of tests/schedule/data, on as many ranks as they are for.
+TEST_F(Job, PipelinesOfPyTorchReproduceIt) {
+  for (const auto& [file, micro_batches] : {std::pair("dualpipev_2x5", 5), std::pair("interleaved_zero_bubble_2x4", 4),
+           std::pair("zbv_3x6", 6), std::pair("interleaved_1f1b_3x6_comms", 6)}) {
+    Case c = small_case(fmt::format("csv:file={}.csv", file), topology::Groups::equal(job_.ranks(), 1), 7, 1);
+    c.folder = MINITAW_DATA;
+    c.micro_batches = micro_batches;
+    if (!schedule::possible(request_of(c))) continue;
+    EXPECT_TRUE(passes(job_, c, steps_)) << file;
+  }
+}
+
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Job, SchedulesReproduceItOnStreams) {
   CaseRunner on_streams = tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);

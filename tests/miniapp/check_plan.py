@@ -3,6 +3,8 @@
 folder to write to."""
 
 import collections
+import graphlib
+import itertools
 import json
 import pathlib
 import re
@@ -208,8 +210,99 @@ def check_fit():
     assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
     assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
 
+# The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of Protocol Buffers.
+
+def check_csv():
+    """What is written is read from the deck's folder, and is the same program."""
+    folder = DECK.parent / "pipelines"
+    folder.mkdir(exist_ok=True)
+    (folder / "deck.toml").write_text(DECK.read_text(encoding="utf-8").replace("layers = 5", "layers = 8\nmicro_batches = 6"), encoding="utf-8")
+    accepted("pipelines/deck.toml", "--set", "schedule=zbv", "--csv", "pipelines/zbv.csv")
+    assert (folder / "zbv.csv").read_text(encoding="utf-8").splitlines()[3].startswith(",,,3F0,4F0,3F1,4F1,")
+    own, read = (accepted("pipelines/deck.toml", "--set", f"schedule={name}", "--program").partition("\n") for name in ("zbv", "csv:file=zbv.csv"))
+    assert re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2], read[0]
+    for words, says in ((["--csv", "x.csv"], "--csv: tawpipe passes no activations"), (["--chakra", "deck.toml"], "deck.toml/minitaw.0.et cannot be written"),
+                        (["--set", "schedule=csv"], "csv needs a file"), (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases")):
+        done = subprocess.run([PROGRAM, "plan", "deck.toml", *words], capture_output=True, text=True, cwd=FOLDER, timeout=60, check=False)
+        assert done.returncode == 2 and says in done.stderr and done.stdout == "", done
+
+def varint(data, at):
+    end = next(i for i in range(at, len(data)) if data[i] < 128) + 1
+    return sum((byte & 127) << 7 * i for i, byte in enumerate(data[at:end])), end
+
+def fields(data, at=0):
+    """Number and value of each field of a message."""
+    while at < len(data):
+        key, at = varint(data, at)
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        yield key >> 3, value
+
+# The fields of et_def.proto in which Chakra's feeder looks: 7 int32_val, 9 int64_val, 13 uint64_val, 27 bool_val, 29 string_val.
+VALUES = {"is_cpu_op": 27, "tensor_size": 13, "num_ops": 9, "comm_type": 9, "comm_size": 9, "pg_name": 29, "comm_src": 7, "comm_dst": 7, "comm_tag": 7}
+Node = collections.namedtuple("Node", "id name type deps micros of")
+
+def trace_of(rank):
+    data, at, nodes = (pathlib.Path(FOLDER) / "traces" / f"minitaw.{rank}.et").read_bytes(), 0, []
+    while at < len(data):
+        size, at = varint(data, at)
+        nodes, at = [*nodes, list(fields(data[at:at + size]))], at + size
+    assert nodes.pop(0)[0] == (1, b"0.0.4"), "the version of the metadata"
+    return list(map(node_of, nodes))
+
+def node_of(found):
+    one, attributes = dict(found), [list(fields(value)) for number, value in found if number == 10]
+    assert all(kind == VALUES[name.decode()] for (_, name), (kind, _) in attributes), attributes
+    return Node(one[1], one[2].decode(), one[3], [value for number, value in found if number == 5], one[7],
+                {name.decode(): value.decode() if kind == 29 else value for (_, name), (kind, value) in attributes})
+
+def check_chakra():
+    for schedule in ("tawpipe", "zb1", "fsdp"):
+        words = ("odd.toml", "--set", f"schedule={schedule}")
+        accepted(*words, "--chakra", "traces", "--flops", "1M")
+        account, traces = Account(accepted(*words, "--program")), list(map(trace_of, range(6)))
+        groups = json.loads((pathlib.Path(FOLDER) / "traces" / "comm_groups.json").read_text(encoding="utf-8"))
+        assert list(groups.values()) == list(account.rings.values()) and list(groups) == [str(1 + i) for i in range(len(groups))]
+        for rank, nodes in zip(account.ranks, traces, strict=True):
+            check_nodes(rank.splitlines()[1:-1], nodes)
+        moved, graph, sides = {"inside": collections.Counter(), "between": collections.Counter()}, collections.defaultdict(set), collections.Counter()
+        for rank, nodes in enumerate(traces):
+            places, passed = {}, collections.Counter()
+            for node in nodes:  # a transfer is a node of the graph that all of its sides are
+                kind, *what = node.type, *(node.of.get(name) for name in ("comm_src", "comm_dst", "comm_tag", "comm_size", "pg_name", "comm_type"))
+                passed[kind, *what] += 1
+                places[node.id] = (rank, node.id) if kind == 4 else (*what, passed[kind, *what])
+                sides[places[node.id]] += 1
+                graph[places[node.id]].update(places[need] for need in node.deps)
+                if kind in (5, 6):
+                    assert rank == what[0 if kind == 5 else 1], node
+                ring = groups[node.of["pg_name"]] if kind == 7 else []
+                links = [(what[0], what[1], what[3])] if kind == 5 else []
+                if ring and ring[0] == rank:
+                    links = [(a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3]) for a, b in zip(ring, ring[1:] + ring[:1])]
+                for a, b, size in links:
+                    moved["inside" if NODE[a] == NODE[b] else "between"][KINDS[node.name.split()[1][0]]] += size
+        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), sides
+        assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(graph), "no node needs itself"
+        planned = cases(*words)[0]["bytes_per_step"]
+        assert all(round(moved[reach][kind]) == planned[reach][kind] for reach in moved for kind in KINDS.values()), (schedule, moved, planned)
+
+def check_nodes(lines, nodes):
+    """The actions in their order, each behind the last of its lane and what it waits for; a chain of messages has several nodes of one name."""
+    runs, last = [list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)], collections.defaultdict(list)
+    for line, run in zip(lines, runs, strict=True):
+        words, waits = (part.split() for part in line.partition(" after ")[::2])
+        needs = last[words[1]][-1:] + [last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)]
+        assert run[0].name == " ".join(words[2:]) and set(run[0].deps) == set(needs) and all(node.deps for node in run[1:]), (line, run)
+        last[words[1]].append(run[-1].id)
+        if words[2] in VISITS:
+            assert run[0].type == 4 and run[0].of["tensor_size"] > 0 and abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
+        if words[2] == "F":
+            assert run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32, run
+
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-for check in (check_account, check_idle, check_table, check_text, check_fit):
+for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_chakra):
     check()

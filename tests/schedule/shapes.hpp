@@ -78,7 +78,7 @@ inline std::vector<std::string> keeping_specs() {
 inline std::vector<std::string> other_specs() {
   std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};
   for (const Entry& entry : registry()) {
-    if (entry.one_rank || entry.name == "tawpipe") continue;
+    if (entry.one_rank || entry.needs_file || entry.name == "tawpipe") continue;
     result.push_back(entry.name);
     for (const OptionDoc& option : entry.options) {
       const bool range = option.values.back().find("..") != std::string::npos;

@@ -28,7 +28,8 @@ void add(std::uint64_t& sum, const std::string& text) {
 /// A line for every schedule: of its programs with all options, clipped and not, on groups of some numbers of ranks.
 TEST(GoldenPrograms, AreWhatTheRulesGenerate) {
   std::map<std::string, std::uint64_t> sums;
-  for (const Entry& entry : registry()) sums[entry.name] = 0xcbf29ce484222325;
+  for (const Entry& entry : registry())
+    if (!entry.needs_file) sums[entry.name] = 0xcbf29ce484222325;
   const std::vector<std::string> specs =
       shapes::joined({{"serial"}, shapes::other_specs(), shapes::tawpipe_specs(), shapes::keeping_specs()});
   for (const int ranks : {1, 4, 6})

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
 #include <utility>
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/orders.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -101,49 +105,26 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-/// When the visits of every rank begin if each takes a tick, messages none, and none waits longer than for its inputs.
-void set_ticks(std::vector<std::vector<Visit>>& visits, int stages, int micro_batches) {
-  // Ends by stage and micro-batch; -1: not known yet.
-  std::vector<std::vector<int>> forward(stages, std::vector<int>(micro_batches, -1)), backward = forward;
-  std::vector<std::size_t> next(visits.size());
-  std::vector<int> free(visits.size());
-  const auto needed = [&](const Visit& visit) {
-    const int s = visit.shard;
-    if (visit.kind == Kind::forward) return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
-    if (visit.kind == Kind::backward_weight || s + 1 == stages) return 0;
-    return backward[s + 1][visit.micro_batch];
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::size_t r = 0; r < visits.size(); ++r)
-      for (; next[r] < visits[r].size(); ++next[r], moved = true) {
-        Visit& visit = visits[r][next[r]];
-        if (needed(visit) < 0) break;
-        visit.tick = std::max(needed(visit), free[r]);
-        free[r] = visit.tick + 1;
-        if (visit.kind == Kind::forward) forward[visit.shard][visit.micro_batch] = free[r];
-        else if (visit.kind != Kind::backward_weight) backward[visit.shard][visit.micro_batch] = free[r];
-      }
+Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
+  Orders orders{{}, {}, micro_batches};
+  for (int s = 0; s < stages.count(); ++s) orders.rank_of.push_back(stages.rank_of(s));
+  for (int i = 0; i < stages.ranks; ++i) {
+    Order order(stages, i, micro_batches);
+    rule(order, stages, i, micro_batches);
+    orders.visits.push_back(std::move(order).visits());
   }
-  for (std::size_t r = 0; r < visits.size(); ++r)
-    if (next[r] < visits[r].size()) throw LogicError("stages wait for one another");
+  if (set_ticks(orders) != nullptr) throw LogicError("stages wait for one another");
+  return orders;
 }
 
 /// Stage s is shard s; hidden states go from stage to stage and their gradients back.
 class Pipeline {
 public:
-  Pipeline(Builder& builder, StageRule rule, const Stages& stages) : builder_(builder), stages_(stages) {
-    std::vector<std::vector<Visit>> visits;
-    for (int i = 0; i < stages.ranks; ++i) {
-      for (int chunk = 0; chunk < stages.chunks; ++chunk) builder.own(i, stages.at(i, chunk));
-      emitters_.emplace_back(builder, i);
-      Order order(stages, i, builder.micro_batches());
-      rule(order, stages, i, builder.micro_batches());
-      visits.push_back(std::move(order).visits());
-    }
-    builder.place_embeddings(0, stages.rank_of(stages.count() - 1));
-    set_ticks(visits, stages.count(), builder.micro_batches());
-    for (const auto& of_rank : visits) visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
+  Pipeline(Builder& builder, const Orders& orders) : builder_(builder), rank_of_(orders.rank_of) {
+    for (int s = 0; s < orders.stages(); ++s) builder.own(rank_of_[s], s);
+    for (int r = 0; r < orders.ranks(); ++r) emitters_.emplace_back(builder, r);
+    builder.place_embeddings(rank_of_.front(), rank_of_.back());
+    for (const auto& of_rank : orders.visits) visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
@@ -159,7 +140,7 @@ public:
 
 private:
   void emit(const Visit& visit) {
-    const int rank = stages_.rank_of(visit.shard);
+    const int rank = rank_of_[visit.shard];
     emitters_[rank].visit(visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
     if (visit.kind != Kind::backward_weight) pass_on(visit);
   }
@@ -172,8 +153,8 @@ private:
 
   void pass_on(const Visit& visit) {
     const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
-    if (to_stage < 0 || to_stage >= stages_.count()) return;
-    const int from = stages_.rank_of(visit.shard), to = stages_.rank_of(to_stage);
+    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size())) return;
+    const int from = rank_of_[visit.shard], to = rank_of_[to_stage];
     if (from == to) return;
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
     const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
@@ -184,18 +165,63 @@ private:
   }
 
   Builder& builder_;
-  Stages stages_;
+  std::vector<int> rank_of_;  ///< by stage
   std::vector<ComputeEmitter> emitters_;
   std::vector<Visit> visits_;  ///< of all ranks, by tick
   std::vector<Builder::Message> messages_;
 };
 
-Program build_pipeline(const Request& request, StageRule rule) {
-  const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
-  Builder builder(request, stages.count());
-  const int last_tick = Pipeline(builder, rule, stages).run();
+Program build_pipeline(const Request& request, const Orders& orders) {
+  Builder builder(request, orders.stages());
+  const int last_tick = Pipeline(builder, orders).run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,
       request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
+}
+
+Program build_by(StageRule rule, const Request& request) {
+  const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
+  return build_pipeline(request, orders_of(stages, rule, request.micro_batches / request.replicas));
+}
+
+/// The text of the file that a request of `csv` names.
+std::string text_of(const Request& request) {
+  const auto at = request.spec.options.find("file");
+  if (at == request.spec.options.end())
+    throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
+  const std::filesystem::path path = std::filesystem::path(request.folder) / at->second;
+  std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(path, error))
+    throw InputError(fmt::format("schedule: {} cannot be read: no such file, or no permission", path.string()));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// FNV-1a.
+std::string sum_of(const std::string& text) {
+  std::uint32_t sum = 0x811c9dc5;
+  for (const char letter : text) sum = (sum ^ static_cast<unsigned char>(letter)) * 0x01000193;
+  return fmt::format("{:08x}", sum);
+}
+
+Orders orders_of(const Request& request) {
+  const std::string text = text_of(request), &name = request.spec.options.at("file");
+  const auto sum = request.spec.options.find("sum");
+  if (sum != request.spec.options.end() && sum->second != sum_of(text))
+    throw InputError(
+        fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum->second));
+  return read_torch_csv(text, name);
+}
+
+void check_orders(const Request& request) {
+  const Orders orders = orders_of(request);
+  const std::string& name = request.spec.options.at("file");
+  const auto compare = [&](const char* key, int given, int wanted) {
+    if (given != wanted)
+      throw InputError(fmt::format("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given));
+  };
+  compare("ranks", request.groups.ranks(), orders.ranks() * request.replicas);
+  compare("micro_batches", request.micro_batches, orders.micro_batches * request.replicas);
+  if (request.layers < orders.stages()) compare("layers", request.layers, orders.stages());
 }
 
 template <StageRule rule> Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
@@ -203,7 +229,7 @@ template <StageRule rule> Entry entry(const char* name, const char* doc, int sha
       .doc = doc,
       .options = {{"blocking", {"off", "on"},
           "on: transfers and computation take turns, as in the published baseline"}},
-      .build = [](const Request& request) { return build_pipeline(request, rule); },
+      .build = [](const Request& request) { return build_by(rule, request); },
       .shards_per_rank = shards_per_rank,
       .passes_activations = true};
 }
@@ -232,6 +258,20 @@ Entry zero_bubble_v() {
       "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
       "no gaps where F, B and W take as long, with the activations of 1F1B",
       2);
+}
+
+Entry from_csv() {
+  Entry result = entry<order_1f1b>("csv", "pipeline whose order and placement of stages are in a CSV file of PyTorch");
+  result.options.push_back(
+      {"file", {}, "the file, from the folder of the deck (_dump_csv of torch.distributed.pipelining)"});
+  result.options.push_back(
+      {"sum", {}, "its check sum, which tables and records show: results of a changed file are others"});
+  result.build = [](const Request& request) { return build_pipeline(request, orders_of(request)); };
+  result.shards_per_rank = 0;
+  result.needs_file = true;
+  result.check = check_orders;
+  result.settle = [](Request& request, int) { request.spec.options["sum"] = sum_of(text_of(request)); };
+  return result;
 }
 }  // namespace schedules
 }  // namespace minitaw::schedule

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pipelines whose orders are in files: those that PyTorch wrote (tests/schedule/data), our own, and bad ones.
+#include "schedule/orders.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <regex>
+#include <unistd.h>
+
+#include "base/error.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::schedule {
+namespace {
+/// "0F3" of every compute action in a file, by a pattern that passes over communication and the signs of overlapped
+/// cells; "\n" ends a row.
+std::vector<std::string> actions_in(const std::string& text) {
+  static const std::regex action("[0-9]+[FIWB][0-9]+|\n");
+  return {std::sregex_token_iterator(text.begin(), text.end(), action), {}};
+}
+
+Request request_of(const std::string& spec, int ranks, int micro_batches, int layers, const std::string& folder = "",
+    int replicas = 1) {
+  return {parse_spec(spec), topology::Groups::equal(ranks, replicas), micro_batches, layers, replicas, false, folder};
+}
+
+struct Published {
+  const char* file;
+  int ranks, stages, micro_batches;
+};
+
+class PublishedFiles : public testing::TestWithParam<Published> {};
+
+TEST_P(PublishedFiles, AreProgramsInTheirOrder) {
+  const auto& [file, ranks, stages, micro_batches] = GetParam();
+  const std::string spec = std::string("csv:file=") + file;
+  const Program program = build(request_of(spec, ranks, micro_batches, stages, MINITAW_DATA));
+  EXPECT_EQ(validate(program), std::nullopt);
+  EXPECT_EQ(program.shards, stages);
+  std::ifstream lines(std::filesystem::path(MINITAW_DATA) / file);
+  EXPECT_EQ(actions_in(to_torch_csv(program)), actions_in({std::istreambuf_iterator<char>(lines), {}}));
+  EXPECT_EQ(validate(build(request_of(spec, 2 * ranks, 2 * micro_batches, stages, MINITAW_DATA, 2))), std::nullopt);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, PublishedFiles,
+    testing::Values(Published{"dualpipev_2x5.csv", 2, 4, 5}, Published{"zbv_3x6.csv", 3, 6, 6},
+        Published{"interleaved_zero_bubble_2x4.csv", 2, 4, 4}, Published{"interleaved_1f1b_3x6_comms.csv", 3, 6, 6}));
+
+/// A folder with the file a.csv.
+class OwnFiles : public testing::Test {
+protected:
+  OwnFiles() { std::filesystem::create_directories(folder_); }
+  ~OwnFiles() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& text) const { std::ofstream(folder_ + "/a.csv", std::ios::binary) << text; }
+  /// What check() says.
+  [[nodiscard]] std::string said(
+      int ranks, int micro_batches, int layers, int replicas = 1, const char* spec = "csv:file=a.csv") const {
+    try {
+      check(request_of(spec, ranks, micro_batches, layers, folder_, replicas));
+      return "nothing";
+    } catch (const InputError& error) {
+      return error.what();
+    }
+  }
+
+  std::string folder_ =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid());
+};
+
+TEST_F(OwnFiles, ComeBackAsTheSamePrograms) {
+  for (const char* spec : {"1f1b", "1f1b:chunks=3", "zb1", "zb2", "zbv"})
+    for (const int ranks : {1, 2, 4})
+      for (const int micro_batches : {1, 3, 8}) {
+        const Program program = build(request_of(spec, ranks, micro_batches, 3 * ranks));
+        write(to_torch_csv(program));
+        Program again = build(request_of("csv:file=a.csv", ranks, micro_batches, 3 * ranks, folder_));
+        again.schedule = program.schedule;
+        EXPECT_EQ(to_text(again), to_text(program));
+      }
+}
+
+TEST_F(OwnFiles, MayPutStagesAnywhere) {
+  write("1F0,,,3F0,3I0,1B0,3W0\n0F0,2F0,,2B0,,,0I0,0W0\n");
+  EXPECT_EQ(validate(build(request_of("csv:file=a.csv", 2, 1, 4, folder_))), std::nullopt);
+}
+
+/// The sum goes with the name, and a file that has changed is refused where the old sum is named.
+TEST_F(OwnFiles, AreComparedWithTheDeckAndKnownByTheirSum) {
+  write("0F0,,0B0,\r\n1F0,1B0\r\n");
+  EXPECT_EQ(said(2, 1, 2), "nothing");
+  EXPECT_EQ(said(4, 2, 2, 2), "nothing");
+  EXPECT_EQ(said(3, 1, 4), "ranks: a.csv is for 2, not 3; use ranks = 2");
+  EXPECT_EQ(said(4, 4, 2, 2), "micro_batches: a.csv is for 2, not 4; use micro_batches = 2");
+  EXPECT_EQ(said(2, 1, 1), "layers: a.csv is for 2, not 1; use layers = 2");
+  const std::string spec = to_text(settled(request_of("csv:file=a.csv", 2, 1, 2, folder_), 1));
+  EXPECT_THAT(spec, testing::MatchesRegex("csv:file=a.csv:sum=[0-9a-f]+"));
+  EXPECT_EQ(said(2, 1, 2, 1, spec.c_str()), "nothing");
+  write("0F0,,0I0,0W0\n1F0,1B0\n");
+  EXPECT_THAT(said(2, 1, 2, 1, spec.c_str()), testing::EndsWith("it has changed"));
+  std::filesystem::remove(folder_ + "/a.csv");
+  EXPECT_THAT(said(2, 1, 2), testing::EndsWith("a.csv cannot be read: no such file, or no permission"));
+}
+
+/// A bad file, and the sentence without its beginning.
+TEST(TorchCsv, SaysWhereAFileIsWrong) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"", "row 1: a rank that computes nothing; give it a stage"},
+      {"0F0,0B0\n,,\n", "row 2: a rank that computes nothing; give it a stage"},
+      {"0F0,0X0,0B0", "row 1, column 2: \"0X0\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0"},
+      {"0F0,0B", "row 1, column 2: \"0B\" is no action"}, {"F0", "row 1, column 1: \"F0\" is no action"},
+      {"0F0x", "row 1, column 1: \"0F0x\" is no action"}, {"0F1000000", "row 1, column 1: \"0F1000000\" is no action"},
+      {"(0F0;0B0)OVERLAP", "row 1, column 1: \"(0F0\" is no action"},
+      {"0F0,1F0,1B0,0B0\n1F1,1B1", "row 2, column 1: stage 1 is in row 1 too; a stage has one rank"},
+      {"0F0,0F0",
+          "row 1, column 2: 0F0 follows \"F\" of this stage and micro-batch; each has F, then B, or I and later W"},
+      {"0B0,0F0", "row 1, column 1: 0B0 follows \"\" of"}, {"0F0,0W0,0I0", "row 1, column 2: 0W0 follows \"F\" of"},
+      {"0F0,0B0,0W0", "row 1, column 3: 0W0 follows \"FB\" of"},
+      {"0F0,0I0", "row 1: stage 0 has \"FI\" of micro-batch 0, from 0; each has F, then B, or I and later W"},
+      {"0F0,0B0,0F1", "row 1: stage 0 has \"F\" of micro-batch 1"},
+      {"0F1,0B1", "row 1: stage 0 has \"\" of micro-batch 0"},
+      {"0F0,0B0\n2F0,2B0", "row 2: no rank has stage 1; they count from 0"},
+      {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1",
+          "row 1, column 2: 0B0 waits for stage 1, which waits for what comes later in this row: a deadlock"},
+      {"1F0,0F0,1B0,0B0", "row 1, column 1: 1F0 waits for stage 0, which"}};
+  for (const auto& [text, expected] : bad) try {
+      (void)read_torch_csv(text, "a.csv");
+      ADD_FAILURE() << text;
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith("schedule: a.csv, " + expected)) << text;
+    }
+}
+}  // namespace
+}  // namespace minitaw::schedule
