@@ -295,7 +295,7 @@ TEST(Override, SizesAndNumbers) {
 /// Of every key a value that it does not take, and what it takes.
 TEST(Override, BadOnesAreRefused) {
   for (const auto& [setting, says] :
-      std::initializer_list<std::pair<const char*, const char*>>{{"wideness=64", "unknown key \"wideness\" (minitaw"},
+      std::initializer_list<std::pair<const char*, const char*>>{{"qqqqqqqq=64", "unknown key \"qqqqqqqq\" (minitaw"},
           {"seqq=4", "did you mean \"seq\""}, {"schedule=", "write for example schedule = "},
           {"schedule=tawpipe:foo=1", "has no option \"foo\""}, {"schedule=tawpipe:prefetch", "takes 1..8"},
           {"schedule=tawpipe:prefetch=99", "takes 1..8"}, {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
