@@ -41,8 +41,11 @@ struct Options {
 
 std::string help(const CLI::App& app, const Options& options) {
   if (options.topic == "keys") return options.markdown ? deck::help_markdown() : deck::help_text();
-  if (options.topic == "schedules")
-    return fmt::format("{}\n", fmt::join(schedule::registry() | std::views::transform(&schedule::Entry::name), "\n"));
+  if (options.topic == "schedules") {  // that run without a file
+    const auto usual = std::views::filter([](const schedule::Entry& entry) { return !entry.needs_file; });
+    return fmt::format(
+        "{}\n", fmt::join(schedule::registry() | usual | std::views::transform(&schedule::Entry::name), "\n"));
+  }
   if (options.topic.empty())  // app.help() would be that of the verb `help`
     return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal) +
            "\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
