@@ -58,8 +58,8 @@ def stages_of(options):
     if options.deck or options.ranks or options.base_run:
         return [("", options.ranks or 2, [], LEAST, options.rounds)]
     options.judging.append("--first-decides")
-    fewest = min(FEWEST, options.rounds)
-    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], fewest, fewest)]
+    few = min(LEAST, options.rounds)
+    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], few, few)]
 
 
 def git(*words, otherwise=None):
