@@ -27,7 +27,7 @@ from minitaw.figures import COLOURS, DASHES, MARKERS, new_figure, save
 from minitaw.record import load
 
 SMALL = ["hidden=128", "layers=12", "micro_batches=12", "steps=3", "repeats=2"]
-TWO_NODES = ["hidden=256", "layers=8", "micro_batches=8", "steps=3", "repeats=2", "ranks=4", "groups=2"]
+TWO_NODES = ["hidden=256", "layers=8", "micro_batches=8", "steps=3", "repeats=2", "groups=2"]
 UNEQUAL = 'exceptions=[{ranks="0-7",device.speed=0.5},{ranks="16-23",device.speed=1.5}]'
 PIPELINE_TOO = "schedule=1f1b,fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
 METHODS = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
@@ -60,7 +60,7 @@ EXPERIMENTS = {
     "groups": Experiment("Groups", "groups", "groups", {"": Point(["schedule=tawpipe,tawpipe:dbs=off"])},
                          {"": Point([*SMALL, "schedule=tawpipe,tawpipe:dbs=off", "groups=1,2,3,6"])}, ("tawpipe", 3)),
     "storage": Experiment("Device-bound storage", "hidden", "ablations", {"": Point(["schedule=tawpipe,tawpipe:dbs=off"])},
-                          {"": Point([*SMALL, "schedule=tawpipe,tawpipe:dbs=off", "groups=3", "hidden=64,128,256"])}, ("tawpipe:dbs=off", None), "memory"),
+                          {"": Point([*SMALL[1:], "schedule=tawpipe,tawpipe:dbs=off", "groups=3", "hidden=64,128,256"])}, ("tawpipe:dbs=off", None), "memory"),
     "overlap": Experiment("Hidden communication", "between nodes, Gbit/s", "groups",
                           {f"{rate:g}": Point(["groups=3", "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off,tawpipe:cco=serial"],
                                               (f"between.rate={0.94 * rate} Gbit/s",)) for rate in (1, 2.5, 5, 10, 25, 100)},

@@ -41,7 +41,6 @@ from minitaw.command import BAD_INPUT, BadInput, Parser, output_of  # noqa: E402
 MTU, FRAME = 9000, 14  # bytes of a packet (a jumbo frame), and of an Ethernet header, which the kernel counts
 RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
-
 def quantity(units, kind, example):
     def parse(text):
         match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([a-z]+)", text.lower())
@@ -49,7 +48,6 @@ def quantity(units, kind, example):
             raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: write a number with {', '.join(units)}, such as {example}")
         return float(match[1]) * units[match[2]]
     return parse
-
 
 def at_node(separator, value, example):
     """NODE, or two nodes as A-B, and a value behind the separator: a tuple of the nodes, and the value."""
@@ -59,7 +57,6 @@ def at_node(separator, value, example):
             raise argparse.ArgumentTypeError(f"'{text}' is not of the form {example}")
         return tuple(int(node) for node in match.groups()[:2] if node is not None), value(match[3])
     return parse
-
 
 def parse(words):
     parser = Parser(prog="scripts/cluster",
@@ -89,7 +86,6 @@ def parse(words):
     options.switch = options.latency > 0 or options.slow_pair or options.delay  # a program of its own
     return options
 
-
 # Namespaces
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -97,16 +93,13 @@ NODE, NEWPID, NEWUSER = 0x4c020000, 0x20000000, 0x10000000  # what to unshare: a
 BIND, PRIVATE = 0x1000, 0x44000  # of mount; private: with all mounts below
 DIE_WITH_PARENT, TIMER_SLACK = 1, 29  # of prctl
 
-
 def system(name, *words):
     """A call of the kernel that Python lacks."""
     if getattr(LIBC, name)(*words):
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
-
 def mount(source, target, kind, flags=0):
     system("mount", source.encode(), target.encode(), kind.encode(), flags, None)
-
 
 def leave_the_machine():
     """For the next child, which is the room. Root keeps its rights on files, if it may; anybody else becomes root of a user namespace."""
@@ -118,7 +111,6 @@ def leave_the_machine():
     pathlib.Path("/proc/self/setgroups").write_text("deny")
     pathlib.Path("/proc/self/uid_map").write_text(f"0 {user} 1")
     pathlib.Path("/proc/self/gid_map").write_text(f"0 {group} 1")
-
 
 def fork(work, *words):
     """A process that does this work, which yields once it is ready."""
@@ -138,20 +130,16 @@ def fork(work, *words):
         raise BadInput(f"cannot make the {work.__name__.replace('_', ' ')}: {said}")
     return number
 
-
 def ip(*lines):
     output_of("ip", "-batch", "-", input="\n".join(lines))
-
 
 def set_kernel(name, value):
     """A parameter of this network namespace; not every kernel has all of them."""
     with contextlib.suppress(OSError):
         pathlib.Path(f"/proc/sys/net/{name}").write_text(f"{value}")
 
-
 def rate_of(number, options):
     return options.slow[1] if options.slow and number in options.slow[0] else options.rate
-
 
 def shape(adapter, rate):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
@@ -159,12 +147,10 @@ def shape(adapter, rate):
     burst = max(2 * (MTU + FRAME), int(rate / 8 * 4e-3))
     output_of("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "limit", str(1 << 30))
 
-
 # In place of the bridge `switch`, if packets are to take time
 
 PACKET, VNET_HDR, IGNORE_OUTGOING, TIMESTAMPNS, SNDBUFFORCE, RCVBUFFORCE = 263, 15, 23, 35, 32, 33  # of Linux, not all in Python's socket
 ALL_PROTOCOLS, HEADER = 3, 10  # bytes that the kernel puts in front of a frame
-
 
 def open_port(name):
     """A socket whose frames carry what the kernel has put off, checksums and cutting, to the other end (virtio_net_hdr)."""
@@ -177,7 +163,6 @@ def open_port(name):
         port.setsockopt(socket.SOL_SOCKET, SNDBUFFORCE, 1 << 30)
     port.bind((name, ALL_PROTOCOLS))
     return port
-
 
 def delaying_switch(options, *names):
     """What arrives on a port leaves on another one so long after its arrival. The kernel has stamped that, so that it does not matter when
@@ -211,7 +196,6 @@ def delaying_switch(options, *names):
             with contextlib.suppress(OSError):  # the adapter of the node is cut: lost, as on a wire
                 port.send(frame)
 
-
 # Nodes
 
 def node(number, options):
@@ -239,7 +223,6 @@ def node(number, options):
     while True:
         signal.pause()
 
-
 def limit_windows(options):
     """Enough for 10 ms, in which a rank may not get a core; more would only wait in the queues. Nothing is lost here, so that windows stay
     open once they are; BBR would take a lack of cores for a slower network."""
@@ -249,14 +232,12 @@ def limit_windows(options):
     set_kernel("ipv4/tcp_congestion_control", "cubic")
     set_kernel("ipv4/tcp_slow_start_after_idle", 0)
 
-
 def enter(words):
     """In place of ssh. mpiexec says: [-x] HOST COMMAND ..."""
     host, *command = words[words[0].startswith("-"):]
     process, cores = json.loads(os.environ.pop("MINITAW_NODES"))[host]
     os.sched_setaffinity(0, cores)
     os.execvp("nsenter", ["nsenter", "--target", str(process), "--net", "--uts", "--ipc", "--mount", "--", "sh", "-c", " ".join(command)])
-
 
 # The room
 
@@ -273,7 +254,6 @@ def connect(options):
         fork(delaying_switch, options, *(f"port{number}" for number in range(options.nodes)))
     return nodes
 
-
 def cores_of(nodes, cores):
     """Cores of each node: as many for each, one for as many nodes each, or all for all."""
     if nodes % len(cores) == 0:
@@ -281,11 +261,9 @@ def cores_of(nodes, cores):
     share, rest = divmod(len(cores), nodes)
     return [cores if rest else cores[number * share:(number + 1) * share] for number in range(nodes)]
 
-
 def faults_text(options):
     faults = (("slow", options.slow, 1e6, "mbit"), ("slow_pair", options.slow_pair, 1e6, "mbit"), ("delay", options.delay, 1e-3, "ms"))
     return "".join(f" {name}={'-'.join(map(str, fault[0]))}:{fault[1] / unit:g}{suffix}" for name, fault, unit, suffix in faults if fault)
-
 
 def start(options, nodes):
     """mpiexec. After what the user has set, ranks find the adapter that is shaped, and no other."""
@@ -301,7 +279,6 @@ def start(options, nodes):
     hosts = ",".join(f"node{number}:{options.ranks_per_node}" for number in range(options.nodes))
     return subprocess.Popen(["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
                              *options.program], env=environment)
-
 
 def room(options):
     system("prctl", DIE_WITH_PARENT, signal.SIGKILL)
@@ -322,7 +299,6 @@ def room(options):
             print(f"minitaw: node{number} sent {sent} bytes and received {received}", file=sys.stderr)
     return code if code >= 0 else 128 - code
 
-
 def main(words):
     if "MINITAW_NODES" in os.environ:
         return enter(words)
@@ -342,7 +318,6 @@ def main(words):
     except (BadInput, OSError) as sentence:
         print(f"minitaw: {sentence}", file=sys.stderr)
         return BAD_INPUT
-
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])

@@ -47,12 +47,10 @@ OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for 
              (r"(?<=return )(?!\{\};).+(?=;$)", "{}"), (r"(?<=return )(?!None).*[^;]$", "None"),
              (rf"^( +){STEP};$", r"\1{}"), (rf"^( +){STEP}(?<![;,({{[])$", r"\1pass")]
 
-
 class Mutant(collections.namedtuple("Mutant", "file line old new tests text")):  # text: of the file, without the defect
     @property
     def key(self):
         return self.file, self.old.strip(), self.new.strip()
-
 
 def generated(file, tests, count, seed):
     """So many mutants of a file, of each operator in turn. Seed and lines choose them, not where the lines stand."""
@@ -70,7 +68,6 @@ def generated(file, tests, count, seed):
     turns = itertools.chain(*(enumerate(sorted(some.values(), key=dice)) for some in found.values()))
     return [mutant for _, mutant in sorted(turns, key=lambda turn: (turn[0], dice(turn[1])))[:count]]
 
-
 def written(file, tests, old, new):
     """One that somebody has thought of: a text that stands once in its file, and what takes its place."""
     text = (ROOT / file).read_text(encoding="utf-8")
@@ -79,7 +76,6 @@ def written(file, tests, old, new):
     number = text.count("\n", 0, text.index(old))
     line = text.split("\n")[number]
     return Mutant(file, number + 1, line, line.replace(old, new), tests, text)
-
 
 def chosen(options):
     mutants = {}
@@ -91,7 +87,6 @@ def chosen(options):
                 some = [written(file, tests, *pair) for pair in zip(texts[::2], texts[1::2])] or generated(file, tests, options.count, options.seed)
                 mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
     return sorted(mutants.values(), key=lambda mutant: (mutant.file, mutant.tests))
-
 
 def copy_sources():
     """Only what differs, so that only that is built again: also what an interrupted call has left there."""
@@ -106,7 +101,6 @@ def copy_sources():
         for left in {os.path.relpath(os.path.join(folder, file), TREE) for file in files} - set(listed):
             (TREE / left).unlink()
 
-
 def execute(words, limit=None, **environment):
     """Its exit code and output. Past the limit everything that it started ends, and the code is None."""
     with subprocess.Popen(words, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -119,7 +113,6 @@ def execute(words, limit=None, **environment):
             if isinstance(error, subprocess.TimeoutExpired):
                 return None, ""
             raise
-
 
 @functools.cache
 class Tests:
@@ -170,7 +163,6 @@ class Tests:
         noticed = re.search(r"#\d+: (\S+) .*\*\*\*", said)
         return ("survived", "") if code == 0 else ("killed", noticed[1] if noticed else "time limit")
 
-
 def judge_all(mutants, known, patience):
     new = (mutant for mutant in mutants if mutant.key not in known)
     for (file, regex), some in itertools.groupby(new, key=lambda mutant: (mutant.file, mutant.tests)):
@@ -185,7 +177,6 @@ def judge_all(mutants, known, patience):
         finally:
             (TREE / file).write_text(mutant.text, encoding="utf-8")
 
-
 def table(mutants, known):
     """A line per file, then what survived. The exit code."""
     print("\n| file | planted | killed | survived |\n|---|--:|--:|--:|")
@@ -199,7 +190,6 @@ def table(mutants, known):
     for mutant in left:
         print(f"{mutant.file}:{mutant.line}\n  - {mutant.old.strip()}\n  + {mutant.new.strip()}")
     return bool(left)
-
 
 def main():
     parser = Parser(prog="scripts/mutate", description=__doc__, epilog="Exit code: 1 if a survivor is not argued.")
@@ -232,7 +222,6 @@ def main():
     known = {key: row for key, row in known.items() if not options.again or row[0] != "survived"}
     judge_all(mutants, known, options.patience)
     return table(mutants, known)
-
 
 for name in (signal.SIGINT, signal.SIGTERM):
     signal.signal(name, signal.default_int_handler)  # also where a shell has put it into the background

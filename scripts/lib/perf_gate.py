@@ -20,10 +20,8 @@ LEAST, FEWEST = 9, 6  # pairs before the first verdict (docs/decisions/0011-comp
 BASE_TREE = ROOT / "build/perf-gate-base"
 JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--missing", "--junit", "--markdown")
 
-
 def say(text):
     print(f"minitaw: {text}", file=sys.stderr, flush=True)
-
 
 def parse():
     parser = Parser(prog="scripts/perf-gate", usage="scripts/perf-gate [BASE] [OPTION ...]", description=__doc__,
@@ -51,16 +49,14 @@ def parse():
         raise BadInput(f"there is no deck {options.deck}")
     return options
 
-
 def stages_of(options):
     """(title, ranks, settings, pairs before a verdict, most pairs). One rank decides within seconds on any machine. Two put their cases into
     the same files: what MPI moves and holds is compared exactly, its time only where that is clear."""
     if options.deck or options.ranks or options.base_run:
         return [("", options.ranks or 2, [], LEAST, options.rounds)]
     options.judging.append("--first-decides")
-    fewest = min(FEWEST, options.rounds)
-    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], fewest, fewest)]
-
+    few = min(LEAST, options.rounds)
+    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], few, few)]
 
 def git(*words, otherwise=None):
     """What it says. The repository may belong to somebody else, as in a container; one around it is another's."""
@@ -69,7 +65,6 @@ def git(*words, otherwise=None):
     if done.returncode and otherwise is None:
         raise BadInput(f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared by --base-run and --new-run")
     return otherwise if done.returncode else done.stdout.strip()
-
 
 def choose_base(base):
     """The commit; says which one it is, and why."""
@@ -87,14 +82,12 @@ def choose_base(base):
     say(f"new:  {git('log', '-1', '--format=%h %s')}{', with your changes' if changed else ''}")
     return commit
 
-
 def check_out_base(commit):
     """Kept for the next call, which then compiles only what differs. Its own .git is named, lest git takes the one around it."""
     if git(f"--git-dir={BASE_TREE}/.git", f"--work-tree={BASE_TREE}", "checkout", "-q", "-f", "--detach", commit, otherwise="fails") == "fails":
         shutil.rmtree(BASE_TREE, ignore_errors=True)
         git("worktree", "prune")
         git("worktree", "add", "-q", "--detach", BASE_TREE, commit)
-
 
 def build(name, tree):
     """Both alike, whatever options build/host has. The folders have the same depth, so that ccache finds what the other compiled."""
@@ -109,7 +102,6 @@ def build(name, tree):
                 raise BadInput(f"the {name} cannot be built: see {log.name}")
     return folder
 
-
 def programs_of(options):
     """The words that start the program of each side; mpiexec stands before those that are built here."""
     if options.base_run:
@@ -117,7 +109,6 @@ def programs_of(options):
     check_out_base(choose_base(options.base))
     folders = {"base": build("base", BASE_TREE), "new": build("working tree", ROOT)}
     return {side: shlex.quote(str(folder / "minitaw")) for side, folder in folders.items()}
-
 
 def measure(options, program, name, ranks, settings):
     """A run that is not valid is for compare to judge."""
@@ -130,7 +121,6 @@ def measure(options, program, name, ranks, settings):
         told = [line for line in said.read_text(errors="replace").splitlines() if line.startswith("minitaw: ")]
         raise BadInput(f"the run {name} failed (exit code {code}): see {said}; {''.join(told[-1:])}")
 
-
 def judge(options):
     """The exit code of compare, and what it says. It needs libraries that the programs to be compared may do without."""
     sides = [word for side in ("base", "new") for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))]
@@ -140,14 +130,12 @@ def judge(options):
     (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
     return done.returncode, done.stdout
 
-
 def tell(text, said, ends):
     """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else one each time."""
     rows = [line.split() for line in said.splitlines() if line.startswith(" ")]
     ratio = "".join(f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "") for row in rows[-1:])
     renews = sys.stderr.isatty()
     print("\r\033[K" * renews + f"minitaw: {text}{ratio}", end="" if renews and not ends else "\n", file=sys.stderr, flush=True)
-
 
 def measure_stage(options, programs, stage, began):
     """Pairs: base first, then new first. Compared at once, so that bad options show early. Exit code, what compare says, no time for more."""
@@ -166,7 +154,6 @@ def measure_stage(options, programs, stage, began):
         if ends:
             return code, said, late
 
-
 def measure_until_decided(options, programs):
     for left in options.output.glob("*-[0-9][0-9][0-9].*"):
         left.unlink()
@@ -184,13 +171,11 @@ def measure_until_decided(options, programs):
             f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}{wider}; --strict fails what is not decided")
     return code
 
-
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     options = parse()
     options.output.mkdir(parents=True, exist_ok=True)
     return measure_until_decided(options, programs_of(options))
-
 
 sys.exit(guarded("minitaw", main))

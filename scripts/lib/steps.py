@@ -29,10 +29,8 @@ WELL = {
 # Programs that a machine or a build may lack.
 MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer"
 
-
 def settings(**keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-
 
 def answer(command):
     """What a command says that only tells something."""
@@ -41,7 +39,6 @@ def answer(command):
         return done.stdout + done.stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-
 
 def end_all(process, mark):
     """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks sessions of their own, so the
@@ -57,7 +54,6 @@ def end_all(process, mark):
         process.poll()
         time.sleep(0.05 * alive)
     process.wait()
-
 
 class Run:
     """One call of a script: its steps, and the verdict on them."""

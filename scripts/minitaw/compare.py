@@ -5,7 +5,7 @@ import argparse
 import json
 import math
 import xml.etree.ElementTree as xml
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy
 
@@ -37,7 +37,7 @@ class Rules:
     quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
     missing: str = "list"           # what becomes of cases of the base that the new side lacks: "list" or "fail"
-    first_decides: bool = False     # times of other cases are OPEN, and do not count, where they are not clear
+    first_decides: bool = False     # times of other cases are OPEN, and do not count, where they are not clear ten times as surely
 
 
 @dataclass
@@ -280,7 +280,8 @@ def compare(base, new, rules):
     matches, only_base, only_new = match_cases(base, new, rules.allow)
     for match in matches:
         match.times = times_of(match, rules.quantile)
-        aspects = [compare_verdicts(match), compare_times(match.times, rules), *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
+        surer = rules if not rules.first_decides or match is matches[0] else replace(rules, confidence=1 - (1 - rules.confidence) / 10)
+        aspects = [compare_verdicts(match), compare_times(match.times, surer), *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
         match.aspects = {aspect.name: aspect for aspect in aspects}
         if rules.first_decides and match is not matches[0] and match.aspects["time"].word == "AMBIGUOUS":
             match.aspects["time"].word = "OPEN"
@@ -419,7 +420,7 @@ def parse(words):
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
-    add("--first-decides", action="store_true", help="times of other cases than the first do not count where they are AMBIGUOUS")
+    add("--first-decides", action="store_true", help="times of other cases do not count unless clear at a tenth of the risk")
     add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")

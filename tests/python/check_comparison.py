@@ -157,11 +157,12 @@ def check_first_decides():
     def pairs(*factors, **rules):
         return compare([file_of(measured(1), measured(1, seq=256)) for _ in factors], [file_of(measured(1), measured(f, seq=256)) for f in factors], Rules(**rules))
 
-    unclear = (0.9, 1.1, 0.9, 1.1, 0.9, 1.1)
+    unclear = (0.9, 1.1) * 5
     assert pairs(*unclear).text().startswith("AMBIGUOUS: 1 of 2 cases") and ": measure more, or take --threshold 0.1" in pairs(*unclear).text()
     found = pairs(*unclear, first_decides=True)
     assert found.text() == "SAME" and found.cases[1].aspects["time"].word == "OPEN" and "case 1: OPEN: step time" in as_text(found, "a", "b")
-    assert pairs(*[1.2] * 6, first_decides=True).text().startswith("REGRESSION: 1 of 2 cases, first case 1")
+    assert pairs(*[1.2] * 9, first_decides=True).text().startswith("REGRESSION: 1 of 2 cases, first case 1")
+    assert pairs(*[1.2] * 8, first_decides=True).text() == "SAME" and pairs(*[1.2] * 6).outcome == "worse", "one in 2^8 is not sure enough, one in 2^6 else"
 
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""

@@ -130,14 +130,14 @@ def ran():
 def pairs_turn_and_end_when_decided():
     machine(*["0 AMBIGUOUS: why"] * 7, "0 FASTER")  # compared after 1, 3, 6, 7, 8, 9, 10 and 11 pairs
     said = gate(code=0, says="COMPARISON: FASTER").stderr
-    assert ran() == turns(11, 6), ran()
+    assert ran() == turns(11, 9), ran()
     calls = (FOLDER / "calls").read_text().splitlines()
     assert all(call.startswith("-n 1 ") and " --set ranks=1 --set groups=1 -o " in call for call in calls[:22]), calls
     assert all(call.startswith("-n 2 ") and " --set " not in call for call in calls[22:]) and "--first-decides" in (FOLDER / "compares").read_text(), calls
-    assert "minitaw: one rank, pair 3 of 48, " in said and " s: new / base 1.236 (1.1 to 1.3)\n" in said and "two ranks, pair 6 of 6, " in said, said
+    assert "minitaw: one rank, pair 3 of 48, " in said and " s: new / base 1.236 (1.1 to 1.3)\n" in said and "two ranks, pair 9 of 9, " in said, said
     say("0 AMBIGUOUS: why")
     gate("--rounds", "12", code=0, says="or longer: --limit 600 --rounds 24")
-    assert ran() == turns(12, 6)
+    assert ran() == turns(12, 9)
     gate("--limit", "0", code=0, says="the limit came before the runs of two ranks")
     assert ran() == turns(1)
     say("0 SAME")
