@@ -283,7 +283,7 @@ def check_chakra():
                     links = [(a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3]) for a, b in zip(ring, ring[1:] + ring[:1])]
                 for a, b, size in links:
                     moved["inside" if NODE[a] == NODE[b] else "between"][KINDS[node.name.split()[1][0]]] += size
-        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), sides
+        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), "both sides of each"
         assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(graph), "no node needs itself"
         planned = cases(*words)[0]["bytes_per_step"]
         assert all(round(moved[reach][kind]) == planned[reach][kind] for reach in moved for kind in KINDS.values()), (schedule, moved, planned)
