@@ -44,7 +44,7 @@ private:
 // Numbers of fields and values in et_def.proto.
 enum NodeType : std::uint8_t { compute_node = 4, send_node = 5, recv_node = 6, collective_node = 7 };
 enum ValueType : std::uint8_t { int32_val = 7, int64_val = 9, uint64_val = 13, bool_val = 27, string_val = 29 };
-constexpr int id = 1, name = 2, type = 3, data_deps = 5, duration_micros = 7, attr = 10;
+constexpr int id = 1, name = 2, type = 3, ctrl_deps = 4, data_deps = 5, duration_micros = 7, attr = 10;
 
 /// An AttributeProto.
 std::string attribute(std::string_view what, ValueType value_type, std::uint64_t value) {
@@ -99,6 +99,9 @@ private:
     const Action& a = program_.ranks[rank_].actions[action_];
     Message node;
     node.number(id, next_++).text(name, schedule::to_text(a, program_)).number(type, node_type);
+    // ASTRA-sim has one send or collective of a rank under way: they take their turns as issued, or ranks block.
+    for (std::size_t l = 1; l < schedule::lanes && node_type == collective_node; ++l)
+      if (!finished_[l].empty()) node.number(ctrl_deps, finished_[l].back());
     for (const std::uint64_t need : needs) node.number(data_deps, need);
     node.number(duration_micros, static_cast<std::uint64_t>(std::llround(seconds * 1e6)));
     for (const std::string& each : attributes) node.text(attr, each);

@@ -241,7 +241,7 @@ def fields(data, at=0):
 
 # The fields of et_def.proto in which Chakra's feeder looks: 7 int32_val, 9 int64_val, 13 uint64_val, 27 bool_val, 29 string_val.
 VALUES = {"is_cpu_op": 27, "tensor_size": 13, "num_ops": 9, "comm_type": 9, "comm_size": 9, "pg_name": 29, "comm_src": 7, "comm_dst": 7, "comm_tag": 7}
-Node = collections.namedtuple("Node", "id name type deps micros of")
+Node = collections.namedtuple("Node", "id name type turn deps micros of")
 
 def trace_of(rank):
     data, at, nodes = (pathlib.Path(FOLDER) / "traces" / f"minitaw.{rank}.et").read_bytes(), 0, []
@@ -254,7 +254,8 @@ def trace_of(rank):
 def node_of(found):
     one, attributes = dict(found), [list(fields(value)) for number, value in found if number == 10]
     assert all(kind == VALUES[name.decode()] for (_, name), (kind, _) in attributes), attributes
-    return Node(one[1], one[2].decode(), one[3], [value for number, value in found if number == 5], one[7],
+    turn, deps = ([value for number, value in found if number == kind] for kind in (4, 5))
+    return Node(one[1], one[2].decode(), one[3], turn, deps, one[7],
                 {name.decode(): value.decode() if kind == 29 else value for (_, name), (kind, value) in attributes})
 
 def check_chakra():
@@ -274,7 +275,7 @@ def check_chakra():
                 passed[kind, *what] += 1
                 places[node.id] = (rank, node.id) if kind == 4 else (*what, passed[kind, *what])
                 sides[places[node.id]] += 1
-                graph[places[node.id]].update(places[need] for need in node.deps)
+                graph[places[node.id]].update(places[need] for need in node.deps + node.turn)
                 if kind in (5, 6):
                     assert rank == what[0 if kind == 5 else 1], node
                 ring = groups[node.of["pg_name"]] if kind == 7 else []
@@ -283,7 +284,7 @@ def check_chakra():
                     links = [(a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3]) for a, b in zip(ring, ring[1:] + ring[:1])]
                 for a, b, size in links:
                     moved["inside" if NODE[a] == NODE[b] else "between"][KINDS[node.name.split()[1][0]]] += size
-        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), sides
+        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), "both sides of each"
         assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(graph), "no node needs itself"
         planned = cases(*words)[0]["bytes_per_step"]
         assert all(round(moved[reach][kind]) == planned[reach][kind] for reach in moved for kind in KINDS.values()), (schedule, moved, planned)
@@ -295,6 +296,7 @@ def check_nodes(lines, nodes):
         words, waits = (part.split() for part in line.partition(" after ")[::2])
         needs = last[words[1]][-1:] + [last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)]
         assert run[0].name == " ".join(words[2:]) and set(run[0].deps) == set(needs) and all(node.deps for node in run[1:]), (line, run)
+        assert set(run[0].turn) == ({ids[-1] for lane, ids in last.items() if lane != "compute" and ids} if run[0].type == 7 else set()), (line, run)
         last[words[1]].append(run[-1].id)
         if words[2] in VISITS:
             assert run[0].type == 4 and run[0].of["tensor_size"] > 0 and abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
