@@ -134,8 +134,7 @@ std::vector<std::string> library_texts() {
   return texts;
 }
 
-/// Ends the process if MPI, for whose start and end no guard can speak, takes longer: a rank of the job has stopped. 0:
-/// that is over.
+/// Ends the process if MPI takes longer to start or end, which no guard can tell: a rank has stopped. 0: that is over.
 void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
     constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";

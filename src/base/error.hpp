@@ -17,8 +17,7 @@ struct LogicError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// "; did you mean \"seq\"?": the (first) candidate with the smallest edit distance to `word`; empty if more
-/// than two thirds of the word would have to change.
+/// "; did you mean \"seq\"?": the first of the candidates nearest to `word`; empty if over two thirds must change.
 [[nodiscard]] std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
 /// "1 layer", "2 layers", for messages.

@@ -54,8 +54,7 @@ MINITAW_HOST_DEVICE inline float signed_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-23F - 1.0F;
 }
 
-/// Uniform numbers without end: number i is center + amplitude u, in fp32, where u is word i mod 4 of philox(counter {i
-/// / 4 low, i / 4 high, row[0], row[1]}, key).
+/// Number i is center + amplitude u, in fp32; u: word i mod 4 of philox({i / 4 low, high, row[0], row[1]}, key).
 struct UniformRow {
   Words<2> key, row;
   float center, amplitude;

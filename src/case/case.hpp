@@ -32,8 +32,7 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-/// Distribution of the sequences of a step over micro-batches and ranks. If ranks have micro-batch sizes of
-/// their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
+/// Sequences of a step. If ranks have micro-batch sizes of their own, rank r has micro-batches r M / P, ...
 
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);

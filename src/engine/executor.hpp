@@ -16,9 +16,8 @@ struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Number of actions of each lane that have been handed to its queue in the current step. A lane runs in
-/// order, so a wait needs only a count; if the queue is a thread, these actions are also complete. Waits
-/// sleep in the kernel: on a node with more threads than cores they take no time from the compute lane.
+/// Actions of each lane that were handed to its queue in this step. A lane runs in order, so a wait needs only a count;
+/// if the queue is a thread, they are complete. Waits sleep in the kernel and take no time from compute.
 class LaneProgress {
 public:
   void begin_step() {

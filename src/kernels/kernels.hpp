@@ -67,9 +67,8 @@ void linear_backward_weight(
 /// x [T, H] = table [V, H] at tokens [T].
 template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
 
-/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions by token, ascending among
-/// equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token. Each row is summed by one
-/// team in that order: no atomics, the same bits every time.
+/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions by token, ascending; segment s
+/// is order[segments(s)] .. order[segments(s + 1) - 1], all of one token, summed by one team in that order.
 template <class E>
 void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
     TokensIn order, TokensIn segments);
@@ -132,8 +131,7 @@ template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
     const AttentionSizes& sizes, Attention kernel = Attention::automatic);
 
-/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, the last bits of dq
-/// depend on the order of atomic additions; all other versions give the same bits every time.
+/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, dq varies in its last bits.
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
     MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,

@@ -2,8 +2,7 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
-// The portable version: a team computes one tile of c from tiles of a and b in scratch memory; each of its
-// threads keeps a few elements of c in registers. One order of sums, whatever the team.
+// The portable version: a team computes a tile of c in registers from tiles in scratch, in one order whatever the team.
 namespace minitaw::kernels::detail::portable {
 /// Columns of a patch, the tiles' reach along the summed dimension, and from one of their rows to the next.
 template <int patch_columns, int tile_depth, int tile_pitch> struct Shape {

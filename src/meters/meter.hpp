@@ -28,8 +28,7 @@ protected:
   std::string name_ = "none", fault_;
 };
 
-/// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
-/// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none of its own.
+/// The meter of the device of this UUID (topology::Device::uuid; empty: none), hidden ones too. None of a part (MIG).
 [[nodiscard]] std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file = nvml::library_file);
 
 /// Where Linux shows the energy and the power of a node; tests have other folders.

@@ -17,8 +17,7 @@ struct Contents {
 /// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws InputError if damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
-/// The result file of a sweep, held by one rank, complete on disk after the constructor and every append(), whatever
-/// happens. Beside it lies, while a case runs, a small file that says which.
+/// The result file of a sweep, held by one rank, complete on disk after every call. A file beside it names what runs.
 class Recorder {
 public:
   /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of another format or schema.

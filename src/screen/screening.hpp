@@ -62,8 +62,7 @@ struct Culprit {
   std::vector<Evidence> evidence;
 };
 
-/// Least differences are the quantities', or more where peers differ by chance; half a rate, ten latencies always
-/// count.
+/// Least differences are the quantities', more where peers differ by chance; half a rate, ten latencies always count.
 struct Rule {
   double sigmas = 6;  ///< standard deviations, estimated from the median absolute deviation
   double least = 0;   ///< replaces that of the rates; 0: does not

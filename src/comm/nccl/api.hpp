@@ -58,8 +58,7 @@ public:
   virtual void group_end() = 0;
 };
 
-/// NCCL itself; only in builds with MINITAW_HAVE_NCCL. Communicators do not block: a call that waits for other ranks
-/// can be aborted at any time. NCCL reads its environment variables as always.
+/// NCCL itself, where MINITAW_HAVE_NCCL. Communicators do not block: calls that wait can be aborted at any time.
 [[nodiscard]] Api& library();
 
 /// "2.28.9", of the library that is loaded.

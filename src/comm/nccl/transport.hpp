@@ -44,8 +44,7 @@ struct CommunicatorPlan {
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// Returns the communicators for messages (inputs, then gradients), then those for collectives, by lane and
-/// communicator; the same on all ranks. Collectives of one rank need none.
+/// The communicators for messages (inputs, gradients), then for collectives of several ranks; the same on all ranks.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 
 /// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes each.

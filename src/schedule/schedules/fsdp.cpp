@@ -8,9 +8,8 @@ namespace minitaw::schedule {
 namespace {
 using Where = Keeping::Where;
 
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two levels, ranks
-/// with the same place in their groups exchange slices: one copy of each run crosses. Groups keep copies in `kept`,
-/// `partial`.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one. On two levels, ranks with
+/// the same place in their groups exchange slices: one copy of each run crosses. Copies are `kept` and `partial`.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)

@@ -46,8 +46,7 @@ struct RelayTiming {
 /// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or single ones.
 /// With dbs=off, a group takes shards from the group before it, which has just used them.
 ///
-/// What stays in a group is with its leaders for the shard: all of it, or each one's part. So the copy of a
-/// group and its sums of gradients are spread over its ranks as owned shards are.
+/// What stays in a group is with its leaders for the shard, spread over its ranks as owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing, int rails,
