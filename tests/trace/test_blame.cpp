@@ -143,7 +143,9 @@ TEST(Blame, WithoutASlowRankItsTransfersAreFastToo) {
     const double slow = job.length();
     job.rank.clear();
     if (compared) job.port.clear();
-    EXPECT_NEAR(found.share, 1 - job.length() / slow, 0.02) << spec << ": " << found.text;
+    const double truth = 1 - job.length() / slow;
+    EXPECT_LE(found.share, truth + 0.01) << spec << ": " << found.text;
+    EXPECT_GE(found.share, truth - 0.035) << spec << ": the few that none can be compared with stay as they are";
   }
 }
 
