@@ -246,14 +246,18 @@ bool explains(const Culprit& culprit, int rank, const Quantity& quantity, const 
 double factor_of(const Evidence& e, bool is_latency) { return is_latency ? e.value / e.usual : e.usual / e.value; }
 
 /// Returns whether a culprit accounts for a link that is slow at this rank. One whose kernels are slow by a tenth
-/// does not send at a third of the rate; its latencies may be of any length.
+/// does not send at a third of the rate, nor in rounds in which they are not slow; its latencies may be of any length.
 bool explains_link(
     const Culprit& culprit, int rank, const Evidence& evidence, const Quantity& quantity, const Machine& machine) {
   if (!explains(culprit, rank, quantity, machine)) return false;
   if (culprit.who.kind == Suspect::adapter || quantity.is_latency) return true;
   double most = 1;
-  for (const Evidence& e : culprit.evidence) most = std::max(most, factor_of(e, e.units == "s"));
-  return factor_of(evidence, false) <= most * most * most;
+  int rounds = 0;
+  for (const Evidence& e : culprit.evidence) {
+    most = std::max(most, factor_of(e, e.units == "s"));
+    rounds = std::max(rounds, e.rounds);
+  }
+  return factor_of(evidence, false) <= most * most * most && evidence.rounds <= rounds;
 }
 
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.

@@ -161,6 +161,10 @@ TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
       (std::vector<Suspect>{{Suspect::rank, 1}, {Suspect::link, 1, 2}}));
   EXPECT_EQ(suspects(judge(m, {products({{10, 5, 10, 10}, {10, 5, 10, 10}}), rates})),
       (std::vector<Suspect>{{Suspect::rank, 1}}));
+  const std::vector<double> held_up = {10, 5, 10, 10}, usual(4, 10);
+  EXPECT_EQ(suspects(judge(m, {products({held_up, usual, held_up}), {rates.quantity, {slow, slow, slow}}})),
+      (std::vector<Suspect>{{Suspect::rank, 1}, {Suspect::link, 1, 2}}))
+      << "but not while the rank is not slow";
 }
 
 TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What cuDNN is told, executed by a stand-in and compared with the plain double-precision attention.
+
+#include "kernels/cuda/libraries.hpp"
+
+#include <bit>
+#include <gtest/gtest.h>
+#include "base/error.hpp"
+#include "kernels/finite_difference.hpp"
+#include "kernels/reference.hpp"
+
+namespace minitaw::kernels::detail::cuda {
+namespace {
+using reference::Doubles;
+using Halves = std::vector<std::uint16_t>;  ///< bf16
+namespace cudnn = test::cudnn;
+
+const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 8}, {2, 5, 4, 2, 16}, {3, 17, 6, 3, 8}, {1, 33, 4, 1, 128},
+    {2, 9, 3, 3, 24}};
+
+constexpr std::uint16_t poison = 0x7fc0;  // not a number
+
+Halves halves(const Doubles& values) {
+  Halves all;
+  for (const double v : values) all.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(v)) >> 16);
+  return all;
+}
+
+Doubles doubles(const Halves& values) {
+  Doubles all;
+  for (const std::uint16_t v : values) all.push_back(std::bit_cast<float>(std::uint32_t{v} << 16));
+  return all;
+}
+
+void expect_close(const Doubles& a, const Doubles& b, double tolerance) {
+  double largest = 0, difference = 0;
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_FALSE(std::isnan(a[i])) << i;
+    largest = std::max(largest, std::abs(b[i]));
+    difference = std::max(difference, std::abs(a[i] - b[i]));
+  }
+  EXPECT_LE(difference, tolerance * largest);
+}
+
+class Cudnn : public ::testing::Test {
+protected:
+  void SetUp() override { cudnn::state = {}; }
+  void TearDown() override { EXPECT_EQ(cudnn::state.handles, 0); }
+};
+
+TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
+  int name = 0, place = 0;
+  const auto stream = reinterpret_cast<cudaStream_t>(&name);
+  CudnnAttention attention(stream);
+  for (const AttentionSizes& z : shapes) {
+    SCOPED_TRACE(testing::Message() << "S" << z.seq << " h" << z.heads << " g" << z.kv_heads << " d" << z.head_dim);
+    const std::int64_t rows = std::int64_t{z.batch} * z.seq, row = reference::Places{z}.stride();
+    const Halves qkv = halves(test::random_doubles(rows * row, 1, 2)),
+                 dy = halves(test::random_doubles(rows * z.heads * z.head_dim, 2));
+    Halves y(dy.size(), poison), dqkv(qkv.size(), poison);
+    std::vector<float> lse(rows * z.heads, NAN);
+    EXPECT_EQ(attention.prepare(z), 4096);  // what the larger of the two needs
+    attention.forward(z, y.data(), lse.data(), qkv.data(), &place);
+    expect_close(doubles(y), reference::attention_forward(doubles(qkv), z), 0.005);
+    for (int b = 0; b < z.batch; ++b)
+      for (int head = 0; head < z.heads; ++head)
+        for (int s = 0; s < z.seq; ++s) {
+          const reference::Places at{z};
+          const Doubles in = doubles(qkv);
+          double sum = 0;
+          for (int k = 0; k <= s; ++k)
+            sum += std::exp(reference::dot(in, in, at.query(b, s, head), at.key(b, k, head), z.head_dim) /
+                            std::sqrt(z.head_dim));
+          EXPECT_NEAR(lse[(b * z.heads + head) * z.seq + s], std::log(sum), 1e-5);
+        }
+    attention.backward(z, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), &place);
+    expect_close(doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
+  }
+  EXPECT_EQ(cudnn::state.streams, std::set{stream});
+  EXPECT_EQ(cudnn::state.workspaces, std::set<void*>{&place});
+}
+
+TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
+  CudnnAttention attention(nullptr);
+  EXPECT_THROW(attention.forward(shapes[0], nullptr, nullptr, nullptr, nullptr), LogicError);
+  for (const AttentionSizes& z : {shapes[0], shapes[1], shapes[0]}) (void)attention.prepare(z);
+  const std::vector<std::string> once = {"attention_forward", "attention_backward"};
+  EXPECT_EQ(cudnn::state.built, (std::vector{once[0], once[1], once[0], once[1]}));
+}
+
+TEST_F(Cudnn, SaysWhyItCannot) {
+  const auto expect = [](const AttentionSizes& z, const std::string& words) { EXPECT_EQ(reason_against_cudnn(z), words); };
+  expect({1, 8, 2, 1, 12}, "head_dim must be a multiple of 8, at most 128");
+  expect({1, 8, 2, 1, 136}, "head_dim must be a multiple of 8, at most 128");
+  cudnn::state.capability = 7;
+  expect({1, 8, 2, 1, 16}, "the device has compute capability 7.x, and 8.0 is needed");
+  cudnn::state = {.refusal = "no kernel"};
+  expect({1, 8, 2, 1, 24}, "no kernel");
+  EXPECT_THROW((void)CudnnAttention(nullptr).prepare({1, 8, 2, 1, 24}), std::runtime_error);
+  cudnn::state = {};
+  expect({1, 8, 2, 1, 24}, "no kernel");  // remembered
+  for (const AttentionSizes& z : shapes) expect(z, "");
+  EXPECT_TRUE(cudnn::state.built.empty());  // asking compiles nothing
+}
+
+TEST_F(Cudnn, TellsVersions) {
+  EXPECT_EQ(cudnn_version(), "9.19.0");
+  EXPECT_EQ(cudnn_frontend_version(), "1.19.0");
+}
+}  // namespace
+}  // namespace minitaw::kernels::detail::cuda
