@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/plan.hpp"
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <memory>

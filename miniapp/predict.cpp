@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "predict/search.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -10,18 +8,17 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
+#include "predict/search.hpp"
 #include "record/table.hpp"
 #include "signals.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-using predict::Machine;
-using predict::Prediction;
+using predict::Machine, predict::Prediction;
 
 struct Options {
   DeckOptions deck;

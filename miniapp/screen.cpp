@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "screen/probe.hpp"
-
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,6 +10,7 @@
 #include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
+#include "screen/probe.hpp"
 
 namespace minitaw::app {
 namespace {

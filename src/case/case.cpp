@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "case/case.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
 

@@ -2,7 +2,6 @@
 #include "deck/deck.hpp"
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
 #include <set>

@@ -2,7 +2,6 @@
 #include "meters/meter.hpp"
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <stdexcept>
 #include <vector>

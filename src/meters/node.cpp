@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>

@@ -91,8 +91,7 @@ struct Flat {
 };
 
 /// A run of consecutive blocks in one flat buffer. Per block, in this order:
-///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate rows, then up rows), w2
-///   [H, F]
+///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate, then up rows), w2 [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
   int first_layer = 0, layers = 0;

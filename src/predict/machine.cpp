@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/machine.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <toml++/toml.hpp>
-
 #include "base/error.hpp"
 
 namespace minitaw::predict {

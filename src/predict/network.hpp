@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <fmt/format.h>
 #include <functional>
 #include <list>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 #include <vector>
-
 #include "predict/machine.hpp"
 
 namespace minitaw::predict {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include "deck/deck.hpp"
 #include "predict/simulate.hpp"
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/search.hpp"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 
 namespace minitaw::predict {

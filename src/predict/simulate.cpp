@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/simulate.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -17,17 +16,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
-
 #include "base/error.hpp"
 #include "predict/network.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::predict {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Place;
-using schedule::Span;
+using schedule::Action, schedule::Kind, schedule::Place, schedule::Span;
 
 /// Simulates a program as the engine does: each lane starts its actions in order, once those in front of it
 /// are over (messages of one direction: once there are few enough under way) and what it waits for on other

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <vector>
-
 #include "predict/machine.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Follows what every slot holds while a program executes: the part of the validator that knows what is
-// computed.
+// Follows what every slot holds while a program executes: the part of the validator that knows what is computed.
 #include "schedule/contents.hpp"
 #include <array>
 #include "schedule/execute.hpp"

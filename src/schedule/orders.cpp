@@ -2,7 +2,6 @@
 #include "schedule/orders.hpp"
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>

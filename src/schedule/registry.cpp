@@ -2,7 +2,6 @@
 #include "schedule/registry.hpp"
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"

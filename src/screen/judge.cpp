@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <set>
-
 #include "case/result.hpp"
 #include "screen/screening.hpp"
 

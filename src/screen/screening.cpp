@@ -2,7 +2,6 @@
 #include "screen/screening.hpp"
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
 #include "base/error.hpp"

@@ -2,7 +2,6 @@
 #include "topology/hardware.hpp"
 #include <algorithm>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <hwloc.h>

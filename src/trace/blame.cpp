@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/blame.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
-
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Place;
-using schedule::Span;
+using schedule::Action, schedule::Kind, schedule::Place, schedule::Span;
 
 /// What a subject, a rank or link, has of a class of work in a step.
 struct Share {
@@ -333,8 +328,7 @@ private:
   std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;
 };
 
-/// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be
-/// executed again.
+/// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be executed again.
 double saved(const schedule::Program& program, const StepSpans& spans, const Speedups& speedups) {
   const double measured = schedule::idle(program, spans).seconds,
                again = replay(program, spans, [](int, int) { return 1; });

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
-
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 #include "trace/account.hpp"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <map>
@@ -18,8 +17,7 @@
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
+using schedule::Action, schedule::Kind;
 
 /// A message in the wire format of Protocol Buffers: fields in a row, each a key and a number or text.
 class Message {
