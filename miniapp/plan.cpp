@@ -297,8 +297,7 @@ std::string time_text(const CasePlan& plan) {
   const auto [fewest, most] = std::ranges::minmax(plan.ticks.busy);
   const auto [least, largest] = std::ranges::minmax(plan.idle_shares);
   return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
-                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per "
-                     "rank)\n",
+                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per rank)\n",
       plan.ticks.total, fewest, most, 100 * plan.idle_share, 100 * least, 100 * largest);
 }
 

@@ -264,8 +264,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best", options->best,
-      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
-      "of the one case");
+      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences of the one case");
   verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()

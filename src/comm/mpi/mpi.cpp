@@ -153,10 +153,9 @@ Groups nodes_of(std::span<const int> node_of_rank) {
       continue;
     }
     if (std::ranges::find(seen, node) != seen.end())
-      throw InputError(
-          fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
-                      "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
-              rank, rank - 1));
+      throw InputError(fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive "
+                                   "ranks on each node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
+          rank, rank - 1));
     seen.push_back(node);
     sizes.push_back(1);
   }

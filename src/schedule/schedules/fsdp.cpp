@@ -157,9 +157,8 @@ void require(const Request& request) {
   }
   const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
-    throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; use "
-                                 "fsdp, or equal groups",
-        groups.text()));
+    throw InputError(fmt::format(
+        "groups: fsdp:hierarchical=on needs groups of equal size, not {}; use fsdp, or equal groups", groups.text()));
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered for its forward and
