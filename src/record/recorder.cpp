@@ -146,6 +146,53 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   const std::vector<std::int64_t> values = h5::read<std::int64_t>(file, path, 1).values;
   return {values.begin(), values.end()};
 }
+
+/// The file that is to be replaced: not the link that it lies behind.
+std::string resolved(const std::string& path) {
+  if (path.empty() || fs::path(path).filename().empty())
+    throw InputError(fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
+  std::error_code error;
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (error) throw InputError(fmt::format("{} cannot be read ({})", path, error.message()));
+  return target.string();
+}
+
+std::string running_name(const std::string& path) { return path + ".running"; }
+
+/// Puts what the file has of a case before the new repetitions.
+template <class T> void prepend(std::vector<T> earlier, std::vector<T>& later) {
+  earlier.insert(earlier.end(), later.begin(), later.end());
+  later = std::move(earlier);
+}
+
+void join(CaseResult earlier, CaseResult& result) {
+  prepend(std::move(earlier.seconds), result.seconds);
+  prepend(std::move(earlier.repetition), result.repetition);
+  prepend(std::move(earlier.position), result.position);
+  prepend(std::move(earlier.begun), result.begun);
+  prepend(std::move(earlier.ended), result.ended);
+  // Counters of some repetitions only would be taken for those of all.
+  for (Readings CaseResult::* part : {&CaseResult::device, &CaseResult::node}) {
+    Readings &before = earlier.*part, &all = result.*part;
+    if (before.samples.empty()) all.source = before.source;
+    prepend(std::move(before.samples), all.samples);
+    prepend(std::move(before.energy), all.energy);
+    if (all.samples.size() != result.seconds.size()) all.samples.clear();
+    if (all.energy.size() != result.position.size()) all.energy.clear();
+  }
+}
+
+/// The file is replaced, not written: its own permissions would not hold that up.
+void require_unprotected(const std::string& path) {
+  constexpr fs::perms write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  std::error_code error;
+  if ((fs::status(path, error).permissions() & write) == fs::perms::none)
+    throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
+}
 }  // namespace
 
 CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
@@ -210,55 +257,6 @@ Contents read_contents(hid_t file, const std::string& path) {
 }
 
 Contents read_contents(const std::string& path) { return read_contents(load_file(path), path); }
-
-namespace {
-/// The file that is to be replaced: not the link that it lies behind.
-std::string resolved(const std::string& path) {
-  if (path.empty() || fs::path(path).filename().empty())
-    throw InputError(fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
-  std::error_code error;
-  const fs::path folder = fs::path(path).parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, error))
-    throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
-  if (!fs::is_symlink(path, error)) return path;
-  const fs::path target = fs::canonical(path, error);
-  if (error) throw InputError(fmt::format("{} cannot be read ({})", path, error.message()));
-  return target.string();
-}
-
-std::string running_name(const std::string& path) { return path + ".running"; }
-
-/// Puts what the file has of a case before the new repetitions.
-template <class T> void prepend(std::vector<T> earlier, std::vector<T>& later) {
-  earlier.insert(earlier.end(), later.begin(), later.end());
-  later = std::move(earlier);
-}
-
-void join(CaseResult earlier, CaseResult& result) {
-  prepend(std::move(earlier.seconds), result.seconds);
-  prepend(std::move(earlier.repetition), result.repetition);
-  prepend(std::move(earlier.position), result.position);
-  prepend(std::move(earlier.begun), result.begun);
-  prepend(std::move(earlier.ended), result.ended);
-  // Counters of some repetitions only would be taken for those of all.
-  for (Readings CaseResult::* part : {&CaseResult::device, &CaseResult::node}) {
-    Readings &before = earlier.*part, &all = result.*part;
-    if (before.samples.empty()) all.source = before.source;
-    prepend(std::move(before.samples), all.samples);
-    prepend(std::move(before.energy), all.energy);
-    if (all.samples.size() != result.seconds.size()) all.samples.clear();
-    if (all.energy.size() != result.position.size()) all.energy.clear();
-  }
-}
-
-/// The file is replaced, not written: its own permissions would not hold that up.
-void require_unprotected(const std::string& path) {
-  constexpr fs::perms write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
-  std::error_code error;
-  if ((fs::status(path, error).permissions() & write) == fs::perms::none)
-    throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
-}
-}  // namespace
 
 Recorder::Recorder(const std::string& path, Provenance session)
     : path_(resolved(path)), provenance_(std::move(session)), state_(state_of(path_)),

@@ -67,6 +67,104 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
   if (detail_of(*best).empty()) return text;
   return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
+
+std::string number(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+std::string mebibytes(const Row& row, std::string_view column) {
+  return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
+}
+
+std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
+std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
+/// Largest error against the serial reference; "-" if the case was not checked.
+std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
+
+/// "2", or "1..3" where ranks differ.
+std::string micro_batch(const Row& row) {
+  const std::string& sizes = row.text("micro_batch_per_rank");
+  if (sizes.empty()) return integer(row, "micro_batch");
+  std::int64_t least = row.integer("micro_batch"), size = 0;
+  std::istringstream list(sizes);
+  for (char comma = 0; list >> size; list >> comma) least = std::min(least, size);
+  return fmt::format("{}..{}", least, integer(row, "micro_batch"));
+}
+
+std::string ranks(const Row& row) {
+  return ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
+}
+
+/// "counted", or "formula" without its "by": a field is a word.
+std::string bytes_text(const Row& row) {
+  const std::string& source = row.text("bytes_source");
+  return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
+}
+
+/// Every column; a narrow line lacks the most spare ones first.
+std::vector<TextColumn<Row>> all_columns() {
+  return {
+      {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
+      {"schedule", "", -8, [](const Row& r) { return r.text("schedule"); }},
+      {"ranks", "", 5, ranks, 6},
+      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }, 7},
+      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }, 5},
+      {"B", "", 3, micro_batch, 13},
+      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }, 12},
+      {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
+      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }, 17},
+      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }, 16},
+      {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
+      {"rate/rank", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s_rank")); }, 11},
+      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }, 15},
+      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }, 14},
+      {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
+      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }, 4},
+      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }, 1},
+      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }, 20},
+      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }, 19},
+      {"bytes", "", 8, bytes_text, 21},
+      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }, 2},
+      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }, 3},
+      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }, 10},
+      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }, 18},
+      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }, 9},
+      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }, 8},
+      {"status", "", -6, [](const Row& r) { return r.text("status"); }},
+  };
+}
+
+TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
+  const Column& column = sample.column(name);
+  const auto cell = [name](const Row& r) {
+    const auto* real = std::get_if<double>(&r.column(name).value);
+    return real != nullptr ? figure(*real) : r.column(name).text();
+  };
+  return {name, column.has_unit() ? std::string(column.units) : "", 0, cell};
+}
+
+/// Case, schedule, and the columns of these names.
+std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
+  const std::vector<TextColumn<Row>> all = all_columns();
+  const Row sample = sample_row();
+  std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
+  std::vector<std::string> known;
+  for (const TextColumn<Row>& column : all) known.push_back(column.name);
+  for (const Column& column : sample.columns) known.emplace_back(column.name);
+  for (const std::string& name : names) {
+    if (std::ranges::find(known, name) == known.end())
+      throw InputError(
+          fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
+              did_you_mean(name, known)));
+    if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
+      chosen.push_back(summary_column(sample, name));
+      continue;
+    }
+    std::ranges::copy_if(
+        all, std::back_inserter(chosen), [&](const TextColumn<Row>& column) { return column.name == name; });
+  }
+  return chosen;
+}
 }  // namespace
 
 bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
@@ -133,41 +231,6 @@ std::string to_json(const std::vector<Row>& rows) {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-namespace {
-std::string number(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
-
-std::string mebibytes(const Row& row, std::string_view column) {
-  return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
-}
-
-std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
-std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
-/// Largest error against the serial reference; "-" if the case was not checked.
-std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
-
-/// "2", or "1..3" where ranks differ.
-std::string micro_batch(const Row& row) {
-  const std::string& sizes = row.text("micro_batch_per_rank");
-  if (sizes.empty()) return integer(row, "micro_batch");
-  std::int64_t least = row.integer("micro_batch"), size = 0;
-  std::istringstream list(sizes);
-  for (char comma = 0; list >> size; list >> comma) least = std::min(least, size);
-  return fmt::format("{}..{}", least, integer(row, "micro_batch"));
-}
-
-std::string ranks(const Row& row) {
-  return ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
-}
-
-/// "counted", or "formula" without its "by": a field is a word.
-std::string bytes_text(const Row& row) {
-  const std::string& source = row.text("bytes_source");
-  return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
-}
-}  // namespace
-
 std::string figure(double value, int most_decimals) {
   if (!std::isfinite(value)) return "-";
   if (value == 0) return "0";
@@ -178,73 +241,6 @@ std::string figure(double value, int most_decimals) {
 std::string aligned(const std::string& text, int width) {
   return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
 }
-
-namespace {
-/// Every column; a narrow line lacks the most spare ones first.
-std::vector<TextColumn<Row>> all_columns() {
-  return {
-      {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
-      {"schedule", "", -8, [](const Row& r) { return r.text("schedule"); }},
-      {"ranks", "", 5, ranks, 6},
-      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }, 7},
-      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }, 5},
-      {"B", "", 3, micro_batch, 13},
-      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }, 12},
-      {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
-      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }, 17},
-      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }, 16},
-      {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-      {"rate/rank", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s_rank")); }, 11},
-      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }, 15},
-      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }, 14},
-      {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
-      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }, 4},
-      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }, 1},
-      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }, 20},
-      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }, 19},
-      {"bytes", "", 8, bytes_text, 21},
-      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }, 2},
-      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }, 3},
-      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }, 10},
-      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }, 18},
-      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }, 9},
-      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }, 8},
-      {"status", "", -6, [](const Row& r) { return r.text("status"); }},
-  };
-}
-
-TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
-  const Column& column = sample.column(name);
-  const auto cell = [name](const Row& r) {
-    const auto* real = std::get_if<double>(&r.column(name).value);
-    return real != nullptr ? figure(*real) : r.column(name).text();
-  };
-  return {name, column.has_unit() ? std::string(column.units) : "", 0, cell};
-}
-
-/// Case, schedule, and the columns of these names.
-std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
-  const std::vector<TextColumn<Row>> all = all_columns();
-  const Row sample = sample_row();
-  std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
-  std::vector<std::string> known;
-  for (const TextColumn<Row>& column : all) known.push_back(column.name);
-  for (const Column& column : sample.columns) known.emplace_back(column.name);
-  for (const std::string& name : names) {
-    if (std::ranges::find(known, name) == known.end())
-      throw InputError(
-          fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
-              did_you_mean(name, known)));
-    if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
-      chosen.push_back(summary_column(sample, name));
-      continue;
-    }
-    std::ranges::copy_if(
-        all, std::back_inserter(chosen), [&](const TextColumn<Row>& column) { return column.name == name; });
-  }
-  return chosen;
-}
-}  // namespace
 
 TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
   if (!layout.columns.empty()) return {chosen_columns(layout.columns), rows};

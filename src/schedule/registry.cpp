@@ -62,6 +62,15 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
 }
+
+bool buildable(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
 }  // namespace
 
 const std::vector<Entry>& registry() {
@@ -175,17 +184,6 @@ Program build(const Request& request) {
   program.schedule = to_text(request.spec);
   return program;
 }
-
-namespace {
-bool buildable(const Request& request) {
-  try {
-    check(request);
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
-}
-}  // namespace
 
 std::vector<std::string> options_without_effect(Request request) {
   std::vector<std::string> names;

@@ -45,53 +45,7 @@ std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   }
   return colours;
 }
-}  // namespace
 
-std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
-  std::vector<CommunicatorPlan> plans;
-  for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
-    const std::vector<unsigned> colour = colours(program, sender);
-    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
-    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
-    for_each_message(program, [&](const Action& a, int from, int to) {
-      if (lane_of(a.payload) != sender) return;
-      const unsigned own = colour[from], other = colour[to];
-      const int bit = std::countr_zero(own ^ other);
-      links[{bit, own >> bit & 1U}].insert({from, to});
-    });
-    for (auto& [bit, of_bit] : links) {
-      std::set<int> ranks;
-      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
-      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
-    }
-  }
-  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
-  for (const auto& rank : program.ranks)
-    for (const Action& a : rank.actions)
-      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
-  for (auto& [call, kinds] : collectives)
-    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
-      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
-  return plans;
-}
-
-std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
-  std::vector<std::vector<int>> rounds;
-  std::vector<std::set<int>> busy;  // ranks, by round
-  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
-    const std::vector<int>& ranks = plans[p].ranks;
-    const auto fits = [&](const std::set<int>& taken) {
-      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
-    };
-    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
-    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
-    busy[round].insert(ranks.begin(), ranks.end());
-    rounds[round].push_back(p);
-  }
-  return rounds;
-}
-
-namespace {
 /// Work in a group of NCCL's; the group is ended even on the way out of an error.
 void in_group(Api& api, const Work& work) {
   api.group_start();
@@ -374,6 +328,50 @@ private:
   Communicators communicators_;
 };
 }  // namespace
+
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
+  std::vector<CommunicatorPlan> plans;
+  for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
+    const std::vector<unsigned> colour = colours(program, sender);
+    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
+    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
+    for_each_message(program, [&](const Action& a, int from, int to) {
+      if (lane_of(a.payload) != sender) return;
+      const unsigned own = colour[from], other = colour[to];
+      const int bit = std::countr_zero(own ^ other);
+      links[{bit, own >> bit & 1U}].insert({from, to});
+    });
+    for (auto& [bit, of_bit] : links) {
+      std::set<int> ranks;
+      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
+      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
+    }
+  }
+  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
+  for (const auto& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
+  for (auto& [call, kinds] : collectives)
+    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
+      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
+  return plans;
+}
+
+std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
+  std::vector<std::vector<int>> rounds;
+  std::vector<std::set<int>> busy;  // ranks, by round
+  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
+    const std::vector<int>& ranks = plans[p].ranks;
+    const auto fits = [&](const std::set<int>& taken) {
+      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
+    };
+    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
+    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
+    busy[round].insert(ranks.begin(), ranks.end());
+    rounds[round].push_back(p);
+  }
+  return rounds;
+}
 
 std::size_t scratch_bytes(const schedule::Program& program) { return schedule::lanes * lane_bytes(program); }
 
