@@ -206,9 +206,8 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
                         entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
                         entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
   for (const auto& field : topology::site_fields) {
-    std::vector<std::string> texts;
-    for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);
-    p.push_back(entry(field.name, each, texts));
+    const auto value = [&](const record::RankPlace& rank) { return rank.site.*field.value; };
+    p.push_back(entry(field.name, each, list_of(ranks, value)));
   }
   return p;
 }

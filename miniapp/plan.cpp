@@ -227,9 +227,7 @@ std::string table_text(const Plans& plans, int width) {
       {"schedule", "", -1, [](const CasePlan& p) { return p.settings.schedule; }},
       {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }, 3},
       {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }, 4}};
-  std::vector<record::Row> settings;
-  for (const CasePlan& plan : plans) settings.push_back(plan.row);
-  for (const std::string_view name : record::varying_settings(settings)) {
+  for (const std::string_view name : record::varying_settings(list_of(plans, &CasePlan::row))) {
     if (name == "schedule" || name == "ranks" || name == "groups") continue;
     const std::string title = name == "micro_batch" ? "B" : name == "micro_batches" ? "M" : std::string(name);
     columns.push_back({title, "", 0, [name](const CasePlan& p) { return p.row.column(name).text(); }});
@@ -273,8 +271,7 @@ template <class Kind> std::string title_line(const std::string& name, int kinds)
 }
 
 std::string line(const std::string& name, const auto& bytes) {
-  std::vector<std::string> sizes;
-  for (const std::uint64_t kind : bytes) sizes.push_back(size_text(kind));
+  std::vector<std::string> sizes = list_of(bytes, size_text);
   sizes.push_back(size_text(total(bytes)));
   return cells(name, sizes);
 }

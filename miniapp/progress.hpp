@@ -32,7 +32,6 @@ class SweepProgress {
 public:
   /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate` FLOP/s.
   SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
-
   /// Counts the next run, which took `seconds`; returns "[3/12, 1:05 to go]".
   std::string after(double seconds);
   /// The next run is left out.
@@ -60,7 +59,6 @@ public:
   /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job
   /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a batch system, minutes.
   explicit TimeLimit(const std::string& text);
-
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
   [[nodiscard]] double left() const;
   /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the start.

@@ -189,21 +189,14 @@ public:
   int run() {
     for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
     mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
-    int code = writer_ ? writer_->close(why_stopped_) : 0;
-    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-    return code;
+    return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
 
 private:
   /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep everywhere.
   Order next() {
     mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
-    Order order;
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_) order = choose();
-    });
-    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
-    return order;
+    return mpi_.on_root([this] { return choose(); });
   }
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.

@@ -15,7 +15,6 @@ struct Invocation {
   int& argc;
   char**& argv;
   int code = 0;  ///< to exit with; the callback of the verb that is found on the command line sets it
-
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 

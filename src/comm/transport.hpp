@@ -49,7 +49,6 @@ struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
   int root;                       ///< index of the root; 0 where the kind has none
-
   [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
 };
 

@@ -186,10 +186,8 @@ const Key* find_key(const std::string& name) {
 
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
-  std::vector<std::string> names;
-  for (const Key& key : keys()) names.push_back(key.name);
-  throw InputError(fmt::format(
-      "{}: unknown key \"{}\"{} (minitaw help keys lists all)", where, printable(name), did_you_mean(name, names)));
+  throw InputError(fmt::format("{}: unknown key \"{}\"{} (minitaw help keys lists all)", where, printable(name),
+      did_you_mean(name, list_of(keys(), &Key::name))));
 }
 
 std::string help_text(const Key& key) {

@@ -115,7 +115,6 @@ private:
 /// ends, since libraries keep handles and workspaces by space. On CUDA each lane has a stream, with high
 /// priority for communication; on other devices an instance of the space; on a host all lanes share one.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
-
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
 /// The queues of a rank's lanes, by schedule::Lane.

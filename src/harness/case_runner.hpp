@@ -72,7 +72,6 @@ struct RunnerOptions {
 class CaseRunner {
 public:
   CaseRunner(MPI_Comm world, const RunnerOptions& options);
-
   /// Throws InputError for a case that this build or job cannot run.
   void require_possible(const Case& c) const;
 

@@ -17,7 +17,6 @@ class TimedSteps {
 public:
   /// A rank keeps the spans (24 bytes each) of all `steps` if no rank has more than `most`, else of the last step.
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
-
   /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 

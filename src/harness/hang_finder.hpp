@@ -16,7 +16,6 @@ namespace minitaw::harness {
 class HangFinder {
 public:
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
-
   /// All ranks have come to the begin or end of a case.
   void next_case();
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.

@@ -95,7 +95,6 @@ struct Flat {
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
   int first_layer = 0, layers = 0;
-
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
     return tensors[static_cast<std::size_t>(block * roles_per_block + static_cast<int>(role))];
@@ -105,7 +104,6 @@ struct Shard : Flat {
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal slices.
 struct Embeddings : Flat {
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
-
   [[nodiscard]] const Tensor& tensor(Role role) const {
     return tensors[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
   }
@@ -115,7 +113,6 @@ struct Layout {
   Shape shape;
   std::vector<Shard> shards;
   Embeddings embeddings;
-
   /// All flat buffers of the model: the shards, then the embeddings.
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };

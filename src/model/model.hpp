@@ -59,7 +59,6 @@ using kernels::AdamW, kernels::ExecutionSpace;
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
-
   Buffer moment1, moment2, master;
 };
 
@@ -135,7 +134,6 @@ private:
   template <class Use> void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
       const AdamW& adamw, int step);
-
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.

@@ -35,7 +35,6 @@ enum class Intermediate {
 
 struct BlockRegions {
   std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
-
   [[nodiscard]] Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
   [[nodiscard]] const Region& operator[](Intermediate part) const { return all[static_cast<std::size_t>(part)]; }
 };
@@ -93,7 +92,6 @@ inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(doub
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16 that of
 /// cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d] more. A run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
-
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

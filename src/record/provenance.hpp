@@ -65,7 +65,6 @@ using Provenance = std::vector<h5::Dataset>;
 /// are shown or the user has written them, into the command line or the deck: these are kept as they are.
 [[nodiscard]] Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
-
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 [[nodiscard]] std::string version_text();
 }  // namespace minitaw::record

@@ -51,12 +51,6 @@ h5::Dataset table(std::string path, std::string units, std::string axes, const R
   return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
 }
 
-template <class Entries, class Part> auto parts_of(const Entries& entries, const Part& part) {
-  std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
-  std::ranges::transform(entries, std::back_inserter(values), part);
-  return values;
-}
-
 /// The datasets of the group `device`: readings after a step.
 struct Field {
   const char *path, *units;
@@ -73,7 +67,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   const auto memory = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
   const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
   const auto time = [&](const std::string& name, const auto& part) {
-    return list("time/" + name, per_step, "rank", parts_of(r.time, part));
+    return list("time/" + name, per_step, "rank", list_of(r.time, part));
   };
   const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
     const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
@@ -88,16 +82,16 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       {"node_counters", "text", "", h5::one(r.node.source)},
       table("node/power", "W", step_rank, r.node.samples, &DeviceSample::power_w),
       table("node/energy", "J", "repetition, rank", r.node.energy),
-      table("memory/planned", "B", rank_kind, parts_of(r.memory, &RankMemory::planned), {}, memory),
-      table("memory/measured", "B", rank_kind, parts_of(r.memory, &RankMemory::measured), {}, memory),
-      list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
-      list("memory/device_used", "B", "rank", parts_of(r.memory, &RankMemory::device_used)),
+      table("memory/planned", "B", rank_kind, list_of(r.memory, &RankMemory::planned), {}, memory),
+      table("memory/measured", "B", rank_kind, list_of(r.memory, &RankMemory::measured), {}, memory),
+      list("memory/process_peak", "B", "rank", list_of(r.memory, &RankMemory::process_peak)),
+      list("memory/device_used", "B", "rank", list_of(r.memory, &RankMemory::device_used)),
       {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})}, {"time/length", "s", "", h5::one(length)},
       time("compute", &Time::compute), time("exposed", &Time::exposed_total), time("idle", &Time::idle),
       time("communication", &Time::communication), time("hidden", &Time::hidden),
-      list("time/bubble", "1", "rank", parts_of(r.time, [&](const Time& t) { return t.idle / length; })),
-      list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
-      table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
+      list("time/bubble", "1", "rank", list_of(r.time, [&](const Time& t) { return t.idle / length; })),
+      list("time/overlap", "1", "rank", list_of(r.time, &Time::overlap)),
+      table("time/exposed_by_kind", per_step, rank_kind, list_of(r.time, &Time::exposed), {}, traffic),
       bytes("planned", r.planned_bytes), bytes("counted", r.counted_bytes),
       {"blame/text", "text", "", h5::one(r.blame.text)}, {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
       {"blame/slower", "1", "", h5::one(r.blame.slower)}, {"blame/share", "1", "", h5::one(r.blame.share)},
@@ -109,7 +103,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   if (!r.timeline) return all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
-      return list(std::string("timeline/") + field.name, field.units, "event", parts_of(r.timeline->events, value));
+      return list(std::string("timeline/") + field.name, field.units, "event", list_of(r.timeline->events, value));
     };
     all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
@@ -307,7 +301,7 @@ void Recorder::write_progress(std::size_t first) {
     names.emplace_back(column.name);
     std::visit(
         [&]<class T>(const T&) {
-          const auto cells = parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
+          const auto cells = list_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
           h5::write(file_, list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells), true,
               first);
         },

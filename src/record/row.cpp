@@ -42,8 +42,7 @@ template <class Range> double mean(const Range& values) {
 
 /// The slowest rank of each step, in rising order.
 std::vector<double> samples_of(const CaseResult& result) {
-  std::vector<double> samples;
-  for (const std::vector<double>& ranks : result.seconds) samples.push_back(std::ranges::max(ranks));
+  std::vector<double> samples = list_of(result.seconds, [](const auto& ranks) { return std::ranges::max(ranks); });
   std::ranges::sort(samples);
   return samples;
 }

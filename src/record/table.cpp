@@ -148,8 +148,7 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
   const std::vector<TextColumn<Row>> all = all_columns();
   const Row sample = sample_row();
   std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
-  std::vector<std::string> known;
-  for (const TextColumn<Row>& column : all) known.push_back(column.name);
+  std::vector<std::string> known = list_of(all, &TextColumn<Row>::name);
   for (const Column& column : sample.columns) known.emplace_back(column.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())

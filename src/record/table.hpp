@@ -99,7 +99,6 @@ private:
 /// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the layout
 /// are its titles or columns of the summary; else it throws InputError. With a width, equal settings are left out.
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
-
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 /// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.

@@ -8,7 +8,6 @@ namespace minitaw::schedule {
 struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
-
   [[nodiscard]] bool valid() const { return id >= 0; }
   friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
@@ -112,7 +111,7 @@ public:
   /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes in sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
-  void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
+  void collective(Phase phase, int communicator, Action action, const std::vector<VirtualBuffer>& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
   /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
@@ -147,7 +146,6 @@ private:
 struct Visit {
   int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
-
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 

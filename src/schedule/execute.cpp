@@ -128,7 +128,6 @@ struct LaneState {
   std::size_t next = 0;
   bool started = false;
   std::array<bool, lanes> holds{};  ///< lanes of the rank whose next action waits for this one
-
   [[nodiscard]] bool done() const { return next == actions.size(); }
 };
 

@@ -16,7 +16,6 @@ struct Orders {
   std::vector<int> rank_of;                ///< by stage
   std::vector<std::vector<Visit>> visits;  ///< of each rank, in order; shards are stages
   int micro_batches = 0;
-
   [[nodiscard]] int stages() const { return static_cast<int>(rank_of.size()); }
   [[nodiscard]] int ranks() const { return static_cast<int>(visits.size()); }
 };
@@ -31,7 +30,6 @@ struct Orders {
 /// InputError "schedule: <name>, row 2, column 5: ..." (from 1) for what is no action, where an action is there twice
 /// or missing or comes too early, a stage has two ranks, or ranks wait for one another.
 [[nodiscard]] Orders read_torch_csv(const std::string& text, const std::string& name);
-
 /// The form compute_only of a program whose ranks pass activations, of its first replica: a column is a tick.
 [[nodiscard]] std::string to_torch_csv(const Program& program);
 }  // namespace minitaw::schedule

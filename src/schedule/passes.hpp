@@ -10,7 +10,6 @@ namespace minitaw::schedule {
 /// Gives every buffer of a rank a slot of its class, free from its first to its last use in issue order, out of as few
 /// as can be. buffers[i] belong to actions[i]; those in transit count below `count`. Permanent slots keep their index.
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
-
 /// Makes the first contribution to an accumulator write it, the others add: nothing is cleared. Needs slots.
 void write_first_contributions(RankProgram& rank, int shard_parts);
 

@@ -25,8 +25,7 @@ namespace {
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
   if (at != entry.options.end()) return *at;
-  std::vector<std::string> names;
-  for (const OptionDoc& o : entry.options) names.push_back(o.name);
+  const std::vector<std::string> names = list_of(entry.options, &OptionDoc::name);
   throw InputError(
       names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
                     : fmt::format("schedule: {} has no option \"{}\"{}", entry.name, name, did_you_mean(name, names)));
@@ -83,10 +82,8 @@ const std::vector<Entry>& registry() {
 const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);
   if (at != registry().end()) return *at;
-  std::vector<std::string> names;
-  for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(
-      fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name, did_you_mean(name, names)));
+  throw InputError(fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name,
+      did_you_mean(name, list_of(registry(), &Entry::name))));
 }
 
 Spec parse_spec(const std::string& text) {

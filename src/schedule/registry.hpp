@@ -9,7 +9,6 @@ namespace minitaw::schedule {
 struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
-
   friend auto operator<=>(const Spec&, const Spec&) = default;
   friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };
@@ -29,7 +28,6 @@ struct Request {
 
   [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
-
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
 };

@@ -50,7 +50,6 @@ struct Port {
   hwloc_obj_t adapter;
   int number;
   double gbit;  ///< Gbit/s
-
   [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
 };
 

@@ -29,7 +29,6 @@ inline constexpr struct {
 /// of describe(); empty: this machine. `classes`: states and rates of ports, which hwloc does not tell.
 [[nodiscard]] Site look(const std::string& cores, const std::string& bus, const std::string& xml = {},
     const std::filesystem::path& classes = "/sys/class");
-
 /// The first line of a file; empty if it cannot be read.
 [[nodiscard]] std::string line_of(const std::filesystem::path& file);
 }  // namespace minitaw::topology

@@ -41,7 +41,6 @@ struct Executed {
   Span span;
   std::int32_t rank, position;  ///< the position in its lane
   std::int32_t other;           ///< of a message the peer's action, of a collective its number
-
   [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
 };
 

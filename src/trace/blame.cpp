@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include "schedule/execute.hpp"
@@ -118,8 +119,8 @@ std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) 
   for (const StepSpans& spans : steps) {
     std::map<int, double> taken, expected;
     for (const auto& [cls, shares] : works) {
-      std::vector<double> units;
-      for (const auto& [subject, share] : shares) units.push_back(seconds(share, spans) / share.amount);
+      std::vector<double> units =
+          list_of(shares | std::views::values, [&](const Share& s) { return seconds(s, spans) / s.amount; });
       if (units.size() < 2) continue;
       for (auto unit = units.begin(); const auto& [subject, share] : shares) taken[subject] += share.amount * *unit++;
       std::ranges::sort(units);

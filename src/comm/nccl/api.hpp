@@ -60,7 +60,6 @@ public:
 
 /// NCCL itself, where MINITAW_HAVE_NCCL. Communicators do not block: calls that wait can be aborted at any time.
 [[nodiscard]] Api& library();
-
 /// "2.28.9", of the library that is loaded.
 [[nodiscard]] std::string library_version();
 }  // namespace minitaw::comm::nccl

@@ -107,13 +107,9 @@ private:
   void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs,
       const std::vector<VirtualBuffer>& all) {
     const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
-    for (const Leg& leg : legs) {
-      Action a = make_action(kind, tick, payload, shard, leg.part);
-      a.communicator = builder_.communicator(leg.name, leg.ranks);
-      std::vector<VirtualBuffer> buffers;
-      for (const int r : leg.ranks) buffers.push_back(all[r]);
-      builder_.collective(phase, a, buffers);
-    }
+    for (const Leg& leg : legs)
+      builder_.collective(phase, builder_.communicator(leg.name, leg.ranks),
+          make_action(kind, tick, payload, shard, leg.part), list_of(leg.ranks, [&](int r) { return all[r]; }));
   }
 
   enum Side { outer_side, inner_side };
@@ -129,9 +125,7 @@ private:
   }
 
   std::vector<VirtualBuffer> buffers(SlotClass cls) {
-    std::vector<VirtualBuffer> result;
-    for (const int r : builder_.everyone()) result.push_back(builder_.new_buffer(r, cls));
-    return result;
+    return list_of(builder_.everyone(), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
   const std::vector<VirtualBuffer>& sum_of(int shard) {

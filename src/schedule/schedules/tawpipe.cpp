@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <ranges>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
 
@@ -96,11 +97,8 @@ public:
   /// Returns the buffers to which each member's B writes the shard's gradient.
   [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
     if (sums_on_ranks(group, shard)) return sum_of(group, shard);
-    std::vector<VirtualBuffer> buffers;
-    for (const int r : groups_.members(group))
-      buffers.push_back(alone(group) && owns(group, shard) ? builder_.accumulator(r, shard)
-                                                           : builder_.new_buffer(r, SlotClass::gradient));
-    return buffers;
+    if (alone(group) && owns(group, shard)) return {builder_.accumulator(owners_[shard], shard)};
+    return new_buffers(group, SlotClass::gradient);
   }
 
   /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last` with all before.
@@ -162,9 +160,11 @@ private:
     const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
     if (owns(group, shard)) return {owner};
     if (count == 1) return {groups_.rank(group, groups_.local(owner) % groups_.size(group))};
-    std::vector<int> leaders;
-    for (int i = 0; i < count; ++i) leaders.push_back(groups_.rank(group, i));
-    return leaders;
+    return list_of(std::views::iota(0, count), [&](int i) { return groups_.rank(group, i); });
+  }
+
+  std::vector<VirtualBuffer> new_buffers(int group, SlotClass cls) {
+    return list_of(groups_.members(group), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
   /// The rank of the owner's group through which a part goes.
@@ -196,8 +196,7 @@ private:
   /// Sums of the shard's gradient in a group; those of its leaders, or of all members.
   const std::vector<VirtualBuffer>& sum_of(int group, int shard) {
     std::vector<VirtualBuffer>& sums = sums_[group][shard];
-    if (sums.empty())
-      for (const int r : groups_.members(group)) sums.push_back(builder_.new_buffer(r, SlotClass::partial));
+    if (sums.empty()) sums = new_buffers(group, SlotClass::partial);
     return sums;
   }
 
@@ -247,8 +246,8 @@ private:
       Action a = make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
       a.peer = leaders[i];
       if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
-      a.communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
-      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra, a, buffers);
+      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra,
+          groups_.count() == 1 ? builder_.world() : builder_.group(group), a, buffers);
     }
   }
 
