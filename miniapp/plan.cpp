@@ -131,8 +131,7 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
-  plan.worst =
-      static_cast<std::size_t>(std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin());
+  plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
   return plan;
@@ -160,8 +159,7 @@ Json to_json(const CasePlan& plan) {
   Json groups = Json::array(), ranks = Json::array();
   for (const GroupTraffic& g : plan.groups)
     groups.push_back({{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
-  for (const MemoryBytes& rank : plan.memory)
-    ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
+  for (const auto& rank : plan.memory) ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
   const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
     const GroupTraffic& most = plan.busiest(bytes);
     return {{"group", most.group}, {"bytes", most.*bytes}};

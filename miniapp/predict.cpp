@@ -215,8 +215,7 @@ int run(const Options& options) {
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
   std::vector<std::string> overrides = options.deck.overrides;
   if (options.best) {  // the search brings its own
-    std::erase_if(
-        overrides, [](const std::string& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
+    std::erase_if(overrides, [](const auto& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
     overrides.insert(overrides.end(), {"schedule=ddp", "replicas=1"});
   }
   const deck::Deck deck = deck::read_deck(options.deck.path, overrides,

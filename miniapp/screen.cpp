@@ -98,8 +98,7 @@ public:
 
 private:
   [[nodiscard]] std::vector<Culprit> judged() const {
-    return screen::judge(
-        machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
+    return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
   }
 
   [[nodiscard]] std::vector<hsize_t> shape(const Measured& m) const {
@@ -139,9 +138,7 @@ private:
     }
   }
 
-  [[nodiscard]] std::string name(const Culprit& c) const {
-    return screen::name_of(c.who, machine_, names_, c.both_ways);
-  }
+  [[nodiscard]] std::string name(const Culprit& c) const { return name_of(c.who, machine_, names_, c.both_ways); }
   [[nodiscard]] std::string sentence(const Culprit& c) const {
     return fmt::format("{}; {}", name(c), fmt::join(list_of(c.evidence, screen::text_of), "; "));
   }
@@ -289,8 +286,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   options->job.watchdog = 60;
   CLI::App* verb = app.add_subcommand(
       "screen", "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
-  CLI::Option* deck =
-      verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
+  auto* deck = verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
   verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")->type_name("KEY=VALUE");
   verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
       ->type_name("FILE.h5");
@@ -312,8 +308,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return screening(*options, invocation, mpi); });
+    invocation.code = in_job(invocation, options->job, [&](auto& mpi) { return screening(*options, invocation, mpi); });
   });
 }
 }  // namespace minitaw::app

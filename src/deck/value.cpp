@@ -48,9 +48,8 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string unquoted(std::string_view text) {
-  const bool has_quotes =
-      text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
-  return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
+  const bool quoted = text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
+  return std::string(quoted ? text.substr(1, text.size() - 2) : text);
 }
 
 Setting parse_words(std::string_view text, bool may_split) {
@@ -121,9 +120,7 @@ std::string read_text(const std::string& path) {
 }
 
 Settings parse_toml(const std::string& text, const std::string& path) {
-  const auto place = [&](const toml::source_region& source) {
-    return fmt::format("{}:{}", printable(path), source.begin.line);
-  };
+  const auto place = [&](const auto& source) { return fmt::format("{}:{}", printable(path), source.begin.line); };
   Settings settings;
   try {
     const toml::table table = toml::parse(text);

@@ -206,8 +206,7 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
     throw LogicError(
         fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
   if (cut.shards > shape.layers)
-    throw InputError(
-        fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
+    throw InputError(fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
   Layout layout{shape, {}, make_embeddings(shape, cut)};
   int first = 0;
   for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {

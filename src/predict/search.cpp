@@ -85,9 +85,7 @@ class Time {
 public:
   explicit Time(double seconds) : seconds_(seconds) {}
 
-  [[nodiscard]] double passed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  [[nodiscard]] double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   /// Returns whether work of this size will have ended when that share of the time has passed.
   [[nodiscard]] bool is_enough_for(double size, double share) const {
     return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
@@ -101,7 +99,8 @@ public:
   }
 
 private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
   double seconds_, spent_ = 0, done_ = 0;
 };
 

@@ -144,8 +144,7 @@ void remove_stale_copy(const std::string& path) {
 
 std::string make_seal(std::int64_t schema, Bytes image) {
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());
-  const std::string line =
-      fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, image.size(), crc);
+  const auto line = fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, image.size(), crc);
   return fmt::format("{:<{}}\n", line, seal_size - 1);
 }
 

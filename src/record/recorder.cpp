@@ -30,9 +30,7 @@ void require(bool holds, const std::string& what) {
 }
 
 std::string case_path(int number) { return fmt::format("cases/{:04}/", number); }
-std::string session_path(int number) {
-  return number == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", number);
-}
+std::string session_path(int n) { return n == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", n); }
 
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
@@ -227,13 +225,12 @@ Contents read_contents(hid_t file, const std::string& path) {
     const Row sample = sample_row();
     for (std::size_t i = 0; i < sample.columns.size(); ++i) {
       const Column& column = sample.columns[i];
-      const std::string path_of_column = fmt::format("summary/{}", column.name);
+      const std::string place = fmt::format("summary/{}", column.name);
       // a figure that was added later: NaN in the sample
-      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, path_of_column.c_str(), H5P_DEFAULT) <= 0)
-        continue;
+      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, place.c_str(), H5P_DEFAULT) <= 0) continue;
       std::visit(
           [&]<class T>(const T&) {
-            const auto cells = h5::read<T>(file, path_of_column, 1).values;
+            const auto cells = h5::read<T>(file, place, 1).values;
             if (i == 0) found.rows.assign(cells.size(), sample);
             require(cells.size() == found.rows.size(), "columns of the summary differ in length");
             for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];

@@ -68,9 +68,7 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
   return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
 
-std::string number(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
+std::string number(double v, int digits) { return std::isfinite(v) ? fmt::format("{:.{}f}", v, digits) : "-"; }
 
 std::string mebibytes(const Row& row, std::string_view column) {
   return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
@@ -173,9 +171,7 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
     return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
   if (rows.empty()) return "INVALID: no case was run";
   for (const bool valid : {false, true}) {
-    const auto is_told = [&](const Row& row) {
-      return is_valid(row.text("verdict")) == valid && !detail_of(row).empty();
-    };
+    const auto is_told = [&](const Row& r) { return is_valid(r.text("verdict")) == valid && !detail_of(r).empty(); };
     const auto first = std::ranges::find_if(rows, is_told);
     if (first == rows.end()) continue;
     return fmt::format("{}{} of {}, first case {} ({}): {}{}",

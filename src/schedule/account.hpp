@@ -17,12 +17,8 @@ public:
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
   /// Bytes that group k sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
-    return across(groups, group, true);
-  }
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const {
-    return across(groups, group, false);
-  }
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const { return across(of, group, true); }
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const { return across(of, group, false); }
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
 
 private:

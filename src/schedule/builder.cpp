@@ -72,9 +72,7 @@ VirtualBuffer Builder::owned(int rank, int shard) const {
   return slots.empty() ? VirtualBuffer{} : VirtualBuffer{slots[shard], SlotClass::owned};
 }
 
-VirtualBuffer Builder::accumulator(int rank, int shard) const {
-  return {owned(rank, shard).id, SlotClass::accumulator};
-}
+VirtualBuffer Builder::accumulator(int r, int shard) const { return {owned(r, shard).id, SlotClass::accumulator}; }
 
 VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) { return {drafts_[rank].next_buffer++, cls}; }
 

@@ -76,7 +76,7 @@ public:
   void cut_shards(int count);
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
-  [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
+  [[nodiscard]] VirtualBuffer accumulator(int r, int shard) const;
   /// Puts the embedding on one rank, final norm and head on another or the same; the others hold none.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }

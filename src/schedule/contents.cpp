@@ -123,10 +123,8 @@ private:
   static constexpr std::int32_t embedding = -1, head = -2;
 
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  [[nodiscard]] const Content& content(int rank, Slot slot) const {
-    return slots_[rank][index_of(slot.cls)][slot.index];
-  }
-  [[nodiscard]] Content& content(int rank, Slot slot) { return slots_[rank][index_of(slot.cls)][slot.index]; }
+  [[nodiscard]] const Content& content(int rank, Slot s) const { return slots_[rank][index_of(s.cls)][s.index]; }
+  [[nodiscard]] Content& content(int rank, Slot s) { return slots_[rank][index_of(s.cls)][s.index]; }
 
   template <class... Args>
   [[noreturn]] void fail(Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
@@ -245,9 +243,7 @@ private:
 
   /// Returns whether the gradient of embedding or head is one of this step.
   [[nodiscard]] bool written(int rank, Slot slot, std::int32_t part) const {
-    return content(rank, slot).pieces.any(range_of(part), [&](const Piece& piece) {
-      return piece.sum.any(numbers_of(part));
-    });
+    return content(rank, slot).pieces.any(range_of(part), [&](const Piece& p) { return p.sum.any(numbers_of(part)); });
   }
 
   void leave(Place p, Slot slot, std::int32_t shard, bool backward = false) {

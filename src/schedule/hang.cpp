@@ -132,9 +132,7 @@ private:
         action < 0 ? "" : "'s " + short_text(at({next.rank, action})), next.length > 0 ? ", which" + next.chain : "");
   }
 
-  [[nodiscard]] std::string name(int rank) const {
-    return fmt::format("rank {} (node {})", rank, nodes_.group_of(rank));
-  }
+  [[nodiscard]] std::string name(int r) const { return fmt::format("rank {} (node {})", r, nodes_.group_of(r)); }
 
   [[nodiscard]] std::string clauses(const std::vector<Root>& roots) const {
     std::vector<std::string> texts;

@@ -12,9 +12,7 @@ struct Interval {
   std::int32_t begin = 0, end = 0;
 
   [[nodiscard]] std::int32_t size() const { return end - begin; }
-  [[nodiscard]] Interval common(Interval other) const {
-    return {std::max(begin, other.begin), std::min(end, other.end)};
-  }
+  [[nodiscard]] Interval common(Interval with) const { return {std::max(begin, with.begin), std::min(end, with.end)}; }
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 

@@ -145,9 +145,7 @@ private:
         fail(Rule::matched_messages, "rank {} cannot be its peer", a.peer);
       return;
     }
-    const auto member = [&](int rank) {
-      return rank >= 0 && rank < program_.groups.ranks() && members_[a.communicator][rank];
-    };
+    const auto member = [&](int r) { return r >= 0 && r < program_.groups.ranks() && members_[a.communicator][r]; };
     if (a.communicator < 0 || a.communicator >= static_cast<int>(members_.size()) || !member(rank_))
       fail(Rule::same_collectives, "the rank is not a member of the communicator");
     if (is_rooted(a.kind) && !member(a.peer))

@@ -38,12 +38,8 @@ struct Usual {
   [[nodiscard]] bool exceeds(double v) const { return v < threshold; }
 };
 
-double score(const Quantity& quantity, double value) {
-  return quantity.is_latency ? 1 / (value + latency_floor) : value;
-}
-double unscore(const Quantity& quantity, double score) {
-  return quantity.is_latency ? 1 / score - latency_floor : score;
-}
+double score(const Quantity& q, double value) { return q.is_latency ? 1 / (value + latency_floor) : value; }
+double unscore(const Quantity& q, double score) { return q.is_latency ? 1 / score - latency_floor : score; }
 
 struct Flow {
   int from = -1, to = -1;
@@ -246,9 +242,8 @@ bool explains_link(
 }
 
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.
-bool is_explained(
-    const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits, const Machine& machine) {
-  return std::ranges::any_of(culprits, [&](const Culprit& known) {
+bool is_explained(const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& all, const Machine& machine) {
+  return std::ranges::any_of(all, [&](const Culprit& known) {
     if (known.who == c.who) return false;
     if (c.who.kind != Suspect::node) return explains(known, c.who.a, quantity, machine);
     return quantity.of_node && known.who.kind == Suspect::rank && machine.nodes.group_of(known.who.a) == c.who.a;

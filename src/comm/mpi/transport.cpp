@@ -439,8 +439,7 @@ std::unique_ptr<Transport> make_transport(
   return std::make_unique<MpiTransport>(world, program, memory, name);
 }
 
-std::unique_ptr<Transport> make_transport(
-    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
+std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program, Piece staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;

@@ -61,7 +61,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
     MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name);
 /// For buffers in host memory. `staging`: 2 chunk_bytes for each lane with reductions, in order; else LogicError.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(
-    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging);
+    MPI_Comm world, const schedule::Program& program, Piece staging);
 
 /// Path of device buffers to MPI.
 enum class Reach {

@@ -19,9 +19,7 @@ void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
       words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words));
 }
 
-ncclDataType_t type_of(Type type) {
-  return type == Type::fp32 ? ncclFloat32 : type == Type::bf16 ? ncclBfloat16 : ncclUint8;
-}
+ncclDataType_t type_of(Type t) { return t == Type::fp32 ? ncclFloat32 : t == Type::bf16 ? ncclBfloat16 : ncclUint8; }
 
 class LibraryCommunicator final : public Communicator {
 public:

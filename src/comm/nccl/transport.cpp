@@ -226,9 +226,7 @@ private:
 constexpr std::size_t greeting_bytes = 16;
 
 /// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a float.
-std::size_t lane_bytes(const schedule::Program& program) {
-  return (program.ranks.size() * greeting_bytes + 255) / 256 * 256;
-}
+std::size_t lane_bytes(const schedule::Program& p) { return (p.ranks.size() * greeting_bytes + 255) / 256 * 256; }
 
 class NcclTransport final : public Transport {
 public:
@@ -270,9 +268,7 @@ private:
   /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = static_cast<int>(self.plan.ranks.size());
-    const auto at = [&](const Range& range) {
-      return c.data + static_cast<std::size_t>(range.begin) * model::bytes_of(c.dtype);
-    };
+    const auto at = [&](const Range& range) { return c.data + range.begin * model::bytes_of(c.dtype); };
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
       const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));

@@ -16,9 +16,7 @@ struct Stages {
   bool v;
 
   [[nodiscard]] int count() const { return ranks * chunks; }
-  [[nodiscard]] int at(int rank, int chunk) const {
-    return v && chunk == 1 ? count() - 1 - rank : chunk * ranks + rank;
-  }
+  [[nodiscard]] int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
   [[nodiscard]] int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 

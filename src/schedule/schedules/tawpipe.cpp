@@ -151,9 +151,7 @@ private:
   [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }
 
   /// Parts that a message between two groups is cut into.
-  [[nodiscard]] int parts(int group, int other) const {
-    return std::min({rails_, groups_.size(group), groups_.size(other)});
-  }
+  [[nodiscard]] int parts(int a, int b) const { return std::min({rails_, groups_.size(a), groups_.size(b)}); }
 
   /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its own.
   [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
