@@ -2,6 +2,7 @@
 #include "sweep.hpp"
 #include <fmt/format.h>
 #include <mutex>
+#include <ranges>
 #include <set>
 #include <string.h>
 #include "base/error.hpp"
@@ -20,9 +21,9 @@ double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
 class ResultWriter {
 public:
-  ResultWriter(
-      const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, const MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
+  ResultWriter(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, const MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), options_(options),
+        recorder_(options.output, mpi.provenance(deck, invocation.arguments())),
         remaining_(
             remaining_runs(deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
@@ -129,12 +130,8 @@ private:
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak)) return options_.peak;
     const auto peak = [&](const record::RankPlace& rank) { return record::datasheet_peak(rank.unit, c.shape.dtype); };
-    const auto& ranks = mpi_.ranks;
-    const double first = peak(ranks.front());
-    return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
-               [&](const record::RankPlace& rank) { return peak(rank) == first; })
-               ? first
-               : std::nan("");
+    const std::vector<double> peaks = list_of(mpi_.ranks | std::views::take(c.ranks), peak);
+    return std::ranges::count(peaks, peaks.front()) == c.ranks ? peaks.front() : std::nan("");
   }
 
   [[nodiscard]] std::vector<Row> own_rows() const {
@@ -174,10 +171,10 @@ struct Order {
 
 class Sweep {
 public:
-  Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi)
+  Sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
+      if (mpi.is_root()) writer_.emplace(deck, options, invocation, mpi);
     });
     if (!writer_) return;
     mpi.runner.on_hang([this](const std::string& report, const std::string& root) {
@@ -303,8 +300,7 @@ private:
 };
 }  // namespace
 
-int run_sweep(
-    const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi) {
-  return Sweep(deck, options, arguments, mpi).run();
+int run_sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi) {
+  return Sweep(deck, options, invocation, mpi).run();
 }
 }  // namespace minitaw::app

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "predict/simulate.hpp"
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include <utility>
 #include "base/error.hpp"
 #include "predict/network.hpp"
+#include "predict/predict.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::predict {

@@ -111,7 +111,7 @@ void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messag
   }
 }
 
-void Builder::collective(Phase phase, int communicator, Action action, const std::vector<VirtualBuffer>& buffers) {
+void Builder::collective(Phase phase, int communicator, Action action, const RankBuffers& buffers) {
   const std::vector<int>& members = program_.communicators[communicator].ranks;
   const bool inside = std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
   action.communicator = communicator;
@@ -255,8 +255,7 @@ LockstepRanks::LockstepRanks(
   }
 }
 
-void LockstepRanks::compute(
-    std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients) {
+void LockstepRanks::compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients) {
   Visit visit = visits_[i];
   for (std::size_t r = 0; r < emitters_.size(); ++r, visit.micro_batch += per_rank_)
     emitters_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});

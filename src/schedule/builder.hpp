@@ -14,6 +14,7 @@ struct VirtualBuffer {
 
 /// The buffers of one action, in the order of its form.
 using VirtualBuffers = std::array<VirtualBuffer, most_operands>;
+using RankBuffers = std::vector<VirtualBuffer>;  ///< one of each rank of some
 
 /// Phase of an action inside its tick. Issue order: tick, phase, emission; what later ticks need comes first.
 enum class Phase : std::uint8_t {
@@ -111,7 +112,7 @@ public:
   /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes in sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
-  void collective(Phase phase, int communicator, Action action, const std::vector<VirtualBuffer>& buffers);
+  void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
   /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
@@ -138,7 +139,7 @@ private:
   topology::Groups groups_;  ///< of one replica
   Program program_;          ///< ranks and communicators of the first replica, until it is finished
   std::vector<Rank> drafts_;
-  std::vector<VirtualBuffer> squares_;  ///< by rank, if gradients are clipped
+  RankBuffers squares_;  ///< by rank, if gradients are clipped
   std::map<std::string, int> communicators_;
 };
 
@@ -183,7 +184,7 @@ public:
   [[nodiscard]] int last_tick() const { return visits_.back().tick; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
-  void compute(std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients);
+  void compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients);
 
 private:
   int per_rank_;

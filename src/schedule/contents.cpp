@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Follows what every slot holds while a program executes: the part of the validator that knows what is computed.
-#include "schedule/contents.hpp"
 #include <array>
 #include "schedule/execute.hpp"
 #include "schedule/pieces.hpp"
 
 namespace minitaw::schedule::detail {
 namespace {
+using enum Rule;
+
 /// Content of a slot; the slot's class says of which kind.
 struct Content {
   bool valid = false;
@@ -36,7 +37,7 @@ std::string describe(SlotClass cls, const Content& c) {
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients (exact_gradients).
 class Contents : public Listener {
 public:
-  explicit Contents(const Program& program) : program_(program) {
+  explicit Contents(const Program& program) : Listener(program) {
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -115,14 +116,13 @@ public:
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
         for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
           if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
-            fail(Rule::exact_gradients, {r, -1}, "{} is not updated as a whole at the end", name_of(Slot{cls, i}));
+            fail(exact_gradients, {r, -1}, "{} is not updated as a whole at the end", name_of(Slot{cls, i}));
   }
 
 private:
   // In place of a shard: what micro-batches contribute to the embeddings' gradient.
   static constexpr std::int32_t embedding = -1, head = -2;
 
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] const Content& content(int rank, Slot s) const { return slots_[rank][index_of(s.cls)][s.index]; }
   [[nodiscard]] Content& content(int rank, Slot s) { return slots_[rank][index_of(s.cls)][s.index]; }
 
@@ -161,7 +161,7 @@ private:
     const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
-      fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(), members);
+      fail(same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(), members);
     const std::int32_t each = range.size() / members;
     const std::int32_t begin = range.begin + static_cast<std::int32_t>(i) * each;
     return {begin, begin + each};
@@ -201,13 +201,13 @@ private:
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.same_thing(wanted) || !c.pieces.covers(range) ||
         (!updated_too && c.pieces.any(range, [](const Piece& piece) { return piece.updated; })))
-      unexpected(Rule::fresh_reads, p, slot, wanted);
+      unexpected(fresh_reads, p, slot, wanted);
   }
 
   /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch.
   void need(Place p, Slot slot, std::int32_t shard, bool backward = false) const {
     const Content wanted{true, shard, at(p).micro_batch, backward};
-    if (!content(p.rank, slot).same_thing(wanted)) unexpected(Rule::fresh_reads, p, slot, wanted);
+    if (!content(p.rank, slot).same_thing(wanted)) unexpected(fresh_reads, p, slot, wanted);
   }
 
   /// A gradient of the action's shard, or of the embeddings, in all of `range`.
@@ -215,10 +215,9 @@ private:
     const Content& c = content(p.rank, slot);
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.valid && is_permanent(slot.cls))
-      fail(Rule::exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
-    if (!c.same_thing(wanted)) unexpected(c.valid ? Rule::exact_gradients : Rule::fresh_reads, p, slot, wanted);
-    if (!c.pieces.covers(range))
-      fail(Rule::exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
+      fail(exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
+    if (!c.same_thing(wanted)) unexpected(c.valid ? exact_gradients : fresh_reads, p, slot, wanted);
+    if (!c.pieces.covers(range)) fail(exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
   }
 
   /// The operand holds what the action says that it moves.
@@ -233,7 +232,7 @@ private:
       need_gradient(p, slot, moved(a));
       for (const std::int32_t part : {embedding, head})
         if (extent(p.rank, slot.cls).common(range_of(part)).size() > 0 && !written(p.rank, slot, part))
-          fail(Rule::exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
+          fail(exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
       return;
     case Payload::gradient:
     case Payload::squares: return need_gradient(p, slot, moved(a));
@@ -254,9 +253,9 @@ private:
   void contribute(Place p, Slot slot, std::int32_t part) {
     const bool embeddings = of_embeddings(slot.cls), adds = at(p).accumulates;
     if (embeddings && adds && !written(p.rank, slot, part))
-      fail(Rule::exact_gradients, p, "adds to the gradient of the last step in {}", name_of(slot));
+      fail(exact_gradients, p, "adds to the gradient of the last step in {}", name_of(slot));
     if (embeddings && !adds && written(p.rank, slot, part))
-      fail(Rule::exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
+      fail(exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
     Content& c = content(p.rank, slot);
     if (embeddings ? !c.valid : !adds) c = blank(p.rank, slot.cls, embeddings ? -1 : part);
     const Interval range = embeddings ? range_of(part) : whole(slot.cls);
@@ -270,7 +269,7 @@ private:
     for (const Piece& piece : more)
       sum.change(piece.range, [&](Piece& to) {
         if (const std::int32_t twice = to.sum.add(piece.sum); twice >= 0)
-          fail(Rule::exact_gradients, p, "counts {} twice", contribution_text(p, twice));
+          fail(exact_gradients, p, "counts {} twice", contribution_text(p, twice));
       });
   }
 
@@ -285,7 +284,7 @@ private:
       const Interval numbers = numbers_of(part);
       for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
-          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient), contribution_text(p, missing));
+          fail(exact_gradients, p, "in {}, {} is missing", name_of(gradient), contribution_text(p, missing));
     }
     return range;
   }
@@ -299,18 +298,17 @@ private:
     const Interval range = need_whole_gradient(p, a);
     const std::int32_t first = (of_embeddings(a.payload) ? program_.shards : a.shard) * program_.shard_parts;
     Content& c = content(p.rank, a[Operand::squares]);
-    if (a.accumulates && !c.valid)
-      fail(Rule::fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
+    if (a.accumulates && !c.valid) fail(fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
     if (!a.accumulates) c = {.valid = true, .pieces = Pieces({{0, 1}})};
     add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
   }
 
   void need_squares(Place p, Slot slot) const {
     if (slot.valid() != program_.clips)
-      fail(Rule::exact_gradients, p, "{} the squares of all gradients", program_.clips ? "needs" : "has no use for");
+      fail(exact_gradients, p, "{} the squares of all gradients", program_.clips ? "needs" : "has no use for");
     const auto all = [&](const Piece& piece) { return piece.sum.first_missing(0) == all_squares(); };
     if (program_.clips && !content(p.rank, slot).pieces.any({0, 1}, all))
-      fail(Rule::exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
+      fail(exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
   }
 
   void update(Place p, const Action& a) {
@@ -324,7 +322,7 @@ private:
   /// A part joins what is there of the same thing; anything else is replaced.
   void receive(const Content& from, Interval range, Place to, Slot slot) {
     if (range.common(extent(to.rank, slot.cls)) != range)
-      fail(Rule::fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
+      fail(fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
     if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);
@@ -336,7 +334,7 @@ private:
     const Interval range = moved(first);
     if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient &&
         first.payload != Payload::squares)
-      fail(Rule::fresh_reads, calls.front(), "only gradients can be added up");
+      fail(fresh_reads, calls.front(), "only gradients can be added up");
     Pieces sum;
     for (const Place call : calls) {
       need_payload(call, Operand::buffer);
@@ -360,7 +358,7 @@ private:
       need_weights(calls[i], slot, slice(calls, i), true);
       const Pieces own = content(calls[i].rank, slot).pieces.within(slice(calls, i));
       if (embeddings && !std::ranges::all_of(own, &Piece::updated))
-        fail(Rule::fresh_reads, calls[i], "slice {} is not updated yet", i);
+        fail(fresh_reads, calls[i], "slice {} is not updated yet", i);
       updated = updated || std::ranges::any_of(own, &Piece::updated);
     }
     const Interval range = moved(at(calls.front()));
@@ -368,7 +366,6 @@ private:
       content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, updated}));
   }
 
-  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
 }  // namespace

@@ -110,7 +110,7 @@ std::string to_text(const Spec& spec) {
 }
 
 int number_of(const Spec& spec, const std::string& option) {
-  if (const auto at = spec.options.find(option); at != spec.options.end()) return std::stoi(at->second);
+  if (const std::string value = spec.value(option); !value.empty()) return std::stoi(value);
   const std::vector<OptionDoc>& known = entry_of(spec.name).options;
   const auto doc = std::ranges::find(known, option, &OptionDoc::name);
   return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
@@ -118,10 +118,8 @@ int number_of(const Spec& spec, const std::string& option) {
 
 Keeping keeping_of(const Request& request) {
   const auto where = [&](const char* option) {
-    const auto at = request.spec.options.find(option);
-    return at == request.spec.options.end() ? Keeping::Where::world
-           : at->second == "group"          ? Keeping::Where::group
-                                            : Keeping::Where::none;
+    const std::string value = request.spec.value(option);
+    return value.empty() ? Keeping::Where::world : value == "group" ? Keeping::Where::group : Keeping::Where::none;
   };
   // Sums of one micro-batch leave as they are.
   return {where("reshard"), request.spec.options.contains("fetch"),

@@ -9,6 +9,11 @@ namespace minitaw::schedule {
 struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
+  /// Empty where it is the default.
+  [[nodiscard]] std::string value(const std::string& option) const {
+    const auto at = options.find(option);
+    return at == options.end() ? "" : at->second;
+  }
   friend auto operator<=>(const Spec&, const Spec&) = default;
   friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };

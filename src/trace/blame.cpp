@@ -142,12 +142,12 @@ class Transfers : public schedule::Listener {
 public:
   Transfers(const schedule::Program& program, const model::Layout& layout, const topology::Groups& nodes,
       const StepSpans& spans, const std::set<int>& slow)
-      : program_(program), layout_(layout), nodes_(nodes), spans_(spans), slow_(slow) {}
+      : Listener(program), layout_(layout), nodes_(nodes), spans_(spans), slow_(slow) {}
 
   void local(Place) override {}
   void message(Place send, Place receive) override { collective(std::array{send, receive}); }
   void collective(std::span<const Place> sides) override {
-    const Action& a = program_.ranks[sides[0].rank].actions[sides[0].action];
+    const Action& a = at(sides[0]);
     std::set<int> passed;
     double begin = 0, end = 0;
     for (const auto& [rank, action] : sides) {
@@ -181,7 +181,6 @@ private:
     std::vector<double> touching, others;  ///< seconds
     std::vector<Place> places;             ///< of those that touch a slow rank
   };
-  const schedule::Program& program_;
   const model::Layout& layout_;
   const topology::Groups& nodes_;
   const StepSpans& spans_;
@@ -273,7 +272,7 @@ Culprit worst_link(const Works& moved, const topology::Groups& nodes, std::span<
 class Replay : public schedule::Listener {
 public:
   Replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup)
-      : program_(program), spans_(spans), speedup_(speedup), done_(program.ranks.size()) {}
+      : Listener(program), spans_(spans), speedup_(speedup), done_(program.ranks.size()) {}
 
   void local(Place p) override { collective({&p, 1}); }
   void message(Place send, Place receive) override { collective(std::array{send, receive}); }
@@ -299,7 +298,6 @@ private:
     void join(const Ends& e) { *this = {std::max(measured, e.measured), std::max(again, e.again)}; }
   };
   [[nodiscard]] const Span& span(Place p) const { return spans_[p.rank][p.action]; }
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 
   /// As long after the last of its causes as it was. Messages of a lane that overlapped do so again.
   [[nodiscard]] double start(Place p) const {
@@ -323,7 +321,6 @@ private:
     return end;
   }
 
-  const schedule::Program& program_;
   const StepSpans& spans_;
   const Speedup& speedup_;
   std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;

@@ -7,7 +7,7 @@ namespace {
 /// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
 Program make(const Request& request) {
   Builder builder(request, request.layers);
-  std::vector<std::vector<VirtualBuffer>> weights(request.layers), gradients(request.layers);  // by rank
+  std::vector<RankBuffers> weights(request.layers), gradients(request.layers);  // by rank
   for (int s = 0; s < request.layers; ++s)
     for (const int r : builder.everyone()) {
       builder.own(r, s);

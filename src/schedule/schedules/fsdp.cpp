@@ -42,10 +42,10 @@ public:
     }
   }
 
-  std::vector<VirtualBuffer> gather(const Visit& visit) {
+  RankBuffers gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
-    std::vector<VirtualBuffer>& copy = copies_[shard];
+    RankBuffers& copy = copies_[shard];
     if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
     const bool fetches = copy.empty(), shares = keeping_.weights == Where::group;
     if (fetches) {
@@ -56,7 +56,7 @@ public:
       call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
     }
     if (!shares && !fetches) return copy;
-    const std::vector<VirtualBuffer> whole = shares ? buffers(SlotClass::weights) : copy;
+    const RankBuffers whole = shares ? buffers(SlotClass::weights) : copy;
     for (const int r : builder_.everyone())
       if (shares)
         local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side, copy[r],
@@ -65,16 +65,16 @@ public:
     return whole;
   }
 
-  std::vector<VirtualBuffer> gradients(int shard) {
+  RankBuffers gradients(int shard) {
     if (builder_.ranks() == 1) return {builder_.accumulator(0, shard)};
     return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
   }
 
   /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's visit.
-  void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
+  void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const std::vector<VirtualBuffer>& from,
-                            const std::vector<VirtualBuffer>& to) {
+    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const RankBuffers& from,
+                            const RankBuffers& to) {
       for (const int r : builder_.everyone())
         local(kind, tick, phase, r, shard, builder_.part(r, cls), side, from[r], to[r]);
     };
@@ -104,8 +104,7 @@ private:
     Part part;
   };
 
-  void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs,
-      const std::vector<VirtualBuffer>& all) {
+  void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs, const RankBuffers& all) {
     const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
     for (const Leg& leg : legs)
       builder_.collective(phase, builder_.communicator(leg.name, leg.ranks),
@@ -124,11 +123,11 @@ private:
     builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
   }
 
-  std::vector<VirtualBuffer> buffers(SlotClass cls) {
+  RankBuffers buffers(SlotClass cls) {
     return list_of(builder_.everyone(), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
-  const std::vector<VirtualBuffer>& sum_of(int shard) {
+  const RankBuffers& sum_of(int shard) {
     if (sums_[shard].empty()) sums_[shard] = buffers(SlotClass::partial);
     return sums_[shard];
   }
@@ -137,13 +136,13 @@ private:
   int prefetch_;
   Keeping keeping_;
   std::vector<Leg> outer_, inner_;
-  std::vector<std::vector<VirtualBuffer>> copies_, sums_;  ///< by shard and rank, while they are there
+  std::vector<RankBuffers> copies_, sums_;  ///< by shard and rank, while they are there
 };
 
 void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) {
     for (const char* option : {"reshard", "reduce"})
-      if (const auto at = request.spec.options.find(option); at != request.spec.options.end() && at->second == "group")
+      if (request.spec.value(option) == "group")
         throw InputError(fmt::format("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
                                      "hierarchical=on; or use {}=none",
             option, option));
@@ -166,9 +165,8 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
     const bool last = i + 2 * static_cast<std::size_t>(units) >= lockstep.visits().size();  // micro-batch of the step
-    const std::vector<VirtualBuffer> weights = sharding.gather(now);
-    const std::vector<VirtualBuffer> gradients =
-        now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
+    const RankBuffers weights = sharding.gather(now);
+    const RankBuffers gradients = now.backward() ? sharding.gradients(now.shard) : RankBuffers();
     lockstep.compute(i, weights, gradients);
     if (now.backward()) sharding.scatter(now, gradients, last);
   }

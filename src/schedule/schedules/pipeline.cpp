@@ -183,10 +183,9 @@ Program build_by(StageRule rule, const Request& request) {
 
 /// The text of the file that a request of `csv` names.
 std::string text_of(const Request& request) {
-  const auto at = request.spec.options.find("file");
-  if (at == request.spec.options.end())
-    throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
-  const std::filesystem::path path = std::filesystem::path(request.folder) / at->second;
+  const std::string name = request.spec.value("file");
+  if (name.empty()) throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
+  const std::filesystem::path path = std::filesystem::path(request.folder) / name;
   std::ifstream file(path, std::ios::binary);
   std::error_code error;
   if (!file || std::filesystem::is_directory(path, error))
@@ -202,11 +201,9 @@ std::string sum_of(const std::string& text) {
 }
 
 Orders orders_of(const Request& request) {
-  const std::string text = text_of(request), &name = request.spec.options.at("file");
-  const auto sum = request.spec.options.find("sum");
-  if (sum != request.spec.options.end() && sum->second != sum_of(text))
-    throw InputError(
-        fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum->second));
+  const std::string text = text_of(request), name = request.spec.value("file"), sum = request.spec.value("sum");
+  if (!sum.empty() && sum != sum_of(text))
+    throw InputError(fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum));
   return read_torch_csv(text, name);
 }
 

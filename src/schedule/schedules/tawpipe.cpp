@@ -70,12 +70,12 @@ public:
   }
 
   /// Returns the weights of the shard that a group fetched last, one buffer per member, in rank order.
-  [[nodiscard]] const std::vector<VirtualBuffer>& weights(int group) const { return weights_[group]; }
+  [[nodiscard]] const RankBuffers& weights(int group) const { return weights_[group]; }
 
   /// The shard's weights on every member of a group for a visit.
   void fetch(int group, const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - timing_.fetch_intra;
-    std::vector<VirtualBuffer>&buffers = weights_[group], &copy = copies_[group][shard];
+    RankBuffers &buffers = weights_[group], &copy = copies_[group][shard];
     if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
     const bool fetches = copy.empty();
     if (!fetches && keeping_.weights == Where::none) {
@@ -95,15 +95,14 @@ public:
   }
 
   /// Returns the buffers to which each member's B writes the shard's gradient.
-  [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
+  [[nodiscard]] RankBuffers gradients(int group, int shard) {
     if (sums_on_ranks(group, shard)) return sum_of(group, shard);
     if (alone(group) && owns(group, shard)) return {builder_.accumulator(owners_[shard], shard)};
     return new_buffers(group, SlotClass::gradient);
   }
 
   /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last` with all before.
-  void return_gradients(
-      int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
+  void return_gradients(int group, int shard, int tick, int owner_tick, RankBuffers gradients, bool last) {
     const int owner = owners_[shard];
     const std::vector<int> leaders = leaders_of(group, shard);
     if (sums_on_ranks(group, shard)) {
@@ -161,7 +160,7 @@ private:
     return list_of(std::views::iota(0, count), [&](int i) { return groups_.rank(group, i); });
   }
 
-  std::vector<VirtualBuffer> new_buffers(int group, SlotClass cls) {
+  RankBuffers new_buffers(int group, SlotClass cls) {
     return list_of(groups_.members(group), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
@@ -178,9 +177,9 @@ private:
   }
 
   /// What stays of the shard in `buffers`: on every member, or with the leaders, each one's part once it is there.
-  std::vector<VirtualBuffer> copy_of(int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+  RankBuffers copy_of(int group, int shard, int tick, const RankBuffers& buffers) {
     if (keeping_.weights == Where::none) return buffers;
-    std::vector<VirtualBuffer> copy(buffers.size());
+    RankBuffers copy(buffers.size());
     const std::vector<int> leaders = leaders_of(group, shard);
     for (const int r : leaders) {
       VirtualBuffer& kept = copy[groups_.local(r)] = buffers[groups_.local(r)];
@@ -192,8 +191,8 @@ private:
   }
 
   /// Sums of the shard's gradient in a group; those of its leaders, or of all members.
-  const std::vector<VirtualBuffer>& sum_of(int group, int shard) {
-    std::vector<VirtualBuffer>& sums = sums_[group][shard];
+  const RankBuffers& sum_of(int group, int shard) {
+    RankBuffers& sums = sums_[group][shard];
     if (sums.empty()) sums = new_buffers(group, SlotClass::partial);
     return sums;
   }
@@ -234,7 +233,7 @@ private:
   }
 
   /// Weights from the leaders of a group to all its members, or the sums of their gradients to the leaders.
-  void inside(Payload payload, int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+  void inside(Payload payload, int group, int shard, int tick, const RankBuffers& buffers) {
     if (alone(group)) return;
     const bool weights = payload == Payload::weights;
     const std::vector<int> leaders = leaders_of(group, shard);
@@ -263,17 +262,12 @@ private:
   int rails_;
   bool passes_on_;
   Keeping keeping_;
-  std::vector<std::vector<VirtualBuffer>> weights_;                     ///< by group and member
-  std::vector<std::vector<std::vector<VirtualBuffer>>> copies_, sums_;  ///< by group, shard and member
+  std::vector<RankBuffers> weights_;                     ///< by group and member
+  std::vector<std::vector<RankBuffers>> copies_, sums_;  ///< by group, shard and member
 };
 
-bool is_set(const Spec& spec, const std::string& option, const std::string& value) {
-  const auto at = spec.options.find(option);
-  return at != spec.options.end() && at->second == value;
-}
-
 RelayTiming timing(const Spec& spec) {
-  return is_set(spec, "cco", "serial") ? RelayTiming{0, 0, 0}
+  return spec.value("cco") == "serial" ? RelayTiming{0, 0, 0}
                                        : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
 }
 
@@ -306,7 +300,7 @@ void require(const Request& request) {
 /// (ticks ahead between groups), grad_ticks (ticks after which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
-  const bool direct = is_set(request.spec, "gwps", "direct");
+  const bool direct = request.spec.value("gwps") == "direct";
   const int ranks = request.ranks_of_replica();
   Builder builder(request, ranks);
   const topology::Groups groups =
@@ -324,8 +318,7 @@ Program make(const Request& request) {
       const Visit& now = all[k].visits()[i];
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
       if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now);
-      const std::vector<VirtualBuffer> gradients =
-          now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
+      const RankBuffers gradients = now.backward() ? relay.gradients(k, now.shard) : RankBuffers();
       all[k].compute(i, relay.weights(k), gradients);
       const auto leaves = [&](int group) {
         return std::min(all[group].visits()[i].tick + when.grad_ticks, all[group].last_tick() + 1);
