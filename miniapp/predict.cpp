@@ -44,8 +44,7 @@ double busiest(const Prediction& p, const Machine& machine) {
   return most / p.seconds;
 }
 
-/// Seconds that transfers occupy lanes of a rank, the mean over the ranks: waiting for the other side counts,
-/// as in kernels of NCCL.
+/// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side count, as in NCCL.
 double transfer_seconds(const Prediction& p) {
   double sum = 0;
   for (std::size_t r = 0; r < p.spans.size(); ++r)

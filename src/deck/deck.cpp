@@ -26,9 +26,7 @@ namespace {
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
 
-const schedule::Entry& entry_of(const std::string& schedule) {
-  return schedule::entry_of(schedule.substr(0, schedule.find(':')));
-}
+const schedule::Entry& entry_of(const std::string& spec) { return schedule::entry_of(spec.substr(0, spec.find(':'))); }
 
 int ranks_of(const Draft& draft, const Job& job) {
   const int ranks = draft.c.ranks;

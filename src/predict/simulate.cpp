@@ -202,8 +202,7 @@ private:
     t->rest += hops * (longest + (chain ? piece / slowest : 0));
   }
 
-  /// A step of a ring from node to node: through all adapters, as libraries for devices do. Returns the rate of
-  /// the slowest.
+  /// A step of a ring from node to node, through all adapters, as libraries for devices do. Returns the slowest rate.
   double across(const Shared& t, int from, int to, double bytes) {
     const int count = machine_.adapters, out = machine_.node_of(from) * count, in = machine_.node_of(to) * count;
     double slowest = machine_.rates[out];

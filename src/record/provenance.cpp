@@ -93,9 +93,7 @@ HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std:
   std::ranges::stable_sort(forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
 }
 
-std::string HostNames::text(int node) const {
-  return shown_ ? names_.at(static_cast<std::size_t>(node)) : fmt::format("node {}", node);
-}
+std::string HostNames::text(int node) const { return shown_ ? names_.at(node) : fmt::format("node {}", node); }
 
 std::string HostNames::hidden(const std::string& text) const {
   if (shown_) return text;

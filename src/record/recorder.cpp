@@ -109,6 +109,14 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   return all;
 }
 
+/// Writes datasets into a group.
+void write(hid_t file, const std::string& group, std::vector<h5::Dataset> datasets) {
+  for (h5::Dataset& dataset : datasets) {
+    dataset.path.insert(0, group);
+    h5::write(file, dataset);
+  }
+}
+
 void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
   for (const Column& column : row.columns) {
     if (column.place == Place::nowhere) continue;
@@ -116,10 +124,7 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
     h5::write(file, {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
                         std::string(column.units), "", h5::one(column.value)});
   }
-  for (h5::Dataset& dataset : datasets(result)) {
-    dataset.path.insert(0, path);
-    h5::write(file, dataset);
-  }
+  write(file, path, datasets(result));
 }
 
 /// The rows of a table of all ranks: as many as `count` says, or none at all.
@@ -283,10 +288,7 @@ void Recorder::resume() {
 }
 
 void Recorder::write_session() {
-  for (h5::Dataset dataset : provenance_) {
-    dataset.path.insert(0, session_path(sessions_));
-    h5::write(file_, dataset);
-  }
+  write(file_, session_path(sessions_), provenance_);
   written_ = true;
 }
 
@@ -354,10 +356,7 @@ void Recorder::put(const std::string& group, std::vector<h5::Dataset> datasets) 
   if (!written_) write_session();
   if (H5Lexists(file_, group.c_str(), H5P_DEFAULT) > 0)
     h5::check(H5Ldelete(file_, group.c_str(), H5P_DEFAULT), "replace a group");
-  for (h5::Dataset& dataset : datasets) {
-    dataset.path.insert(0, group + "/");
-    h5::write(file_, dataset);
-  }
+  write(file_, group + "/", std::move(datasets));
   save();
 }
 

@@ -290,9 +290,7 @@ private:
   }
 
   /// Contributions to the squares of all gradients: one of each part of a shard, then of the embeddings.
-  [[nodiscard]] std::int32_t all_squares() const {
-    return program_.shards * program_.shard_parts + program_.embeddings_slices;
-  }
+  [[nodiscard]] int all_squares() const { return program_.shards * program_.shard_parts + program_.embeddings_slices; }
 
   void square(Place p, const Action& a) {
     const Interval range = need_whole_gradient(p, a);

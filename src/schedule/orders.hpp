@@ -10,8 +10,7 @@
 /// of the backward pass, W for the weights', B for both. The form compute_comms has cells for communication besides
 /// ("0SEND_F0", "1UNSHARD"); "(0F1;1B0)OVERLAP_F_B" is two actions whose kernels may run together.
 namespace minitaw::schedule {
-/// The order of a pipeline's work: all that its program needs, as messages, slots and waits follow from it. A rank
-/// may have any stages.
+/// The order of a pipeline's work: its program's messages, slots and waits follow from it. A rank may have any stages.
 struct Orders {
   std::vector<int> rank_of;                ///< by stage
   std::vector<std::vector<Visit>> visits;  ///< of each rank, in order; shards are stages

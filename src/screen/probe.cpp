@@ -10,7 +10,7 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::check, comm::mpi::measuring;
+using comm::mpi::check, comm::mpi::measuring, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 constexpr int pings = 20, most_messages = 4096;
@@ -114,7 +114,6 @@ private:
 
 /// What schedules do inside a node: messages of weights between all ranks, and the collectives of their group.
 schedule::Program program_of(const topology::Groups& nodes) {
-  using schedule::Kind;
   schedule::Program program;
   program.schedule = "screen";
   program.groups = nodes;
@@ -122,17 +121,17 @@ schedule::Program program_of(const topology::Groups& nodes) {
   for (int n = 0; n < nodes.count(); ++n) {
     program.communicators.push_back({fmt::format("group{}", n), nodes.members(n)});
     for (const int rank : nodes.members(n)) {
-      const auto add = [&](Kind kind, schedule::Payload payload, int peer, int communicator) {
+      const auto add = [&](Kind kind, Payload payload, int peer, int communicator) {
         const schedule::Lane lane = schedule::lane_of(kind, payload, true);
         program.ranks[rank].actions.push_back(
             {.kind = kind, .lane = lane, .payload = payload, .peer = peer, .communicator = communicator});
       };
       for (const int peer : nodes.members(n))
         for (const Kind kind : {Kind::send, Kind::recv})
-          if (peer != rank) add(kind, schedule::Payload::weights, peer, -1);
+          if (peer != rank) add(kind, Payload::weights, peer, -1);
       if (nodes.size(n) == 1) continue;
-      add(Kind::all_gather, schedule::Payload::weights, -1, n);
-      add(Kind::reduce_scatter, schedule::Payload::gradient, -1, n);
+      add(Kind::all_gather, Payload::weights, -1, n);
+      add(Kind::reduce_scatter, Payload::gradient, -1, n);
     }
   }
   return program;
@@ -217,19 +216,17 @@ private:
   }
 
   void exchange(int peer) {
-    const auto start = [&](schedule::Kind kind, std::byte* data) {
-      constexpr auto payload = schedule::Payload::weights;
-      return transport_->start(
-          lane_of(kind, payload, true), {kind == schedule::Kind::send, peer, payload, data, bytes()});
+    const auto start = [&](Kind kind, std::byte* data) {
+      constexpr auto payload = Payload::weights;
+      return transport_->start(lane_of(kind, payload, true), {kind == Kind::send, peer, payload, data, bytes()});
     };
-    const auto in = start(schedule::Kind::recv, buffer_.data() + bytes()),
-               out = start(schedule::Kind::send, buffer_.data());
+    const auto in = start(Kind::recv, buffer_.data() + bytes()), out = start(Kind::send, buffer_.data());
     comm::finish({&in, &out}, measuring);  // neither may be waited for alone
     fence();
   }
 
-  void collect(schedule::Kind kind) {
-    const auto payload = kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
+  void collect(Kind kind) {
+    const auto payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
     const auto transfer = transport_->start(
         lane_of(kind, payload, true), kind, {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_});
     comm::finish({&transfer}, measuring);
@@ -276,7 +273,7 @@ private:
           if (partner >= 0) keep(rates[partner], rate);
         });
       for (const auto& [kind, best] :
-          {std::pair(schedule::Kind::all_gather, &gathers), std::pair(schedule::Kind::reduce_scatter, &scatters)})
+          {std::pair(Kind::all_gather, &gathers), std::pair(Kind::reduce_scatter, &scatters)})
         node_by_node(fmt::format("{} of the groups", name_of(kind)),
             [&](bool here) { keep(*best, repeated(here && size > 1, [&] { collect(kind); })); });
     }

@@ -112,8 +112,7 @@ struct Time {
   double middle, low;
 };
 
-/// The usual is, of each class in each step, the lower median of all that have it. Without subjects that have
-/// no work in common with others.
+/// The usual is the lower median of a class in a step. Subjects that have no work in common with others are left out.
 std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) {
   std::map<int, std::vector<double>> of_steps;
   for (const StepSpans& spans : steps) {

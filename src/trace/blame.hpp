@@ -20,9 +20,9 @@ struct Blame {
   std::vector<double> ratios{};  ///< of each rank: seconds of its computing to the median of all
 };
 
-/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank, if they
-/// differ. `nodes`: of the job, which may have more ranks. `steps`: of a program that validate() accepts; the
-/// first one is executed again without the culprit.
+/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank, if they differ.
+/// `nodes`: of the job, which may have more ranks. `steps`: of a valid program; the first runs again without the
+/// culprit.
 [[nodiscard]] Blame find_blame(const schedule::Program& program, const model::Layout& layout,
     const std::vector<std::int64_t>& own, const topology::Groups& nodes, std::span<const StepSpans> steps);
 

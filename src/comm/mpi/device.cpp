@@ -6,7 +6,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "kernels/kernels.hpp"
-
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nccl.h>
 #include <utility>
-
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "miniTaw needs NCCL 2.18 or newer (ncclCommSplit)"
 #endif
