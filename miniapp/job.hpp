@@ -63,7 +63,6 @@ public:
   explicit MemoryBudget(const MpiJob& mpi);
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
   [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
-
 private:
   struct Pool {
     std::string name;

@@ -173,7 +173,6 @@ public:
   void end() const {
     if (shown_ != Clock::time_point()) fmt::print(stderr, "\r\x1b[K");
   }
-
 private:
   using Clock = std::chrono::steady_clock;
   int width_ = isatty(STDERR_FILENO) != 0 ? terminal_width() : 0;

@@ -42,7 +42,6 @@ public:
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
   [[nodiscard]] bool measured() const { return executed_ > 0; }
-
 private:
   std::vector<double> work_;  ///< FLOPs of a repetition of each case
   std::vector<Run> runs_;
@@ -65,7 +64,6 @@ public:
   [[nodiscard]] bool is_whole() const { return whole_; }
   /// "the time limit of 1:30:00"
   [[nodiscard]] const std::string& name() const { return name_; }
-
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();

@@ -95,7 +95,6 @@ public:
     if (!options_.output.empty() && !options_.json) fmt::print("# results: {}\n", options_.output);
     return complete && culprits.empty() ? 0 : 1;
   }
-
 private:
   [[nodiscard]] std::vector<Culprit> judged() const {
     return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});

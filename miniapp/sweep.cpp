@@ -117,7 +117,6 @@ public:
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
   }
-
 private:
   template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
@@ -188,7 +187,6 @@ public:
     mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
     return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
-
 private:
   /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep everywhere.
   Order next() {

@@ -42,7 +42,6 @@ public:
     const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
     return 1.0 * count * topo_message / largest(send(flows, count));
   }
-
 private:
   /// Seconds, on rank a; 0 on the others.
   [[nodiscard]] double median_round(int a, int b, int count) const {

@@ -103,7 +103,6 @@ public:
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
-
 private:
   /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
   StopReason execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result);

@@ -106,7 +106,6 @@ class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.
   [[nodiscard]] const Reference& of(const Case& c);
-
 private:
   std::map<std::string, Reference> known_;
   std::size_t values_ = 0;  ///< floats held

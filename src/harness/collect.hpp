@@ -25,7 +25,6 @@ public:
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
-
 private:
   struct Kept {
     double started = 0;  ///< by engine::host_seconds()
@@ -50,7 +49,6 @@ public:
 
   /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says why. Collective.
   void collect(MPI_Comm comm, Readings& readings);
-
 private:
   meters::Meter& meter_;
   bool shared_;

@@ -22,7 +22,6 @@ public:
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
   /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
   [[nodiscard]] std::string find();
-
 private:
   enum class Tag : int { ask, state, said };
 

@@ -57,7 +57,6 @@ public:
   void local(Place action) override { judge({&action, 1}); }
   void message(Place send, Place receive) override { judge(std::array{send, receive}); }
   void collective(std::span<const Place> calls) override { judge(calls); }
-
 private:
   struct Value {
     Place place;

@@ -48,7 +48,6 @@ public:
     require_renewed();
     return total(energy_, &Counter::sum);
   }
-
 private:
   std::optional<double> number(const fs::path& file) {
     errno = 0;

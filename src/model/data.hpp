@@ -23,7 +23,6 @@ public:
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
   /// tokens, targets (one further) [B S], from sequence `first` of the `step` on, all ranks counted. For one thread.
   void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first);
-
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
   void read(std::span<std::int32_t> values, std::uint64_t random);

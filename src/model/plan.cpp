@@ -25,7 +25,6 @@ public:
     }
   }
   [[nodiscard]] std::size_t end() const { return end_; }
-
 private:
   std::size_t end_;
 };

@@ -48,7 +48,6 @@ public:
     const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, Role::wqkv);
     return sum(norm_back(dnormed1, input_, gradient, Role::norm1), dmiddle);
   }
-
 private:
   [[nodiscard]] const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
   [[nodiscard]] plain::In weight(Role role) const { return view(weights_, tensor(role)); }

@@ -24,7 +24,6 @@ public:
 
   [[nodiscard]] const ReferenceTensors& weights() const { return weights_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
-
 private:
   Layout layout_;
   ReferenceTensors weights_, moment1_, moment2_;

@@ -164,7 +164,6 @@ public:
       if (const std::string name(key.str()); !known_.contains(name))
         refuse(name, fmt::format("is no key of a machine{}", did_you_mean(name, {known_.begin(), known_.end()})));
   }
-
 private:
   double read(const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
     const auto value = node.value_exact<std::string>();

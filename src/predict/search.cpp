@@ -97,7 +97,6 @@ public:
     spent_ += passed() - begin;
     done_ += size;
   }
-
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin_ = Clock::now();
@@ -115,7 +114,6 @@ public:
     std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
     return std::move(all_);
   }
-
 private:
   using Several = std::vector<Candidate>::iterator;
 

@@ -30,7 +30,6 @@ public:
     if (fd_ >= 0) (void)::close(fd_);  // what was written has been forced to disk, with its errors
   }
   operator int() const { return fd_; }
-
 private:
   int fd_;
 };

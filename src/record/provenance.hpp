@@ -27,7 +27,6 @@ public:
   [[nodiscard]] std::string text(int node) const;
   /// The text with "node 3" for each name; as it is where they are shown.
   [[nodiscard]] std::string hidden(const std::string& text) const;
-
 private:
   std::vector<std::string> names_;
   std::vector<std::pair<std::string, int>> forms_;  ///< of names in small letters, and their nodes; longest first

@@ -43,7 +43,6 @@ public:
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.
   [[nodiscard]] const std::string& note() const { return note_; }
-
 private:
   void begin();
   void resume();

@@ -74,7 +74,6 @@ public:
   }
 
   static constexpr int widest_text = 30;
-
 private:
   [[nodiscard]] int length() const {
     int sum = 1;

@@ -20,7 +20,6 @@ public:
   [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const { return across(of, group, true); }
   [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const { return across(of, group, false); }
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
-
 private:
   [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
 

@@ -116,7 +116,6 @@ public:
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
   /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
-
 private:
   struct Emitted {
     Action action;
@@ -161,7 +160,6 @@ public:
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
-
 private:
   /// Buffers that a visit keeps for later ones of the same shard and micro-batch: F, and B for W.
   struct Kept {
@@ -185,7 +183,6 @@ public:
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
   void compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients);
-
 private:
   int per_rank_;
   std::vector<Visit> visits_;

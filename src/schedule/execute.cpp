@@ -34,7 +34,6 @@ public:
     match_collectives();
     return std::move(result_);
   }
-
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   template <class... Args>
@@ -151,7 +150,6 @@ public:
     }
     check_end();
   }
-
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 

@@ -37,7 +37,6 @@ public:
   virtual void message(Place send, Place receive) = 0;
   /// The members' calls in ring order.
   virtual void collective(std::span<const Place> calls) = 0;
-
 protected:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 

@@ -43,7 +43,6 @@ public:
     if (!roots_.empty()) hang.sentence = chain_to(*roots_.begin()->second) + clauses(hang.roots);
     return hang;
   }
-
 private:
   [[nodiscard]] int ranks() const { return static_cast<int>(states_.size()); }
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }

@@ -42,7 +42,6 @@ public:
     check_progress();
     return std::move(orders_);
   }
-
 private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(fmt::format(

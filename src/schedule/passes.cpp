@@ -42,7 +42,6 @@ public:
   }
   void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
   [[nodiscard]] int size() const { return size_; }
-
 private:
   bool rotates_;
   int size_, released_ = 0;
@@ -77,7 +76,6 @@ public:
       advance(action);
     }
   }
-
 private:
   LaneCounts needs(const Action& action) {
     if (action.kind == Kind::join) return issued_;

@@ -37,7 +37,6 @@ public:
   }
 
   [[nodiscard]] std::vector<std::vector<Span>> spans() && { return std::move(spans_); }
-
 private:
   [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
 

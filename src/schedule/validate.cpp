@@ -26,7 +26,6 @@ public:
       for (action_ = 0; action_ < static_cast<int>(here().actions.size()); ++action_) check_action();
     }
   }
-
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
   template <class... Args> [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
@@ -179,7 +178,6 @@ public:
       for (const Access& access : accesses(a, rank_)) history(access.slot).touch(access, a.lane, place);
     }
   }
-
 private:
   struct Finished {
     int action;

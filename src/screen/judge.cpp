@@ -101,7 +101,6 @@ public:
     }
     return culprits;
   }
-
 private:
   [[nodiscard]] const Quantity& quantity() const { return measured_.quantity; }
 

@@ -91,7 +91,6 @@ public:
       else Kokkos::deep_copy(exec_, here, there);
     });
   }
-
 private:
   /// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on zeros.
   template <class E> struct Owned : kernels::Matrix<E> {
@@ -177,7 +176,6 @@ public:
     if (machine_.nodes.count() > 1) measure_between();
     return gather();
   }
-
 private:
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
   [[nodiscard]] bool has_pairs_inside() const { return std::ranges::max(machine_.nodes.sizes()) > 1; }

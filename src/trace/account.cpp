@@ -72,7 +72,6 @@ public:
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());
     return current_;
   }
-
 private:
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
   double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }

@@ -174,7 +174,6 @@ public:
     }
     return alone <= 0.1 * whole;
   }
-
 private:
   struct Alike {
     std::vector<double> touching, others;  ///< seconds
@@ -290,7 +289,6 @@ public:
   }
 
   double length = 0;
-
 private:
   struct Ends {
     double measured = 0, again = 0;

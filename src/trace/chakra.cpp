@@ -30,7 +30,6 @@ public:
     return *this;
   }
   std::string bytes{};
-
 private:
   Message& varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
@@ -76,7 +75,6 @@ public:
     }
     return std::move(file_.bytes);
   }
-
 private:
   [[nodiscard]] const auto& ring(const Action& a) const { return program_.communicators[a.communicator].ranks; }
   /// The action of the peer, or the number of the collective.

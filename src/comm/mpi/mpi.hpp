@@ -53,7 +53,6 @@ class Exchange {
 public:
   /// Returns the seconds until `count` messages from each of `from` are here, while as many go to each of `to`.
   double run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm);
-
 private:
   std::vector<std::byte> sent_;
   std::vector<std::vector<std::byte>> received_;
@@ -78,7 +77,6 @@ public:
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
-
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };

@@ -73,7 +73,6 @@ public:
     if (comm_ == nullptr) return;
     check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
   }
-
 private:
   ncclComm_t comm_ = nullptr;
   bool closed_ = false;

@@ -160,7 +160,6 @@ public:
     }
     if (lock) abort();
   }
-
 private:
   /// A call that is no group; `call` is the only one to use NCCL meanwhile.
   void use(const Work& call) {
@@ -243,7 +242,6 @@ public:
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
   void poll() override { communicators_.poll(); }
   void cancel() override { communicators_.cancel(); }
-
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
     const Lane sender = lane_of(m.payload);

@@ -95,7 +95,6 @@ public:
       local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned), outer_side,
           gradients[r], builder_.accumulator(r, shard));
   }
-
 private:
   /// A communicator that gathers or reduces a part of the shard.
   struct Leg {

@@ -35,7 +35,6 @@ public:
     while (next_[chunk][2] < next_[chunk][1]) weight(chunk);
   }
   std::vector<Visit> visits() && { return std::move(visits_); }
-
 private:
   void visit(Kind kind, int chunk, int micro_batch) {
     if (micro_batch < micro_batches_) visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
@@ -135,7 +134,6 @@ public:
     }
     return tick;
   }
-
 private:
   void emit(const Visit& visit) {
     const int rank = rank_of_[visit.shard];

@@ -144,7 +144,6 @@ public:
           shard, added, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv, content.part, received);
     }
   }
-
 private:
   [[nodiscard]] bool owns(int group, int shard) const { return groups_.group_of(owners_[shard]) == group; }
   [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }

@@ -42,7 +42,6 @@ public:
     builder_.exchange(tick, phase, messages);
     buffers_ = moved;
   }
-
 private:
   Builder& builder_;
   Payload payload_;
@@ -71,7 +70,6 @@ public:
     }
     return last_tick_;
   }
-
 private:
   [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
   [[nodiscard]] int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
