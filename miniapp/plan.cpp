@@ -82,10 +82,10 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
     model::Shape shape = c.shape;
     shape.seq = seq;
     const Layout layout = model::make_layout(shape, schedule::cut_of(program));
-    std::uint64_t arena = 0;
+    Fit fit{available, 0, context_bytes + model::library_estimate(shape)};
     for (const auto& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
-      arena = std::max<std::uint64_t>(arena, rank.total());
-    return std::pair(arena, context_bytes + model::library_estimate(shape));
+      fit.arena = std::max<std::uint64_t>(fit.arena, rank.total());
+    return fit;
   };
   // Memory grows with S, so halving finds the last that fits.
   std::int64_t fitting = 0, beyond = longest_seq / seq_step + 1;
@@ -93,14 +93,14 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
     const std::int64_t middle = fitting + (beyond - fitting) / 2;
     bool fits = false;
     try {
-      const auto [arena, libraries] = at(middle * seq_step);
-      fits = arena + libraries <= available;
+      fits = at(middle * seq_step).fits();
     } catch (const InputError&) {  // larger than any buffer can be
     }
     (fits ? fitting : beyond) = middle;
   }
-  const auto [arena, libraries] = at(c.shape.seq);
-  return {available, arena, libraries, fitting * seq_step};
+  Fit fit = at(c.shape.seq);
+  fit.largest_seq = fitting * seq_step;
+  return fit;
 }
 
 CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,

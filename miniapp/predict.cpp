@@ -103,10 +103,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"rate/rank", "token/s", 9,
               [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); }, 8},
           {"MFU", "%", 5,
-              [](const Row& row) {
-                const double mfu = row.prediction.mfu;
-                return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
-              },
+              [](const Row& r) { return r.prediction.mfu > 0 ? fmt::format("{:.1f}", 100 * r.prediction.mfu) : "-"; },
               2},
           {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 9},
           {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
@@ -114,9 +111,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"adapter", "busy, %", 7,
               [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }, 1},
           {"memory", "GiB", 8,
-              [](const Row& row) {
-                return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
-              }},
+              [](const Row& r) { return fmt::format("{:.2f}", 0x1p-30 * r.prediction.worst_memory()); }},
           {"", "", 0, [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
       {}, width};
 }

@@ -18,13 +18,10 @@ void check_size(const char* key, std::int64_t value) {
 }
 
 void check_sizes(const Shape& shape) {
-  check_size("layers", shape.layers);
-  check_size("hidden", shape.hidden);
-  check_size("heads", shape.heads);
-  check_size("kv_heads", shape.kv_heads);
-  check_size("vocab", shape.vocab);
-  check_size("seq", shape.seq);
-  check_size("micro_batch", shape.micro_batch);
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", shape.layers}, {"hidden", shape.hidden},
+      {"heads", shape.heads}, {"kv_heads", shape.kv_heads}, {"vocab", shape.vocab}, {"seq", shape.seq},
+      {"micro_batch", shape.micro_batch}};
+  for (const auto& [key, size] : sizes) check_size(key, size);
   if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
     throw InputError(fmt::format("ffn_per_layer has {}; layers = {} needs one for each block",
         counted(std::ssize(shape.ffn), "value"), shape.layers));

@@ -77,7 +77,6 @@ struct Tensor {
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
   Role role = Role::norm1;
-
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
   [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };

@@ -46,11 +46,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
   std::vector<Candidate> all;
   const auto add = [&](Case c) {
-    try {
-      schedule::check(request_of(c));
-    } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
-      return;
-    }
+    if (!schedule::is_buildable(request_of(c))) return;  // too few layers, or micro-batches that do not divide
     for (const model::Recompute recompute :
         {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
       c.shape.recompute = recompute;

@@ -172,8 +172,7 @@ h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> l
 }
 
 Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
-  std::vector<std::string> words;
-  std::ranges::transform(arguments, std::back_inserter(words), shell_quoted);
+  const std::vector<std::string> words = list_of(arguments, shell_quoted);
   return {entry("version", build::version), entry("git_hash", build::git_hash), entry("build_type", build::build_type),
       entry("compiler", build::compiler), entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
       entry("command", fmt::format("{}", fmt::join(words, " "))), entry("deck_path", deck.path),

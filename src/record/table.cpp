@@ -153,12 +153,8 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
       throw InputError(
           fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
               did_you_mean(name, known)));
-    if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
-      chosen.push_back(summary_column(sample, name));
-      continue;
-    }
-    std::ranges::copy_if(
-        all, std::back_inserter(chosen), [&](const TextColumn<Row>& column) { return column.name == name; });
+    if (std::ranges::count(sample.columns, name, &Column::name) > 0) chosen.push_back(summary_column(sample, name));
+    else std::ranges::copy_if(all, std::back_inserter(chosen), [&](const auto& column) { return column.name == name; });
   }
   return chosen;
 }
@@ -218,9 +214,8 @@ std::string to_json(const std::vector<Row>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
-    for (const Column& column : row.columns) {
+    for (const Column& column : row.columns)
       std::visit([&](const auto& cell) { object[std::string(column.name)] = cell; }, column.value);
-    }
     list.push_back(std::move(object));
   }
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

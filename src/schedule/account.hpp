@@ -56,7 +56,6 @@ struct Footprint {
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
-
   [[nodiscard]] std::size_t total() const;
 };
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.

@@ -11,7 +11,6 @@ using enum Rule;
 /// A run of parts, or of contributions: what there is of a slot's content, and what is in it.
 struct Interval {
   std::int32_t begin = 0, end = 0;
-
   [[nodiscard]] std::int32_t size() const { return end - begin; }
   [[nodiscard]] Interval common(Interval with) const { return {std::max(begin, with.begin), std::min(end, with.end)}; }
   friend bool operator==(const Interval&, const Interval&) = default;

@@ -200,7 +200,6 @@ struct Accesses {
 struct SlotHistory {
   LaneCounts written{};
   LaneCounts read{};  ///< since the last write
-
   void touch(const Access& access, Lane lane, std::int32_t place) {
     if (access.write) *this = {};
     (access.write ? written : read)[index_of(lane)] = place;

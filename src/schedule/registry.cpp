@@ -61,15 +61,6 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
 }
-
-bool buildable(const Request& request) {
-  try {
-    check(request);
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
-}
 }  // namespace
 
 const std::vector<Entry>& registry() {
@@ -167,6 +158,15 @@ void check(const Request& request) {
   if (entry.check != nullptr) entry.check(request);
 }
 
+bool is_buildable(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
 Spec settled(Request request, int adapters) {
   const Entry& entry = entry_of(request.spec.name);
   if (entry.settle != nullptr) entry.settle(request, adapters);
@@ -191,7 +191,7 @@ std::vector<std::string> options_without_effect(Request request) {
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;
     without.spec.options.erase(name);
-    if (!buildable(without)) continue;
+    if (!is_buildable(without)) continue;
     Program program = build(without);
     program.schedule = all.schedule;
     if (program == all) names.push_back(name);

@@ -83,6 +83,8 @@ struct Keeping {
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
 void check(const Request& request);
+/// Returns whether check() passes.
+[[nodiscard]] bool is_buildable(const Request& request);
 
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
 /// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.

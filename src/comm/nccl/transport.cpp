@@ -66,7 +66,6 @@ struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
-
   [[nodiscard]] int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }

@@ -50,17 +50,13 @@ public:
     const bool fetches = copy.empty(), shares = keeping_.weights == Where::group;
     if (fetches) {
       copy = buffers(shares ? SlotClass::kept : SlotClass::weights);
-      for (const int r : builder_.everyone())
-        local(Kind::load, tick, Phase::fetch_first, r, shard, builder_.part(r, SlotClass::owned), outer_side,
-            builder_.owned(r, shard), copy[r]);
+      const RankBuffers owned = list_of(builder_.everyone(), [&](int r) { return builder_.owned(r, shard); });
+      local(Kind::load, tick, Phase::fetch_first, shard, SlotClass::owned, outer_side, owned, copy);
       call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
     }
     if (!shares && !fetches) return copy;
     const RankBuffers whole = shares ? buffers(SlotClass::weights) : copy;
-    for (const int r : builder_.everyone())
-      if (shares)
-        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side, copy[r],
-            whole[r]);
+    if (shares) local(Kind::load, tick, Phase::fetch_intra, shard, SlotClass::kept, inner_side, copy, whole);
     call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
     return whole;
   }
@@ -73,27 +69,21 @@ public:
   /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's visit.
   void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const RankBuffers& from,
-                            const RankBuffers& to) {
-      for (const int r : builder_.everyone())
-        local(kind, tick, phase, r, shard, builder_.part(r, cls), side, from[r], to[r]);
-    };
     if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last)) return;
     if (keeping_.gradients == Where::none) {
       gradients = buffers(SlotClass::gradient);
-      locals(Kind::load, Phase::push_intra, inner_.empty() ? outer_side : inner_side, SlotClass::partial, sum_of(shard),
-          gradients);
+      local(Kind::load, tick, Phase::push_intra, shard, SlotClass::partial, inner_.empty() ? outer_side : inner_side,
+          sum_of(shard), gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
     if (keeping_.gradients == Where::group) {
-      locals(Kind::accumulate, Phase::push_intra, inner_side, SlotClass::partial, gradients, sum_of(shard));
+      local(Kind::accumulate, tick, Phase::push_intra, shard, SlotClass::partial, inner_side, gradients, sum_of(shard));
       if (!last) return;
-      locals(Kind::load, Phase::push_intra, inner_side, SlotClass::partial, sum_of(shard), gradients);
+      local(Kind::load, tick, Phase::push_intra, shard, SlotClass::partial, inner_side, sum_of(shard), gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
-    for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned), outer_side,
-          gradients[r], builder_.accumulator(r, shard));
+    const RankBuffers owned = list_of(builder_.everyone(), [&](int r) { return builder_.accumulator(r, shard); });
+    local(Kind::accumulate, tick, Phase::push_last, shard, SlotClass::owned, outer_side, gradients, owned);
   }
 private:
   /// A communicator that gathers or reduces a part of the shard.
@@ -112,14 +102,16 @@ private:
 
   enum Side { outer_side, inner_side };
 
-  /// A copy or addition on a rank, in the lane of the leg beside it.
-  void local(Kind kind, int tick, Phase phase, int rank, int shard, Part part, Side side, VirtualBuffer from,
-      VirtualBuffer to) {
-    const bool weights = from.cls == SlotClass::owned || from.cls == SlotClass::kept;
-    Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
-    a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload,
-        side == inner_side || builder_.groups().count() == 1);
-    builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
+  /// A copy or addition on every rank of what its slots of `cls` hold, in the lane of the leg beside it.
+  void local(Kind kind, int tick, Phase phase, int shard, SlotClass cls, Side side, const RankBuffers& from,
+      const RankBuffers& to) {
+    const bool weights = from[0].cls == SlotClass::owned || from[0].cls == SlotClass::kept;
+    const bool inside = side == inner_side || builder_.groups().count() == 1;
+    for (const int r : builder_.everyone()) {
+      Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, builder_.part(r, cls));
+      a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload, inside);
+      builder_.add(r, phase, a, {{Operand::source, from[r]}, {Operand::destination, to[r]}});
+    }
   }
 
   RankBuffers buffers(SlotClass cls) {

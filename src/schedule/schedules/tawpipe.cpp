@@ -121,13 +121,12 @@ public:
       return;
     }
     if (keeping_.gradients == Where::group && !alone(group)) {
+      const RankBuffers& sums = sum_of(group, shard);
       for (const int r : leaders)
-        local(Kind::accumulate, Payload::gradient, r, shard, tick, gradients[groups_.local(r)],
-            sum_of(group, shard)[groups_.local(r)]);
+        local(Kind::accumulate, Payload::gradient, r, shard, tick, gradients[groups_.local(r)], sums[groups_.local(r)]);
       if (!last) return;
       for (const int r : leaders)
-        local(Kind::load, Payload::gradient, r, shard, tick, sum_of(group, shard)[groups_.local(r)],
-            gradients[groups_.local(r)]);
+        local(Kind::load, Payload::gradient, r, shard, tick, sums[groups_.local(r)], gradients[groups_.local(r)]);
     }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
     // Behind the own group's sum, which no late message may hold up; not for longer than two ticks, to save slots.
