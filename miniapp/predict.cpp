@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -229,8 +228,7 @@ int run(const Options& options) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
     fmt::print("{}", head(machine, table));
   }
-  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    const Case& c = deck.cases[i];
+  for (const Case& c : deck.cases) {
     const Prediction p = predict::predict(c, machine);
     if (options.json) all.push_back(to_json(c, machine, p));
     else write_stdout(table.row({c, p}));

@@ -107,7 +107,10 @@ public:
   /// The exit code: of all cases of the deck, also those that an earlier run has measured.
   [[nodiscard]] int close(const std::string& why_stopped) {
     const std::scoped_lock lock(mutex_);
-    const std::vector<Row> rows = own_rows();
+    std::set<std::string> mine;
+    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
+    std::vector<Row> rows = recorder_.rows();
+    std::erase_if(rows, [&](const Row& row) { return !mine.contains(row.text("identity")); });
     // What is there and ok, but lacks repetitions, is missing too.
     const auto whole = std::ranges::count_if(
         rows, [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
@@ -131,15 +134,6 @@ private:
     const auto peak = [&](const record::RankPlace& rank) { return record::datasheet_peak(rank.unit, c.shape.dtype); };
     const std::vector<double> peaks = list_of(mpi_.ranks | std::views::take(c.ranks), peak);
     return std::ranges::count(peaks, peaks.front()) == c.ranks ? peaks.front() : std::nan("");
-  }
-
-  [[nodiscard]] std::vector<Row> own_rows() const {
-    std::set<std::string> mine;
-    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
-    std::vector<Row> rows;
-    for (const Row& row : recorder_.rows())
-      if (mine.contains(row.text("identity"))) rows.push_back(row);
-    return rows;
   }
 
   const deck::Deck& deck_;

@@ -27,11 +27,9 @@ using Settings = std::map<std::string, Setting>;
     const std::string& key, const std::string& text, const std::vector<std::string>& choices);
 /// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized file.
 [[nodiscard]] std::string read_text(const std::string& path);
-
 /// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates and unknown
 /// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
-
 /// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list in brackets or,
 /// where the key takes several, with commas, else one value, quoted or not. Throws InputError without key or "=".
 void override_setting(Settings& settings, const std::string& text);

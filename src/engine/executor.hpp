@@ -104,7 +104,6 @@ public:
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
-
   /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
   /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
   bool advance();

@@ -2,6 +2,7 @@
 #include "harness/collect.hpp"
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -93,20 +94,12 @@ void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm
       fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
 }
 
-std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
-  std::vector<std::uint64_t> values;
-  for (int from = 0; from < matrix.ranks(); ++from)
-    for (int to = 0; to < matrix.ranks(); ++to)
-      for (int k = 0; k < schedule::traffic_kinds; ++k)
-        values.push_back(matrix.at(from, to, static_cast<schedule::Traffic>(k)));
-  return values;
-}
-
 /// sent: by this rank, as Transport::sent().
 void collect_bytes(
     engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
   result.bytes_source = runtime.transport().bytes_source();
-  result.planned_bytes = flat(schedule::bytes(runtime.program(), runtime.layout()));
+  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
+  result.planned_bytes = list_of(planned.cells() | std::views::join);
   result.counted_bytes.resize(result.planned_bytes.size());
   const int row = static_cast<int>(sent.size());
   check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),

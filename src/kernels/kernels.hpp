@@ -184,7 +184,6 @@ void uniform(
 void require_one_layout();
 /// Handles and workspaces of matrix products on this queue; to be called before its first step, because it allocates.
 void prepare(const ExecutionSpace& exec);
-
 /// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,
 /// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits. Nothing on a host.
 void choose_by_time(const ExecutionSpace& exec, bool on);

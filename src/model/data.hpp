@@ -36,7 +36,6 @@ private:
 
 /// Most segments that a micro-batch can have, and one for their end: elements of sort_positions' `segments`.
 [[nodiscard]] std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
-
 /// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. order [T] receives
 /// them, ascending among equals; segments where each distinct token begins, then T. Returns the segments in use.
 std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,

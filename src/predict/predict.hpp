@@ -29,7 +29,6 @@ struct Prediction {
 /// for a ring through so many replicas on other nodes.
 [[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
     const schedule::Costs& costs, int replicas = 1);
-
 /// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are alike.
 /// Throws InputError if the case has more ranks than the machine, or a precision that its file does not rate.
 [[nodiscard]] Prediction predict(const Case& c, const Machine& machine);
@@ -44,7 +43,6 @@ struct Floor {
 };
 /// Of cases that have one program: they differ in recomputation alone.
 [[nodiscard]] std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine);
-
 /// Returns whether every replica has nodes of its own, with only one switch between them. All replicas then
 /// do the same at the same time, and each sends to the next one what it gets from the one before: one is simulated.
 [[nodiscard]] bool replicas_are_alike(const Case& c, const Machine& machine);

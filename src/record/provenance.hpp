@@ -59,7 +59,6 @@ struct RankPlace {
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
 [[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
-
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host, unless names
 /// are shown or the user has written them, into the command line or the deck: these are kept as they are.
 [[nodiscard]] Provenance collect(

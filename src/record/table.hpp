@@ -18,7 +18,6 @@ struct Missing {
 /// The verdict of a sweep: there is at least one case, all are valid and none is missing.
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
-
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)",
 /// followed by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);

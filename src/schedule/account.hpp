@@ -14,6 +14,7 @@ public:
   void add(int from, int to, Traffic kind, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
   [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] const auto& cells() const { return cells_; }  ///< [from][to][kind], the first two in one
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
   /// Bytes that group k sends to other groups, all kinds.

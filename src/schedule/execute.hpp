@@ -64,7 +64,6 @@ template <class... Args>
 /// a transfer happens when every side has started it. What can happen does not depend on the order of trying: one
 /// execution decides. Throws Refusal as match(), and for no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
-
 /// Executes a program on the contents of slots. Throws Refusal as execute(), for exact_gradients and fresh_reads.
 void check_contents(const Program& program);
 }  // namespace detail

@@ -255,7 +255,6 @@ struct Program {
 [[nodiscard]] model::Cut cut_of(const Program& program);
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
-
 /// Returns for each action the action after which its buffers are free: itself, or for messages the last one of the
 /// messages of the same tick that follow each other in the program, in any lanes: they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);

@@ -85,11 +85,9 @@ struct Keeping {
 void check(const Request& request);
 /// Returns whether check() passes.
 [[nodiscard]] bool is_buildable(const Request& request);
-
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
 /// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
-
 /// The options of the request that change nothing in its program (rails between one group, say), found by
 /// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);

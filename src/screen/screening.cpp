@@ -2,7 +2,7 @@
 #include "screen/screening.hpp"
 #include <algorithm>
 #include <array>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <set>
 #include "base/error.hpp"
 

@@ -25,7 +25,6 @@ struct Blame {
 /// culprit.
 [[nodiscard]] Blame find_blame(const schedule::Program& program, const model::Layout& layout,
     const std::vector<std::int64_t>& own, const topology::Groups& nodes, std::span<const StepSpans> steps);
-
 /// Length of a measured step that takes place again in the order and with the waits of the program: every
 /// action begins as long after its causes, and is under way as long, divided by `speedup(rank, action)`.
 using Speedup = std::function<double(int rank, int action)>;

@@ -34,7 +34,6 @@ public:
 
   /// Returns whether all calls are complete or on their device queue.
   [[nodiscard]] virtual bool ready() = 0;
-
   /// Collective over the communicator: ranks of equal colour get a communicator of theirs, ordered by key.
   /// When this one is ready, wait for the new one; with a negative colour it will never be, and is dropped.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
