@@ -268,7 +268,8 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
     return report->rounds();
   });
   const TimeLimit time(options.time_limit);
-  for (double longest = 0; round < options.rounds && mpi.on_root([&] { return time.left() > longest; });) {
+  double longest = 0;
+  while (round < options.rounds && mpi.on_root([&] { return time.left() > longest; })) {
     const double begin = MPI_Wtime();
     const std::vector<std::vector<double>> values = probe->round();
     longest = std::max(longest, MPI_Wtime() - begin);

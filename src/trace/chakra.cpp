@@ -76,7 +76,9 @@ public:
     return std::move(file_.bytes);
   }
 private:
-  [[nodiscard]] const auto& ring(const Action& a) const { return program_.communicators[a.communicator].ranks; }
+  [[nodiscard]] const std::vector<int>& ring(const Action& a) const {
+    return program_.communicators[a.communicator].ranks;
+  }
   /// The action of the peer, or the number of the collective.
   [[nodiscard]] std::int32_t other() const { return matching_.other[matching_.number({rank_, action_})]; }
 
