@@ -189,26 +189,21 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
 }
 
 record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const {
-  using record::entry;
-  std::vector<std::string> names, cores, devices;
-  std::vector<std::int64_t> nodes;
-  for (const record::RankPlace& rank : ranks) {
-    names.push_back(hosts.text(rank.node));
-    nodes.push_back(rank.node);
-    cores.push_back(rank.cores);
-    devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
-  }
+  using record::entry, record::RankPlace;
   const std::string each = "rank of the job";
+  const auto host = [this](const RankPlace& r) { return hosts.text(r.node); };
+  const auto node = [](const RankPlace& r) { return std::int64_t{r.node}; };
+  const auto unit = [](const RankPlace& r) { return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid); };
   record::Provenance p = record::collect(deck, arguments, hosts);
-  p.insert(p.end(), {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}},
-                        entry("cores", each, cores), entry("devices", each, devices), entry("os", each, systems),
-                        entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
-                        entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
-                        entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
+  p.insert(p.end(),
+      {entry("hosts", each, list_of(ranks, host)), {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
+          entry("cores", each, list_of(ranks, &RankPlace::cores)), entry("devices", each, list_of(ranks, unit)),
+          entry("os", each, systems), entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
+          entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
+          entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
   for (const auto& field : topology::site_fields) {
-    std::vector<std::string> texts;
-    for (const record::RankPlace& rank : ranks) texts.push_back(rank.site.*field.value);
-    p.push_back(entry(field.name, each, texts));
+    const auto value = [&](const RankPlace& r) { return r.site.*field.value; };
+    p.push_back(entry(field.name, each, list_of(ranks, value)));
   }
   return p;
 }

@@ -8,9 +8,6 @@
 #include "topology/system.hpp"
 #include "verb.hpp"
 
-namespace CLI {
-class App;
-}
 namespace minitaw::app {
 struct JobFlags {
   double watchdog = engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
@@ -25,10 +22,18 @@ void add_job_flags(CLI::App& verb, JobFlags& flags);
 struct MpiJob {
   /// Collective: every rank throws if one of them has no device.
   MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
-
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
   [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
+  /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there. Collective.
+  template <class Work> [[nodiscard]] auto on_root(const Work& work) const {
+    decltype(work()) result{};
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (is_root()) result = work();
+    });
+    comm::mpi::check(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing what rank 0 has decided");
+    return result;
+  }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
   /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the build.
   [[nodiscard]] record::Provenance provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const;
@@ -58,7 +63,6 @@ public:
   explicit MemoryBudget(const MpiJob& mpi);
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
   [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
-
 private:
   struct Pool {
     std::string name;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model/plan.hpp"
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -83,10 +82,10 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
     model::Shape shape = c.shape;
     shape.seq = seq;
     const Layout layout = model::make_layout(shape, schedule::cut_of(program));
-    std::uint64_t arena = 0;
+    Fit fit{available, 0, context_bytes + model::library_estimate(shape)};
     for (const auto& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
-      arena = std::max<std::uint64_t>(arena, rank.total());
-    return std::pair(arena, context_bytes + model::library_estimate(shape));
+      fit.arena = std::max<std::uint64_t>(fit.arena, rank.total());
+    return fit;
   };
   // Memory grows with S, so halving finds the last that fits.
   std::int64_t fitting = 0, beyond = longest_seq / seq_step + 1;
@@ -94,14 +93,14 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
     const std::int64_t middle = fitting + (beyond - fitting) / 2;
     bool fits = false;
     try {
-      const auto [arena, libraries] = at(middle * seq_step);
-      fits = arena + libraries <= available;
+      fits = at(middle * seq_step).fits();
     } catch (const InputError&) {  // larger than any buffer can be
     }
     (fits ? fitting : beyond) = middle;
   }
-  const auto [arena, libraries] = at(c.shape.seq);
-  return {available, arena, libraries, fitting * seq_step};
+  Fit fit = at(c.shape.seq);
+  fit.largest_seq = fitting * seq_step;
+  return fit;
 }
 
 CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,
@@ -132,8 +131,7 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
-  plan.worst =
-      static_cast<std::size_t>(std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin());
+  plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
   return plan;
@@ -161,8 +159,7 @@ Json to_json(const CasePlan& plan) {
   Json groups = Json::array(), ranks = Json::array();
   for (const GroupTraffic& g : plan.groups)
     groups.push_back({{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
-  for (const MemoryBytes& rank : plan.memory)
-    ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
+  for (const auto& rank : plan.memory) ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
   const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
     const GroupTraffic& most = plan.busiest(bytes);
     return {{"group", most.group}, {"bytes", most.*bytes}};
@@ -228,9 +225,7 @@ std::string table_text(const Plans& plans, int width) {
       {"schedule", "", -1, [](const CasePlan& p) { return p.settings.schedule; }},
       {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }, 3},
       {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }, 4}};
-  std::vector<record::Row> settings;
-  for (const CasePlan& plan : plans) settings.push_back(plan.row);
-  for (const std::string_view name : record::varying_settings(settings)) {
+  for (const std::string_view name : record::varying_settings(list_of(plans, &CasePlan::row))) {
     if (name == "schedule" || name == "ranks" || name == "groups") continue;
     const std::string title = name == "micro_batch" ? "B" : name == "micro_batches" ? "M" : std::string(name);
     columns.push_back({title, "", 0, [name](const CasePlan& p) { return p.row.column(name).text(); }});
@@ -274,8 +269,7 @@ template <class Kind> std::string title_line(const std::string& name, int kinds)
 }
 
 std::string line(const std::string& name, const auto& bytes) {
-  std::vector<std::string> sizes;
-  for (const std::uint64_t kind : bytes) sizes.push_back(size_text(kind));
+  std::vector<std::string> sizes = list_of(bytes, size_text);
   sizes.push_back(size_text(total(bytes)));
   return cells(name, sizes);
 }
@@ -298,8 +292,7 @@ std::string time_text(const CasePlan& plan) {
   const auto [fewest, most] = std::ranges::minmax(plan.ticks.busy);
   const auto [least, largest] = std::ranges::minmax(plan.idle_shares);
   return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
-                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per "
-                     "rank)\n",
+                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per rank)\n",
       plan.ticks.total, fewest, most, 100 * plan.idle_share, 100 * least, 100 * largest);
 }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "predict/search.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
@@ -8,20 +6,18 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unistd.h>
-
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
+#include "predict/search.hpp"
 #include "record/table.hpp"
 #include "signals.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
 namespace {
-using predict::Machine;
-using predict::Prediction;
+using predict::Machine, predict::Prediction;
 
 struct Options {
   DeckOptions deck;
@@ -47,8 +43,7 @@ double busiest(const Prediction& p, const Machine& machine) {
   return most / p.seconds;
 }
 
-/// Seconds that transfers occupy lanes of a rank, the mean over the ranks: waiting for the other side counts,
-/// as in kernels of NCCL.
+/// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side count, as in NCCL.
 double transfer_seconds(const Prediction& p) {
   double sum = 0;
   for (std::size_t r = 0; r < p.spans.size(); ++r)
@@ -107,10 +102,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"rate/rank", "token/s", 9,
               [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); }, 8},
           {"MFU", "%", 5,
-              [](const Row& row) {
-                const double mfu = row.prediction.mfu;
-                return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
-              },
+              [](const Row& r) { return r.prediction.mfu > 0 ? fmt::format("{:.1f}", 100 * r.prediction.mfu) : "-"; },
               2},
           {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 9},
           {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
@@ -118,9 +110,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
           {"adapter", "busy, %", 7,
               [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }, 1},
           {"memory", "GiB", 8,
-              [](const Row& row) {
-                return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
-              }},
+              [](const Row& r) { return fmt::format("{:.2f}", 0x1p-30 * r.prediction.worst_memory()); }},
           {"", "", 0, [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
       {}, width};
 }
@@ -177,7 +167,6 @@ public:
   void end() const {
     if (shown_ != Clock::time_point()) fmt::print(stderr, "\r\x1b[K");
   }
-
 private:
   using Clock = std::chrono::steady_clock;
   int width_ = isatty(STDERR_FILENO) != 0 ? terminal_width() : 0;
@@ -218,8 +207,7 @@ int run(const Options& options) {
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
   std::vector<std::string> overrides = options.deck.overrides;
   if (options.best) {  // the search brings its own
-    std::erase_if(
-        overrides, [](const std::string& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
+    std::erase_if(overrides, [](const auto& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
     overrides.insert(overrides.end(), {"schedule=ddp", "replicas=1"});
   }
   const deck::Deck deck = deck::read_deck(options.deck.path, overrides,
@@ -240,8 +228,7 @@ int run(const Options& options) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
     fmt::print("{}", head(machine, table));
   }
-  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    const Case& c = deck.cases[i];
+  for (const Case& c : deck.cases) {
     const Prediction p = predict::predict(c, machine);
     if (options.json) all.push_back(to_json(c, machine, p));
     else write_stdout(table.row({c, p}));
@@ -267,8 +254,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best", options->best,
-      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
-      "of the one case");
+      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences of the one case");
   verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()

@@ -40,6 +40,37 @@ double work_of(const Case& c) {
   const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
   return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
+
+constexpr double longest_ending = 30;
+
+double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
+
+/// Seconds from now to the moment that Slurm names; nothing if it names none.
+std::optional<double> slurm_moment(const char* variable) {
+  const char* const moment = std::getenv(variable);
+  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
+  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
+}
+
+/// Returns the seconds to the end of the Slurm job, at least 1; 0 if it is not known.
+double left_in_slurm() {
+  const auto end = slurm_moment("SLURM_JOB_END_TIME");
+  return end ? std::max(*end, 1.0) : 0;
+}
+
+double parse_duration(const std::string& text) {
+  static const std::regex with_unit("([0-9]{1,9})([smh])");
+  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
+  std::smatch part;
+  double seconds = 0;
+  if (std::regex_match(text, part, with_unit))
+    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
+  else if (std::regex_match(text, part, with_colons))
+    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
+  if (!(seconds > 0))
+    throw InputError(fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
+  return seconds;
+}
 }  // namespace
 
 RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
@@ -84,39 +115,6 @@ std::string clock_text(double seconds) {
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
-
-namespace {
-constexpr double longest_ending = 30;
-
-double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
-
-/// Seconds from now to the moment that Slurm names; nothing if it names none.
-std::optional<double> slurm_moment(const char* variable) {
-  const char* const moment = std::getenv(variable);
-  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
-  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
-}
-
-/// Returns the seconds to the end of the Slurm job, at least 1; 0 if it is not known.
-double left_in_slurm() {
-  const auto end = slurm_moment("SLURM_JOB_END_TIME");
-  return end ? std::max(*end, 1.0) : 0;
-}
-
-double parse_duration(const std::string& text) {
-  static const std::regex with_unit("([0-9]{1,9})([smh])");
-  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
-  std::smatch part;
-  double seconds = 0;
-  if (std::regex_match(text, part, with_unit))
-    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
-  else if (std::regex_match(text, part, with_colons))
-    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
-  if (!(seconds > 0))
-    throw InputError(fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
-  return seconds;
-}
-}  // namespace
 
 TimeLimit::TimeLimit(const std::string& text)
     : length_(text.empty() ? left_in_slurm() : parse_duration(text)),

@@ -32,7 +32,6 @@ class SweepProgress {
 public:
   /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate` FLOP/s.
   SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
-
   /// Counts the next run, which took `seconds`; returns "[3/12, 1:05 to go]".
   std::string after(double seconds);
   /// The next run is left out.
@@ -43,7 +42,6 @@ public:
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
   [[nodiscard]] bool measured() const { return executed_ > 0; }
-
 private:
   std::vector<double> work_;  ///< FLOPs of a repetition of each case
   std::vector<Run> runs_;
@@ -60,14 +58,12 @@ public:
   /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job
   /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a batch system, minutes.
   explicit TimeLimit(const std::string& text);
-
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
   [[nodiscard]] double left() const;
   /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the start.
   [[nodiscard]] bool is_whole() const { return whole_; }
   /// "the time limit of 1:30:00"
   [[nodiscard]] const std::string& name() const { return name_; }
-
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();

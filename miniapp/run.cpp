@@ -29,7 +29,7 @@ int run(const Invocation& invocation, Options& options) {
     mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
     const deck::Deck deck = mpi.read(options.deck);
     for (const Case& c : deck.cases) mpi.runner.require_possible(c);
-    const int code = run_sweep(deck, options.sweep, invocation.arguments(), mpi);
+    const int code = run_sweep(deck, options.sweep, invocation, mpi);
     ignore_signals();
     return code;
   });

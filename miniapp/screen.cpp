@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "screen/probe.hpp"
-
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <set>
 #include <unistd.h>
 #include "base/error.hpp"
@@ -13,6 +11,7 @@
 #include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
+#include "screen/probe.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -65,7 +64,6 @@ public:
   }
 
   [[nodiscard]] int rounds() const { return static_cast<int>(measured_.front().rounds.size()); }
-  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
 
   void begin() const {
     if (options_.json) return;
@@ -75,9 +73,11 @@ public:
     std::fflush(stdout);
   }
 
-  void add(std::vector<std::vector<double>> values) {
-    for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(std::move(values[q]));
+  /// Returns how many rounds there are now.
+  [[nodiscard]] int add(const std::vector<std::vector<double>>& values) {
+    for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(values[q]);
     write(judged(), "");
+    return rounds();
   }
 
   /// The exit code.
@@ -95,11 +95,9 @@ public:
     if (!options_.output.empty() && !options_.json) fmt::print("# results: {}\n", options_.output);
     return complete && culprits.empty() ? 0 : 1;
   }
-
 private:
   [[nodiscard]] std::vector<Culprit> judged() const {
-    return screen::judge(
-        machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
+    return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
   }
 
   [[nodiscard]] std::vector<hsize_t> shape(const Measured& m) const {
@@ -109,11 +107,11 @@ private:
 
   void write(const std::vector<Culprit>& culprits, const std::string& verdict) {
     if (!recorder_) return;
-    std::vector<std::string> sentences;
-    for (const Culprit& c : culprits) sentences.push_back(sentence(c));
-    std::vector<h5::Dataset> all = {{"settings", "text", "", h5::one(settings_)},
-        {"verdict", "text", "", h5::one(verdict)}, {"culprits", "text", "culprit", sentences, {sentences.size()}},
-        {"node_of_rank", "1", "rank", nodes(), {static_cast<hsize_t>(machine_.nodes.ranks())}}};
+    const int ranks = machine_.nodes.ranks();
+    const auto node_of = [&](int rank) { return std::int64_t{machine_.nodes.group_of(rank)}; };
+    std::vector<h5::Dataset> all = {record::entry("settings", settings_), record::entry("verdict", verdict),
+        record::entry("culprits", "culprit", list_of(culprits, [&](const Culprit& c) { return sentence(c); })),
+        {"node_of_rank", "1", "rank", list_of(std::views::iota(0, ranks), node_of), {static_cast<hsize_t>(ranks)}}};
     for (const Measured& m : measured_) {
       std::vector<double> flat;
       for (const std::vector<double>& round : m.rounds) flat.insert(flat.end(), round.begin(), round.end());
@@ -122,12 +120,6 @@ private:
           fmt::format("round, rank, {}", partner[static_cast<int>(m.quantity.partner)]), flat, shape(m)});
     }
     recorder_->put("screen", std::move(all));
-  }
-
-  [[nodiscard]] std::vector<std::int64_t> nodes() const {
-    std::vector<std::int64_t> all;
-    for (int r = 0; r < machine_.nodes.ranks(); ++r) all.push_back(machine_.nodes.group_of(r));
-    return all;
   }
 
   void read() {
@@ -145,10 +137,9 @@ private:
     }
   }
 
+  [[nodiscard]] std::string name(const Culprit& c) const { return name_of(c.who, machine_, names_, c.both_ways); }
   [[nodiscard]] std::string sentence(const Culprit& c) const {
-    std::string text = screen::name_of(c.who, machine_, names_, c.both_ways);
-    for (const screen::Evidence& e : c.evidence) text += "; " + screen::text_of(e);
-    return text;
+    return fmt::format("{}; {}", name(c), fmt::join(list_of(c.evidence, screen::text_of), "; "));
   }
 
   /// Lowest, median and highest of all rounds.
@@ -180,7 +171,7 @@ private:
     std::string text;
     std::set<std::string> hosts;
     for (const Culprit& c : culprits) {
-      text += fmt::format("CULPRIT: {}\n", screen::name_of(c.who, machine_, names_, c.both_ways));
+      text += fmt::format("CULPRIT: {}\n", name(c));
       for (const screen::Evidence& e : c.evidence) text += fmt::format("  {}\n", screen::text_of(e));
       if (c.who.kind == screen::Suspect::rank && !mpi_.ranks[c.who.a].uuid.empty())
         text += fmt::format("  {}, {}\n", mpi_.ranks[c.who.a].unit, mpi_.ranks[c.who.a].uuid);
@@ -201,11 +192,11 @@ private:
         evidence.push_back({{"quantity", e.quantity}, {"units", e.units}, {"value", e.value}, {"usual", e.usual},
             {"rounds", e.rounds}});
       for (const int node : nodes_of(c, machine_)) hosts.push_back(names_[node]);
-      const bool node = c.who.kind == screen::Suspect::node;
-      Json ranks = node ? Json(machine_.nodes.members(c.who.a)) : Json::array({c.who.a});
-      if (c.who.kind == screen::Suspect::link) ranks.push_back(c.who.b);
-      found.push_back({{"kind", kinds[c.who.kind]}, {"ranks", ranks}, {"nodes", hosts},
-          {"text", screen::name_of(c.who, machine_, names_, c.both_ways)}, {"evidence", evidence}});
+      const auto [kind, a, b] = c.who;
+      Json ranks = kind == screen::Suspect::node ? Json(machine_.nodes.members(a)) : Json::array({a});
+      if (kind == screen::Suspect::link) ranks.push_back(b);
+      found.push_back(
+          {{"kind", kinds[kind]}, {"ranks", ranks}, {"nodes", hosts}, {"text", name(c)}, {"evidence", evidence}});
     }
     for (const auto& [quantity, values] : summary())
       quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", values[0]},
@@ -226,10 +217,8 @@ private:
 /// Looks for silent corruption in a step of the deck's first case.
 int replay(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
-  std::vector<std::string> places;
-  for (const record::RankPlace& rank : mpi.ranks)
-    places.push_back(fmt::format("{}, {}", mpi.hosts.text(rank.node), rank.unit));
-  const harness::ReplayReport report = mpi.runner.replay(deck.cases.front(), places);
+  const auto place = [&](const record::RankPlace& r) { return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit); };
+  const harness::ReplayReport report = mpi.runner.replay(deck.cases.front(), list_of(mpi.ranks, place));
   const std::vector<std::string>& sentences = report.findings;
   const int code = report.runs > 2 ? 1 : 0;
   if (!mpi.is_root()) return code;
@@ -259,7 +248,7 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
     mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
     if (shows) fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, options.rounds, stage);
   };
-  screen::Probe probe(MPI_COMM_WORLD, mpi.place,
+  const auto probe = screen::make_probe(MPI_COMM_WORLD, mpi.place,
       {.shape = shape,
           .seconds = options.seconds,
           .link_seconds = std::min(3 * options.seconds, links_together / measurements),
@@ -270,37 +259,25 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
           .next = next,
           .done = [&] { mpi.runner.advance(); }});
   std::vector<Measured> measured;
-  for (screen::Quantity& quantity : probe.quantities()) measured.push_back({std::move(quantity)});
-  std::optional<Report> report;
-  harness::agree(MPI_COMM_WORLD, [&] {
-    if (!mpi.is_root()) return;
-    report.emplace(
-        options, mpi, probe.machine(), measured, settings_of(shape, probe.machine()), invocation.arguments());
+  for (screen::Quantity& quantity : probe->quantities()) measured.push_back({std::move(quantity)});
+  const screen::Machine& machine = probe->machine();
+  std::optional<Report> report;  // rank 0's
+  round = mpi.on_root([&] {
+    report.emplace(options, mpi, machine, measured, settings_of(shape, machine), invocation.arguments());
     report->begin();
-    round = report->rounds();
+    return report->rounds();
   });
-  comm::mpi::check(MPI_Bcast(&round, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
   const TimeLimit time(options.time_limit);
   double longest = 0;
-  for (int goes_on = 1; round < options.rounds; ++round) {
-    goes_on = time.left() > longest ? 1 : 0;
-    comm::mpi::check(MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-    if (goes_on == 0) break;
+  while (round < options.rounds && mpi.on_root([&] { return time.left() > longest; })) {
     const double begin = MPI_Wtime();
-    std::vector<std::vector<double>> values = probe.round();
+    const std::vector<std::vector<double>> values = probe->round();
     longest = std::max(longest, MPI_Wtime() - begin);
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (report) report->add(std::move(values));
-    });
+    round = mpi.on_root([&] { return report->add(values); });
   }
   mpi.runner.guard().pause();
   if (shows) fmt::print(stderr, "\r\033[K");
-  int code = 0;
-  harness::agree(MPI_COMM_WORLD, [&] {
-    if (report) code = report->end(round == options.rounds);
-  });
-  comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-  return code;
+  return mpi.on_root([&] { return report->end(round == options.rounds); });
 }
 }  // namespace
 
@@ -309,8 +286,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   options->job.watchdog = 60;
   CLI::App* verb = app.add_subcommand(
       "screen", "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec or srun");
-  CLI::Option* deck =
-      verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
+  auto* deck = verb->add_option("DECK", options->deck.path, "take the shapes of its first case (default: built in)");
   verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")->type_name("KEY=VALUE");
   verb->add_option("-o,--output", options->output, "result file; rounds that it has are not measured again")
       ->type_name("FILE.h5");
@@ -332,8 +308,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts, and those of culprits for scontrol");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return screening(*options, invocation, mpi); });
+    invocation.code = in_job(invocation, options->job, [&](auto& mpi) { return screening(*options, invocation, mpi); });
   });
 }
 }  // namespace minitaw::app

@@ -2,6 +2,7 @@
 #include "sweep.hpp"
 #include <fmt/format.h>
 #include <mutex>
+#include <ranges>
 #include <set>
 #include <string.h>
 #include "base/error.hpp"
@@ -20,9 +21,9 @@ double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
 class ResultWriter {
 public:
-  ResultWriter(
-      const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, const MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
+  ResultWriter(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, const MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), options_(options),
+        recorder_(options.output, mpi.provenance(deck, invocation.arguments())),
         remaining_(
             remaining_runs(deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
@@ -106,7 +107,10 @@ public:
   /// The exit code: of all cases of the deck, also those that an earlier run has measured.
   [[nodiscard]] int close(const std::string& why_stopped) {
     const std::scoped_lock lock(mutex_);
-    const std::vector<Row> rows = own_rows();
+    std::set<std::string> mine;
+    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
+    std::vector<Row> rows = recorder_.rows();
+    std::erase_if(rows, [&](const Row& row) { return !mine.contains(row.text("identity")); });
     // What is there and ok, but lacks repetitions, is missing too.
     const auto whole = std::ranges::count_if(
         rows, [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
@@ -116,7 +120,6 @@ public:
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
   }
-
 private:
   template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
@@ -129,21 +132,8 @@ private:
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak)) return options_.peak;
     const auto peak = [&](const record::RankPlace& rank) { return record::datasheet_peak(rank.unit, c.shape.dtype); };
-    const auto& ranks = mpi_.ranks;
-    const double first = peak(ranks.front());
-    return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
-               [&](const record::RankPlace& rank) { return peak(rank) == first; })
-               ? first
-               : std::nan("");
-  }
-
-  [[nodiscard]] std::vector<Row> own_rows() const {
-    std::set<std::string> mine;
-    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
-    std::vector<Row> rows;
-    for (const Row& row : recorder_.rows())
-      if (mine.contains(row.text("identity"))) rows.push_back(row);
-    return rows;
+    const std::vector<double> peaks = list_of(mpi_.ranks | std::views::take(c.ranks), peak);
+    return std::ranges::count(peaks, peaks.front()) == c.ranks ? peaks.front() : std::nan("");
   }
 
   const deck::Deck& deck_;
@@ -174,10 +164,10 @@ struct Order {
 
 class Sweep {
 public:
-  Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi)
+  Sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
+      if (mpi.is_root()) writer_.emplace(deck, options, invocation, mpi);
     });
     if (!writer_) return;
     mpi.runner.on_hang([this](const std::string& report, const std::string& root) {
@@ -189,21 +179,13 @@ public:
   int run() {
     for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
     mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
-    int code = writer_ ? writer_->close(why_stopped_) : 0;
-    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-    return code;
+    return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
-
 private:
   /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep everywhere.
   Order next() {
     mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
-    Order order;
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_) order = choose();
-    });
-    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
-    return order;
+    return mpi_.on_root([this] { return choose(); });
   }
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
@@ -310,8 +292,7 @@ private:
 };
 }  // namespace
 
-int run_sweep(
-    const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi) {
-  return Sweep(deck, options, arguments, mpi).run();
+int run_sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi) {
+  return Sweep(deck, options, invocation, mpi).run();
 }
 }  // namespace minitaw::app

@@ -16,5 +16,5 @@ struct SweepOptions {
 /// Executes every case of the deck that the result file lacks, and records each as it ends, whatever its end. Stops
 /// between steps at a signal and before a time limit. Exit code 0 if every case is valid, else 1. Collective.
 [[nodiscard]] int run_sweep(
-    const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments, MpiJob& mpi);
+    const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi);
 }  // namespace minitaw::app

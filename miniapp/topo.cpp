@@ -16,16 +16,12 @@ struct Figure {
   double value = 0;  ///< s, or bytes/s of the messages, one direction
 };
 using Figures = std::vector<Figure>;
+using Flows = std::vector<std::pair<int, int>>;  ///< from and to
 
 constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
 double largest(double mine = 0) { return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200)); }
-
-struct Flow {
-  int from, to;
-};
-using Flows = std::vector<Flow>;
 
 /// Sends messages between the ranks of MPI_COMM_WORLD. Collective, the same on all ranks. Ranks that wait sleep.
 class Links {
@@ -46,16 +42,14 @@ public:
     const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
     return 1.0 * count * topo_message / largest(send(flows, count));
   }
-
 private:
   /// Seconds, on rank a; 0 on the others.
   [[nodiscard]] double median_round(int a, int b, int count) const {
     std::vector<double> seconds;
     (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
-      const double begin = MPI_Wtime();
-      for (const bool first : {true, false}) comm::mpi::ping(rank_ == a ? b : a, (rank_ == a) == first, MPI_COMM_WORLD);
-      if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
+      const double round = comm::mpi::round_trip(rank_ == a ? b : a, rank_ == a, MPI_COMM_WORLD);
+      if (rank_ == a) seconds.push_back(round);
     }
     std::ranges::sort(seconds);
     return seconds.empty() ? 0 : seconds[seconds.size() / 2];
@@ -63,14 +57,14 @@ private:
 
   /// Seconds until this rank has sent and received its messages of all flows.
   double send(const Flows& flows, int count) {
-    std::vector<int> to, from;
-    for (const Flow& flow : flows) {
-      if (flow.from == rank_) to.push_back(flow.to);
-      if (flow.to == rank_) from.push_back(flow.from);
+    std::vector<int> receivers, senders;
+    for (const auto& [from, to] : flows) {
+      if (from == rank_) receivers.push_back(to);
+      if (to == rank_) senders.push_back(from);
     }
     (void)largest();
     const double begin = MPI_Wtime();
-    (void)exchange_.run(to, from, count, topo_message, MPI_COMM_WORLD);
+    (void)exchange_.run(receivers, senders, count, topo_message, MPI_COMM_WORLD);
     return MPI_Wtime() - begin;
   }
 
@@ -82,14 +76,14 @@ private:
 /// Every rank of a group to one of another.
 void append(Flows& flows, const Groups& groups, int from, int to) {
   for (const int rank : groups.members(from))
-    flows.push_back({rank, groups.rank(to, groups.local(rank) % groups.size(to))});
+    flows.emplace_back(rank, groups.rank(to, groups.local(rank) % groups.size(to)));
 }
 
 /// Every rank to the next one of its group.
 void append_ring(Flows& flows, const Groups& groups, int group) {
   const int size = groups.size(group);
   for (int local = 0; size > 1 && local < size; ++local)
-    flows.push_back({groups.rank(group, local), groups.rank(group, (local + 1) % size)});
+    flows.emplace_back(groups.rank(group, local), groups.rank(group, (local + 1) % size));
 }
 
 Figures measure_inside(Links& links, const Groups& groups) {

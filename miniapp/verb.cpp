@@ -19,10 +19,8 @@
 
 namespace minitaw::app {
 std::vector<std::string> verb_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(verb->get_name());
-  return names;
+  const auto verbs = app.get_subcommands([](const CLI::App*) { return true; });
+  return list_of(verbs, [](const CLI::App* verb) { return verb->get_name(); });
 }
 
 void add_deck(CLI::App& verb, DeckOptions& options) {

@@ -15,7 +15,6 @@ struct Invocation {
   int& argc;
   char**& argv;
   int code = 0;  ///< to exit with; the callback of the verb that is found on the command line sets it
-
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
@@ -71,7 +70,6 @@ void print_error(std::string sentence, bool one_line = true);
 using Json = nlohmann::ordered_json;
 /// Indented, with a newline at the end.
 [[nodiscard]] std::string json_text(const Json& json);
-
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
 /// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.
 void write_stdout(const std::string& text);

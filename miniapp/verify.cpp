@@ -136,9 +136,7 @@ int verify(const Options& options, MpiJob& mpi) {
     if (mpi.is_root())
       add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check, harness::serial_tolerance(c)});
   }
-  int code = mpi.is_root() ? conclude(rows, options.json) : 0;
-  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  return code;
+  return mpi.on_root([&] { return conclude(rows, options.json); });
 }
 }  // namespace
 

@@ -73,7 +73,6 @@ public:
     const std::scoped_lock lock(mutex_);
     return open_;
   }
-
 private:
   static void begin(const char* name) {
     const std::scoped_lock lock(mutex_);

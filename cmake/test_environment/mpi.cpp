@@ -10,7 +10,6 @@ namespace {
 class FailureListener : public testing::EmptyTestEventListener {
 public:
   explicit FailureListener(int rank) : rank_(rank) {}
-
 private:
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (rank_ == 0 || !result.failed()) return;

@@ -19,7 +19,6 @@ struct LogicError : std::logic_error {
 
 /// "; did you mean \"seq\"?": the first of the candidates nearest to `word`; empty if over two thirds must change.
 [[nodiscard]] std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
-
 /// "1 layer", "2 layers", for messages.
 [[nodiscard]] std::string counted(std::int64_t count, std::string_view noun);
 }  // namespace minitaw

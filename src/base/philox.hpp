@@ -12,7 +12,6 @@
 namespace minitaw {
 template <int n> struct Words {
   std::uint32_t word[n];
-
   MINITAW_HOST_DEVICE std::uint32_t operator[](int i) const { return word[i]; }
   friend bool operator==(const Words&, const Words&) = default;
 };

@@ -2,18 +2,25 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 namespace minitaw {
+/// A part of each entry in a vector: list_of(rows, &Row::name). As std::ranges::to, which comes with C++23.
+template <class Entries, class Part = std::identity> auto list_of(Entries&& entries, const Part& part = {}) {
+  std::vector<std::decay_t<decltype(std::invoke(part, *entries.begin()))>> list;
+  for (auto&& entry : entries) list.push_back(std::invoke(part, entry));
+  return list;
+}
+
 /// Elements [begin, begin + count) of a buffer.
 struct Range {
   std::int64_t begin = 0, count = 0;
-
   friend bool operator==(const Range&, const Range&) = default;
 };
 
 struct Part {
   int index = 0, count = 1;
-
   friend bool operator==(const Part&, const Part&) = default;
 };
 

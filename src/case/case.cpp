@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "case/case.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
 
@@ -28,9 +27,7 @@ model::Shape shape_of_rank(const Case& c, int rank) {
 
 std::int64_t sequences_of_step(const Case& c) { return first_sequence(c, c.micro_batches); }
 
-double tokens_of_step(const Case& c) {
-  return static_cast<double>(sequences_of_step(c)) * static_cast<double>(c.shape.seq);
-}
+double tokens_of_step(const Case& c) { return static_cast<double>(sequences_of_step(c) * c.shape.seq); }
 
 std::int64_t first_sequence(const Case& c, int micro_batch) {
   if (c.micro_batch_per_rank.empty()) return micro_batch * c.shape.micro_batch;

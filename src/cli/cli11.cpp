@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sstream>
 #include "base/error.hpp"
-
 #ifdef CLI11_COMPILE
 #include <CLI/impl/App_inl.hpp>
 #include <CLI/impl/Argv_inl.hpp>

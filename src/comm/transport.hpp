@@ -49,7 +49,6 @@ struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
   int root;                       ///< index of the root; 0 where the kind has none
-
   [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
 };
 
@@ -64,7 +63,6 @@ public:
   void reset() {
     for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
   }
-
 private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
@@ -116,7 +114,6 @@ public:
   virtual void poll() {}
   /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only destruction may follow.
   virtual void cancel() = 0;
-
 protected:
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
@@ -124,7 +121,6 @@ protected:
       schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) = 0;
 
   SentBytes sent_;
-
 private:
   /// Throws LogicError if there is no such collective, communicator, member or root.
   [[nodiscard]] Membership membership(schedule::Kind kind, const Collective& collective) const;
@@ -139,7 +135,6 @@ class SoloTransport final : public Transport {
 public:
   explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}
   void cancel() override {}
-
 private:
   [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
   [[nodiscard]] Started start_transfer(

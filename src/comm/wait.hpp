@@ -33,7 +33,6 @@ public:
   void wake();
   /// Sleeps for `time`; ends early if wake() is called now or was called since the last sleep.
   void sleep(std::chrono::microseconds time);
-
 private:
   std::atomic<bool> on_ = true;
   bool woken_ = false;
@@ -46,7 +45,6 @@ public:
   explicit Backoff(const WaitPolicy& policy, LowLatency* low_latency = nullptr)
       : left_(policy), low_latency_(low_latency) {}
   void once();
-
 private:
   std::chrono::steady_clock::time_point began_{};  ///< when it first had nothing better to do than wait
   WaitPolicy left_;

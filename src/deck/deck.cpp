@@ -2,7 +2,6 @@
 #include "deck/deck.hpp"
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <numeric>
 #include <set>
@@ -27,9 +26,7 @@ namespace {
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
 
-const schedule::Entry& entry_of(const std::string& schedule) {
-  return schedule::entry_of(schedule.substr(0, schedule.find(':')));
-}
+const schedule::Entry& entry_of(const std::string& spec) { return schedule::entry_of(spec.substr(0, spec.find(':'))); }
 
 int ranks_of(const Draft& draft, const Job& job) {
   const int ranks = draft.c.ranks;
@@ -69,14 +66,12 @@ topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
 std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const model::Shape& shape = draft.c.shape;
-  const auto layers = static_cast<std::size_t>(shape.layers);
-  if (shape.ffn.empty())
-    return std::vector<std::int64_t>(layers, draft.ffn > 0 ? draft.ffn : default_ffn(shape.hidden));
-  if (shape.ffn.size() != layers)
-    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
-        counted(std::ssize(shape.ffn), "value"), counted(shape.layers, "layer")));
-  return shape.ffn;
+  const model::Shape& s = draft.c.shape;
+  if (s.ffn.empty()) return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
+  if (std::ssize(s.ffn) != s.layers)
+    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer", counted(std::ssize(s.ffn), "value"),
+        counted(s.layers, "layer")));
+  return s.ffn;
 }
 
 /// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks are known.
@@ -181,13 +176,12 @@ struct Axis {
 };
 
 /// The message of a check behind the place of the key that it begins with, or of one in place of it.
-std::string locate(const std::string& message, const Settings& settings, const std::string& path) {
-  const std::string name = message.substr(0, message.find_first_of(": ="));
-  if (const auto at = settings.find(name); at != settings.end())
-    return fmt::format("{}: {}", at->second.where, message);
+std::string locate(const std::string& text, const Settings& settings, const std::string& path) {
+  const std::string name = text.substr(0, text.find_first_of(": ="));
+  if (const auto at = settings.find(name); at != settings.end()) return fmt::format("{}: {}", at->second.where, text);
   for (const auto& [other, setting] : settings)
-    if (find_key(other)->in_place_of == name) return fmt::format("{}: {} gives {}", setting.where, other, message);
-  return fmt::format("{}: {}", printable(path), message);
+    if (find_key(other)->in_place_of == name) return fmt::format("{}: {} gives {}", setting.where, other, text);
+  return fmt::format("{}: {}", printable(path), text);
 }
 
 /// Throws InputError if two keys say the same in different ways.

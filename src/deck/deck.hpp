@@ -25,7 +25,6 @@ struct Job {
 /// Reads a deck from text in memory; messages name `path`.
 [[nodiscard]] Deck make_deck(
     const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job);
-
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);
 }  // namespace minitaw::deck

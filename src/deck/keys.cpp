@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "deck/keys.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/error.hpp"
 
@@ -81,8 +80,7 @@ std::vector<Key> make_keys() {
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
       "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M), {}, "ffn"});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
-      "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
-      "fp32.",
+      "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are fp32.",
       choice("dtype", &S::dtype, {"fp32", "bf16"})});
   add({"grad_dtype", "name", true, false, "auto", "", "grad_dtype = \"fp32\"",
       "Precision of gradients in transit to where they are summed: auto (as dtype), or fp32, as "
@@ -98,9 +96,8 @@ std::vector<Key> make_keys() {
       "NVIDIA), or auto, the fastest of these in this build.",
       choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
   add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",
-      "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
-      "takes device pointers), or auto: nccl where each rank has a device of its own and the build has "
-      "NCCL.",
+      "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI takes device "
+      "pointers), or auto: nccl where each rank has a device of its own and the build has NCCL.",
       choice("transport", &C::transport, {"auto", "mpi", "nccl"}), text_of(&C::transport)});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
       size("seq", &S::seq, 1, 64 * M)});
@@ -189,10 +186,8 @@ const Key* find_key(const std::string& name) {
 
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
-  std::vector<std::string> names;
-  for (const Key& key : keys()) names.push_back(key.name);
-  throw InputError(fmt::format(
-      "{}: unknown key \"{}\"{} (minitaw help keys lists all)", where, printable(name), did_you_mean(name, names)));
+  throw InputError(fmt::format("{}: unknown key \"{}\"{} (minitaw help keys lists all)", where, printable(name),
+      did_you_mean(name, list_of(keys(), &Key::name))));
 }
 
 std::string help_text(const Key& key) {

@@ -13,7 +13,6 @@ struct Draft {
   std::string grad_dtype;  ///< "auto" or "fp32"
   std::int64_t head_dim = 0, ffn = 0, tokens = 0, micro_batches_per_rank = 0, sequences = 0;
   int group_size = 0;
-
   Draft() { c.ranks = c.micro_batches = 0; }
 };
 

@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
 #include <fstream>
@@ -30,6 +29,38 @@ std::optional<std::int64_t> read_size(std::string_view text) {
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
   if (error != std::errc() || number > limit || number < -limit) return INT64_MIN;
   return number * (std::int64_t{1} << bits);
+}
+
+constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
+
+/// Nothing for what a deck cannot hold.
+std::optional<std::string> text_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
+  if (const auto* real = node.as_floating_point()) return fmt::format("{}", fmt::streamed(*real));
+  return std::nullopt;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::string unquoted(std::string_view text) {
+  const bool quoted = text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
+  return std::string(quoted ? text.substr(1, text.size() - 2) : text);
+}
+
+Setting parse_words(std::string_view text, bool may_split) {
+  text = trim(text);
+  const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
+  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos)) return {{unquoted(text)}, false, "--set"};
+  if (bracketed) text = text.substr(1, text.size() - 2);
+  Setting setting{{}, true, "--set"};
+  for (const auto part : std::views::split(text, ','))
+    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
+  return setting;
 }
 }  // namespace
 
@@ -70,41 +101,6 @@ std::size_t to_choice(const std::string& key, const std::string& text, const std
   return static_cast<std::size_t>(at - choices.begin());
 }
 
-namespace {
-constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
-
-/// Nothing for what a deck cannot hold.
-std::optional<std::string> text_of(const toml::node& node) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
-  if (const auto* real = node.as_floating_point()) return fmt::format("{}", fmt::streamed(*real));
-  return std::nullopt;
-}
-
-std::string_view trim(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::string unquoted(std::string_view text) {
-  const bool has_quotes =
-      text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
-  return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
-}
-
-Setting parse_words(std::string_view text, bool may_split) {
-  text = trim(text);
-  const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
-  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos)) return {{unquoted(text)}, false, "--set"};
-  if (bracketed) text = text.substr(1, text.size() - 2);
-  Setting setting{{}, true, "--set"};
-  for (const auto part : std::views::split(text, ','))
-    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
-  return setting;
-}
-}  // namespace
-
 std::string read_text(const std::string& path) {
   const std::string name = printable(path);
   std::error_code error;
@@ -124,9 +120,7 @@ std::string read_text(const std::string& path) {
 }
 
 Settings parse_toml(const std::string& text, const std::string& path) {
-  const auto place = [&](const toml::source_region& source) {
-    return fmt::format("{}:{}", printable(path), source.begin.line);
-  };
+  const auto place = [&](const auto& source) { return fmt::format("{}:{}", printable(path), source.begin.line); };
   Settings settings;
   try {
     const toml::table table = toml::parse(text);

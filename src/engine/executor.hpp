@@ -64,7 +64,6 @@ public:
     const std::scoped_lock lock(mutex_);
     std::rethrow_exception(reason_);
   }
-
 private:
   static constexpr int stopped = std::numeric_limits<int>::max();
 
@@ -105,7 +104,6 @@ public:
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
-
   /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
   /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
   bool advance();
@@ -122,7 +120,6 @@ public:
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
   void read(std::vector<Span>& spans) const;
-
 private:
   struct Entry {
     int index;
@@ -200,7 +197,6 @@ public:
   [[nodiscard]] double started() const { return clock_.started(); }
   /// How far the rank has come; any thread may ask.
   [[nodiscard]] schedule::RankState state() const;
-
 private:
   [[nodiscard]] Queues make_queues(const MakeQueues& make);
   [[nodiscard]] std::vector<std::unique_ptr<LaneExecutor>> make_lanes(const Start& start);

@@ -6,7 +6,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"
-
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/nccl/api.hpp"
 #include "comm/nccl/transport.hpp"
@@ -40,7 +39,6 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
 }
 
 #if defined(MINITAW_HAVE_NCCL)
-
 std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
   const Kokkos::View<std::byte*, kernels::MemorySpace> scratch(
       "minitaw::nccl", comm::nccl::scratch_bytes(request.program));
@@ -54,7 +52,6 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
     lane_space(static_cast<schedule::Lane>(l)).fence("minitaw::engine: first calls of NCCL");  // they use scratch
   return transport;
 }
-
 #endif
 }  // namespace
 

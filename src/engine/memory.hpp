@@ -26,7 +26,6 @@ public:
   void clear() const { Kokkos::deep_copy(memory_, std::byte{0}); }
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
   [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }
-
 private:
   model::Buffer cut(std::size_t bytes, schedule::Memory kind);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/queue.hpp"
-
 #if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
-
 namespace minitaw::engine {
 namespace {
 /// A device that Kokkos alone knows: an instance of its space for each lane, which has its own thread.
@@ -30,5 +28,4 @@ Queues make_queues(const QueueOptions& options) {
   return queues;
 }
 }  // namespace minitaw::engine
-
 #endif

@@ -19,7 +19,6 @@ public:
   void begin_step() { start_ = host_seconds(); }
   [[nodiscard]] double now() const { return host_seconds() - start_; }
   [[nodiscard]] double started() const { return start_; }
-
 private:
   double start_ = 0;
 };
@@ -102,7 +101,6 @@ public:
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
   [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
-
 private:
   model::ExecutionSpace exec_;
   const StepClock& clock_;
@@ -115,7 +113,6 @@ private:
 /// ends, since libraries keep handles and workspaces by space. On CUDA each lane has a stream, with high
 /// priority for communication; on other devices an instance of the space; on a host all lanes share one.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
-
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
 /// The queues of a rank's lanes, by schedule::Lane.

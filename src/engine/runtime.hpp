@@ -42,7 +42,6 @@ public:
   [[nodiscard]] const model::Model& model() const { return model_; }
   [[nodiscard]] const Executor& executor() const { return *executor_; }
   [[nodiscard]] int rank() const { return rank_; }
-
 private:
   /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load; on lanes' threads.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);

@@ -41,7 +41,6 @@ public:
     const std::scoped_lock lock(mutex_);
     expects_ = false;
   }
-
 private:
   using Clock = std::chrono::steady_clock;
 

@@ -19,7 +19,6 @@ struct AgreedOutOfMemory : AgreedError {
 
 /// Barrier in which ranks sleep, so that they do not take cores from ranks that still compute.
 void wait_for_all(MPI_Comm comm);
-
 /// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the lowest
 /// failing rank threw, as InputError, AgreedOutOfMemory or AgreedError. Collective; `work` itself must not communicate.
 void agree(MPI_Comm comm, const std::function<void()>& work);
@@ -72,14 +71,11 @@ struct RunnerOptions {
 class CaseRunner {
 public:
   CaseRunner(MPI_Comm world, const RunnerOptions& options);
-
   /// Throws InputError for a case that this build or job cannot run.
   void require_possible(const Case& c) const;
-
   /// Executes one repetition of the case: a first step, compared with the serial reference if that is cheap, warm-up,
   /// timed steps. Other ranks wait. A failure before the first step becomes the status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
-
   /// Sets what this rank does if something between steps, which guard() watches, does not end; else it prints an error
   /// and ends the job, rank 0 a few seconds earlier. `root`: the sentence of HangFinder, already printed, or empty.
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
@@ -90,7 +86,6 @@ public:
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
-
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step with `reference` (rank
   /// 0), and the last weights with AdamW in double. `program`: in place of the case's own, with its ranks and slots.
   [[nodiscard]] Check verify(
@@ -104,7 +99,6 @@ public:
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
-
 private:
   /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
   StopReason execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result);

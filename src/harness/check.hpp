@@ -26,7 +26,6 @@ struct Difference {
 
 /// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not shrink with it.
 [[nodiscard]] double loss_error(double a, double b);
-
 /// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding does not shrink: b
 /// counts as at least the root mean square of its like in all layers, a tenth of that of all tensors, and 1e-9.
 [[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
@@ -106,7 +105,6 @@ class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.
   [[nodiscard]] const Reference& of(const Case& c);
-
 private:
   std::map<std::string, Reference> known_;
   std::size_t values_ = 0;  ///< floats held

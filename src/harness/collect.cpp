@@ -2,6 +2,7 @@
 #include "harness/collect.hpp"
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -39,6 +40,77 @@ std::string first_fault(const std::string& fault, MPI_Comm comm) {
   if (first == faults.end()) return {};
   const bool all = std::ranges::none_of(faults, &std::string::empty);
   return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
+}
+
+/// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one kept.
+int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
+  if (!steps.keeps_all()) return static_cast<int>(steps.seconds().size()) - 1;
+  std::vector<std::pair<double, int>> lengths;
+  for (const std::vector<double>& ranks : result.seconds)
+    lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
+  const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
+  std::ranges::nth_element(lengths, middle);
+  int step = middle->second;  // that of rank 0 counts
+  check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
+  return step;
+}
+
+/// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
+void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
+    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
+  const schedule::Program& program = runtime.program();
+  std::size_t actions = 0;
+  for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
+  const int most = static_cast<int>(std::clamp<std::size_t>((1U << 21) / actions, 3, 10));
+  const auto end = static_cast<int>(steps.seconds().size());
+  std::vector<trace::StepSpans> some = {spans};
+  for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
+    if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
+  if (runtime.rank() == 0)
+    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, nodes, some);
+}
+
+void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline, const topology::Groups& nodes,
+    MPI_Comm comm, CaseResult& result) {
+  if (steps.seconds().empty()) return;
+  const schedule::Program& program = runtime.program();
+  result.accounted_step = choose_step(steps, comm, result);
+  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
+  collect_blame(runtime, steps, spans, nodes, comm, result);
+  if (spans.empty()) return;
+  trace::StepAccount found = trace::account(program, spans);
+  result.accounted_length = found.length;
+  result.time = std::move(found.ranks);
+  if (timeline) result.timeline = trace::make_timeline(program, spans, "");
+}
+
+void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
+  const auto device = topology::device_memory();
+  RankMemory mine{{}, runtime.arena().measured(), peak, device ? device->total - device->free : 0};
+  std::ranges::copy(runtime.footprint().by_kind, mine.planned.begin());
+  result.memory = gather_all(mine, comm, "gathering memory");
+  for (int r = 0; r < size_of(comm) && rank_in(comm) == 0; ++r)
+    if (result.memory[r].planned != result.memory[r].measured)
+      fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
+}
+
+/// sent: by this rank, as Transport::sent().
+void collect_bytes(
+    engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
+  result.bytes_source = runtime.transport().bytes_source();
+  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
+  result.planned_bytes = list_of(planned.cells() | std::views::join);
+  result.counted_bytes.resize(result.planned_bytes.size());
+  const int row = static_cast<int>(sent.size());
+  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
+      "gathering byte counters");
+  if (runtime.rank() != 0) return;
+  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
+    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
+      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
+                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
+    result.counted_bytes[i] /= steps;
+  }
 }
 }  // namespace
 
@@ -142,87 +214,6 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
   readings.samples.clear();
   readings.energy.clear();
 }
-
-namespace {
-/// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one kept.
-int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
-  if (!steps.keeps_all()) return static_cast<int>(steps.seconds().size()) - 1;
-  std::vector<std::pair<double, int>> lengths;
-  for (const std::vector<double>& ranks : result.seconds)
-    lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
-  const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
-  std::ranges::nth_element(lengths, middle);
-  int step = middle->second;  // that of rank 0 counts
-  check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
-  return step;
-}
-
-/// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
-void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
-    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
-  const schedule::Program& program = runtime.program();
-  std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
-  const int most = static_cast<int>(std::clamp<std::size_t>((1U << 21) / actions, 3, 10));
-  const auto end = static_cast<int>(steps.seconds().size());
-  std::vector<trace::StepSpans> some = {spans};
-  for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
-    if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
-  if (runtime.rank() == 0)
-    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, nodes, some);
-}
-
-void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline, const topology::Groups& nodes,
-    MPI_Comm comm, CaseResult& result) {
-  if (steps.seconds().empty()) return;
-  const schedule::Program& program = runtime.program();
-  result.accounted_step = choose_step(steps, comm, result);
-  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
-  collect_blame(runtime, steps, spans, nodes, comm, result);
-  if (spans.empty()) return;
-  trace::StepAccount found = trace::account(program, spans);
-  result.accounted_length = found.length;
-  result.time = std::move(found.ranks);
-  if (timeline) result.timeline = trace::make_timeline(program, spans, "");
-}
-
-void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
-  const auto device = topology::device_memory();
-  RankMemory mine{{}, runtime.arena().measured(), peak, device ? device->total - device->free : 0};
-  std::ranges::copy(runtime.footprint().by_kind, mine.planned.begin());
-  result.memory = gather_all(mine, comm, "gathering memory");
-  for (int r = 0; r < size_of(comm) && rank_in(comm) == 0; ++r)
-    if (result.memory[r].planned != result.memory[r].measured)
-      fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
-}
-
-std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
-  std::vector<std::uint64_t> values;
-  for (int from = 0; from < matrix.ranks(); ++from)
-    for (int to = 0; to < matrix.ranks(); ++to)
-      for (int k = 0; k < schedule::traffic_kinds; ++k)
-        values.push_back(matrix.at(from, to, static_cast<schedule::Traffic>(k)));
-  return values;
-}
-
-/// sent: by this rank, as Transport::sent().
-void collect_bytes(
-    engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
-  result.bytes_source = runtime.transport().bytes_source();
-  result.planned_bytes = flat(schedule::bytes(runtime.program(), runtime.layout()));
-  result.counted_bytes.resize(result.planned_bytes.size());
-  const int row = static_cast<int>(sent.size());
-  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
-      "gathering byte counters");
-  if (runtime.rank() != 0) return;
-  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
-    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
-                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
-    result.counted_bytes[i] /= steps;
-  }
-}
-}  // namespace
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
     const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {

@@ -17,7 +17,6 @@ class TimedSteps {
 public:
   /// A rank keeps the spans (24 bytes each) of all `steps` if no rank has more than `most`, else of the last step.
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
-
   /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 
@@ -26,7 +25,6 @@ public:
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
-
 private:
   struct Kept {
     double started = 0;  ///< by engine::host_seconds()
@@ -51,7 +49,6 @@ public:
 
   /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says why. Collective.
   void collect(MPI_Comm comm, Readings& readings);
-
 private:
   meters::Meter& meter_;
   bool shared_;

@@ -5,14 +5,13 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check, schedule::RankState;
+using comm::mpi::check, comm::mpi::rank_in, schedule::RankState;
 using namespace std::chrono_literals;
 /// Between two looks for a question, and how long collectors wait for answers.
 constexpr auto period = 200ms, patience = 2000ms;
 }  // namespace
 
-HangFinder::HangFinder(MPI_Comm world, const topology::Groups& nodes)
-    : nodes_(nodes), rank_(comm::mpi::rank_in(world)) {
+HangFinder::HangFinder(MPI_Comm world, const topology::Groups& nodes) : nodes_(nodes), rank_(rank_in(world)) {
   // The first ranks of up to four nodes, and others where there are fewer: rank 0 is one of them.
   for (int k = 0; k < 4; ++k) collectors_.insert(nodes.first(k * nodes.count() / 4));
   for (int r = 0; r < nodes.ranks() && collectors_.size() < 4; ++r) collectors_.insert(r);

@@ -16,14 +16,12 @@ namespace minitaw::harness {
 class HangFinder {
 public:
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
-
   /// All ranks have come to the begin or end of a case.
   void next_case();
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
   /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
   [[nodiscard]] std::string find();
-
 private:
   enum class Tag : int { ask, state, said };
 

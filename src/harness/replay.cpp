@@ -47,7 +47,7 @@ void sum_steps(engine::Runtime& runtime, int steps, const Disturb& disturb, Sums
 class Judge final : public schedule::Listener {
 public:
   Judge(const Program& program, int ranks, const std::vector<Sums>& runs, const std::vector<std::string>& places)
-      : program_(program), ranks_(ranks), runs_(runs), places_(places) {}
+      : Listener(program), ranks_(ranks), runs_(runs), places_(places) {}
 
   std::vector<std::string> run(int steps) {
     for (; step_ < steps; ++step_) schedule::detail::execute(program_, *this);
@@ -57,7 +57,6 @@ public:
   void local(Place action) override { judge({&action, 1}); }
   void message(Place send, Place receive) override { judge(std::array{send, receive}); }
   void collective(std::span<const Place> calls) override { judge(calls); }
-
 private:
   struct Value {
     Place place;
@@ -65,7 +64,6 @@ private:
     bool after;
   };
 
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] std::size_t index(const Value& v) const {
     const std::size_t action = step_ * program_.ranks[v.place.rank].actions.size() + v.place.action;
     return runs_[0].size() / ranks_ * v.place.rank + action * sums_of_action + 2 * v.buffer + (v.after ? 1 : 0);
@@ -123,7 +121,6 @@ private:
         "{}, and what {} sent is right", what, one ? placed(a.peer, run) : fmt::format("the {} ranks", sides));
   }
 
-  const Program& program_;
   int ranks_;
   const std::vector<Sums>& runs_;
   const std::vector<std::string>& places_;

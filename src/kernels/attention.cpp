@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
-
 #ifdef MINITAW_HAVE_CUDNN
 #include "kernels/cuda/queue.hpp"
 #endif

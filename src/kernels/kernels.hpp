@@ -150,7 +150,6 @@ void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, Matr
 /// the target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
 template <class E>
 void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale);
-
 /// *loss adds to scale times the sum of losses, in an order that depends on their number alone.
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale);
 
@@ -183,10 +182,8 @@ void uniform(
 /// Throws InputError if kernels find the members of their functors elsewhere than the host put them, as in
 /// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called first.
 void require_one_layout();
-
 /// Handles and workspaces of matrix products on this queue; to be called before its first step, because it allocates.
 void prepare(const ExecutionSpace& exec);
-
 /// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,
 /// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits. Nothing on a host.
 void choose_by_time(const ExecutionSpace& exec, bool on);

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include "base/error.hpp"
 #include "kernels/detail/loops.hpp"
-
 #ifdef KOKKOS_ENABLE_CUDA
 #include "kernels/cuda/queue.hpp"
 #endif

@@ -2,7 +2,6 @@
 #include "meters/meter.hpp"
 #include <algorithm>
 #include <chrono>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <stdexcept>
 #include <vector>
@@ -57,7 +56,6 @@ public:
     return sample;
   }
   double energy() override { return ask<unsigned long long>("energy", 1e-3, library_.call().energy); }
-
 private:
   /// One quantity in its own unit times `scale`.
   template <class Value, class Function, class... Args>

@@ -22,7 +22,6 @@ public:
   [[nodiscard]] virtual DeviceSample read() { return {none, none, none, none, throttle_unknown}; }
   /// J since a moment in the past that does not change; NaN where it is not counted.
   [[nodiscard]] virtual double energy() { return none; }
-
 protected:
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
   std::string name_ = "none", fault_;

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
@@ -49,7 +48,6 @@ public:
     require_renewed();
     return total(energy_, &Counter::sum);
   }
-
 private:
   std::optional<double> number(const fs::path& file) {
     errno = 0;

@@ -44,7 +44,6 @@ template <class T> struct BlockTensors {
 /// backward towards the input leaves what that towards the weights reads: the two may be apart if it stays.
 template <class E> class Block {
   using enum Intermediate;
-
 public:
   struct Source {
     const BlockRegions& regions;
@@ -91,7 +90,6 @@ public:
   }
 
   [[nodiscard]] Matrix<E> gradient_at_output() const { return at(output_gradient); }
-
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 

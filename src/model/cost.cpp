@@ -8,7 +8,6 @@ namespace {
 /// Sizes of the kernels of one micro-batch, in elements.
 struct Sizes {
   double tokens, hidden, width, rotated, vocab;
-
   explicit Sizes(const Shape& shape)
       : tokens(static_cast<double>(shape.tokens())), hidden(static_cast<double>(shape.hidden)),
         width(static_cast<double>(shape.heads * shape.head_dim())),

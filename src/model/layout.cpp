@@ -18,13 +18,10 @@ void check_size(const char* key, std::int64_t value) {
 }
 
 void check_sizes(const Shape& shape) {
-  check_size("layers", shape.layers);
-  check_size("hidden", shape.hidden);
-  check_size("heads", shape.heads);
-  check_size("kv_heads", shape.kv_heads);
-  check_size("vocab", shape.vocab);
-  check_size("seq", shape.seq);
-  check_size("micro_batch", shape.micro_batch);
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", shape.layers}, {"hidden", shape.hidden},
+      {"heads", shape.heads}, {"kv_heads", shape.kv_heads}, {"vocab", shape.vocab}, {"seq", shape.seq},
+      {"micro_batch", shape.micro_batch}};
+  for (const auto& [key, size] : sizes) check_size(key, size);
   if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
     throw InputError(fmt::format("ffn_per_layer has {}; layers = {} needs one for each block",
         counted(std::ssize(shape.ffn), "value"), shape.layers));
@@ -206,8 +203,7 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
     throw LogicError(
         fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
   if (cut.shards > shape.layers)
-    throw InputError(
-        fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
+    throw InputError(fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
   Layout layout{shape, {}, make_embeddings(shape, cut)};
   int first = 0;
   for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {

@@ -77,7 +77,6 @@ struct Tensor {
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
   Role role = Role::norm1;
-
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
   [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
 };
@@ -91,12 +90,10 @@ struct Flat {
 };
 
 /// A run of consecutive blocks in one flat buffer. Per block, in this order:
-///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate rows, then up rows), w2
-///   [H, F]
+///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate, then up rows), w2 [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
   int first_layer = 0, layers = 0;
-
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
     return tensors[static_cast<std::size_t>(block * roles_per_block + static_cast<int>(role))];
@@ -106,7 +103,6 @@ struct Shard : Flat {
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal slices.
 struct Embeddings : Flat {
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
-
   [[nodiscard]] const Tensor& tensor(Role role) const {
     return tensors[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
   }
@@ -116,7 +112,6 @@ struct Layout {
   Shape shape;
   std::vector<Shard> shards;
   Embeddings embeddings;
-
   /// All flat buffers of the model: the shards, then the embeddings.
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };

@@ -164,9 +164,8 @@ Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch
 }
 
 void Model::embed(const Operands& o, const MicroBatch& batch) {
-  const Shape& shape = layout_.shape;
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
-  with_element(shape.dtype, [&]<class E>(E) {
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(
         exec_, hidden<E>(o.hidden), matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
   });
@@ -174,7 +173,6 @@ void Model::embed(const Operands& o, const MicroBatch& batch) {
 
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
 void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
-  const Shape& shape = layout_.shape;
   const Vector<std::int32_t> index = upload(plan_.index, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
@@ -184,7 +182,7 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
     clear<float>(exec_, o.gradient, embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
-  with_element(shape.dtype, [&]<class E>(E) {
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(
         exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()), part(batch.order()), part(batch.segments()));
   });

@@ -40,7 +40,6 @@ public:
   [[nodiscard]] Tokens segments() const { return part(3 * tokens_, segments_); }
   /// inputs, order and segments, one behind another, so that one copy brings them to the device.
   [[nodiscard]] Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
-
 private:
   [[nodiscard]] std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
     return {memory_.data() + begin, count};
@@ -59,7 +58,6 @@ using kernels::AdamW, kernels::ExecutionSpace;
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
-
   Buffer moment1, moment2, master;
 };
 
@@ -124,7 +122,6 @@ public:
   void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);
   /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the rank has.
   void update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step);
-
 private:
   /// A block on the buffers of `o`. Without weights it takes gains from `deferred`; without that, it is not split.
   template <class E> [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
@@ -135,7 +132,6 @@ private:
   template <class Use> void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
       const AdamW& adamw, int step);
-
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.

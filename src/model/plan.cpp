@@ -25,7 +25,6 @@ public:
     }
   }
   [[nodiscard]] std::size_t end() const { return end_; }
-
 private:
   std::size_t end_;
 };
@@ -118,9 +117,7 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   return plan;
 }
 
-std::size_t hidden_bytes(const Shape& shape) {
-  return static_cast<std::size_t>(shape.tokens() * shape.hidden) * bytes_of(shape.dtype);
-}
+std::size_t hidden_bytes(const Shape& shape) { return shape.tokens() * shape.hidden * bytes_of(shape.dtype); }
 
 std::size_t library_estimate(const Shape& shape) {
   constexpr std::size_t matmul_workspace = std::size_t{32} << 20;

@@ -35,7 +35,6 @@ enum class Intermediate {
 
 struct BlockRegions {
   std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
-
   [[nodiscard]] Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
   [[nodiscard]] const Region& operator[](Intermediate part) const { return all[static_cast<std::size_t>(part)]; }
 };
@@ -89,11 +88,9 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on partial sums.
 inline constexpr std::size_t squares_scratch = 256;
 inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(double);
-
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16 that of
 /// cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d] more. A run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
-
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

@@ -8,12 +8,8 @@ namespace {
 namespace plain = kernels::reference;
 using plain::Doubles;
 
-plain::In view(const Doubles& buffer, const Tensor& tensor) {
-  return plain::In(buffer).subspan(tensor.offset, tensor.size());
-}
-plain::Out view(Doubles& buffer, const Tensor& tensor) {
-  return plain::Out(buffer).subspan(tensor.offset, tensor.size());
-}
+plain::In view(const Doubles& buffer, const Tensor& t) { return plain::In(buffer).subspan(t.offset, t.size()); }
+plain::Out view(Doubles& buffer, const Tensor& t) { return plain::Out(buffer).subspan(t.offset, t.size()); }
 Doubles sum(Doubles a, const Doubles& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
   return a;
@@ -52,7 +48,6 @@ public:
     const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, Role::wqkv);
     return sum(norm_back(dnormed1, input_, gradient, Role::norm1), dmiddle);
   }
-
 private:
   [[nodiscard]] const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
   [[nodiscard]] plain::In weight(Role role) const { return view(weights_, tensor(role)); }
@@ -60,9 +55,7 @@ private:
   Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
     return plain::rmsnorm_backward(view(gradient, tensor(role)), dy, x, weight(role));
   }
-  Doubles linear(const Doubles& x, Role role) const {
-    return plain::linear_forward(x, weight(role), tensor(role).cols);
-  }
+  Doubles linear(const Doubles& x, Role of) const { return plain::linear_forward(x, weight(of), tensor(of).cols); }
   Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
     return plain::linear_backward(view(gradient, tensor(role)), dy, x, weight(role), tensor(role).cols);
   }
@@ -125,7 +118,6 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
   const Shape& shape = layout_.shape;
   const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x = plain::embedding_forward(view(weights_.back(), embedding), tokens, shape.hidden);
-
   std::vector<Block> blocks;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
     for (int i = 0; i < layout_.shards[s].layers; ++i) {
@@ -135,7 +127,6 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
   const double loss = loss_and_gradient(x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
   for (std::size_t s = layout_.shards.size(); s-- > 0;)
     for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back()) x = blocks.back().backward(x, gradient[s]);
-
   plain::embedding_backward(view(gradient.back(), embedding), x, tokens, shape.hidden);
   return loss;
 }

@@ -16,7 +16,6 @@ using ReferenceTensors = std::vector<std::vector<double>>;
 class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);
-
   /// One micro-batch, tokens and targets [B S]: adds to `gradient`; returns loss_scale times its loss.
   double accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
       std::span<const std::int32_t> targets, double loss_scale) const;
@@ -25,7 +24,6 @@ public:
 
   [[nodiscard]] const ReferenceTensors& weights() const { return weights_; }
   [[nodiscard]] const Layout& layout() const { return layout_; }
-
 private:
   Layout layout_;
   ReferenceTensors weights_, moment1_, moment2_;

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/machine.hpp"
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <ranges>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <toml++/toml.hpp>
-
 #include "base/error.hpp"
 
 namespace minitaw::predict {
@@ -27,12 +25,8 @@ const Dimension work{{{"FLOP", 1}}, "1 GFLOP"};
 const Dimension time_span{{{"s", 1}}, "5 us"};
 const Dimension amount{{{"B", 1}}, "80 GB"};
 
-std::optional<double> prefix(std::string_view text) {
-  static const std::map<std::string_view, double> known = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
-      {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
-  const auto found = known.find(text);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
+const std::map<std::string_view, double> prefixes = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
+    {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
 
 double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   const auto wrong = [&](const char* what) {
@@ -46,7 +40,8 @@ double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
   for (const auto& [name, factor] : dimension.units)
     if (unit.ends_with(name))
-      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size()))) return value * *scale * factor;
+      if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size())); prefix != prefixes.end())
+        return value * prefix->second * factor;
   throw wrong(unit.empty() ? "has no unit" : "has a unit that does not fit");
 }
 
@@ -80,20 +75,16 @@ public:
   template <class Choice>
   Choice choice(const std::string& key, const std::vector<std::pair<std::string, Choice>>& choices) {
     const std::string value = text(key, choices.front().first);
-    std::vector<std::string> names;
-    for (const auto& [name, meant] : choices) {
-      if (name == value) return meant;
-      names.push_back(name);
-    }
+    const auto chosen = std::ranges::find(choices, value, [](const auto& c) { return c.first; });
+    if (chosen != choices.end()) return chosen->second;
+    const std::vector<std::string> names = list_of(choices | std::views::keys);
     refuse(
         key, fmt::format("is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names)));
   }
 
   int count(const std::string& key, std::optional<int> otherwise = std::nullopt) {
-    if (!has(key)) {
-      if (otherwise) return *otherwise;
-      refuse(key, "is missing: a whole number");
-    }
+    if (!has(key) && !otherwise) refuse(key, "is missing: a whole number");
+    if (!has(key)) return *otherwise;
     const auto value = table_.get(key)->as_integer();
     if (value == nullptr || value->get() < 1 || value->get() > 1'000'000)
       refuse(key, "must be a whole number from 1 to 1000000");
@@ -102,10 +93,8 @@ public:
 
   /// `otherwise` where the key is not there; without it, the key must be.
   double number(const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
-    if (!has(key)) {
-      if (otherwise) return *otherwise;
-      refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
-    }
+    if (!has(key) && !otherwise) refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
+    if (!has(key)) return *otherwise;
     return read(key, *table_.get(key), dimension, otherwise == 0.0);
   }
 
@@ -175,7 +164,6 @@ public:
       if (const std::string name(key.str()); !known_.contains(name))
         refuse(name, fmt::format("is no key of a machine{}", did_you_mean(name, {known_.begin(), known_.end()})));
   }
-
 private:
   double read(const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
     const auto value = node.value_exact<std::string>();
@@ -324,9 +312,9 @@ Machine parse_machine(const std::string& text, const std::string& path, const st
   machine.nodes = table.count("nodes");
   machine.ranks_per_node = table.count("ranks_per_node");
   read_devices(table.table("device"), machine);
-  const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
-  if (Table inside = table.table("inside"); !alone || table.has("inside")) read_inside(std::move(inside), machine);
-  if (Table between = table.table("between"); !one_node || table.has("between"))
+  if (Table inside = table.table("inside"); machine.ranks_per_node > 1 || table.has("inside"))
+    read_inside(std::move(inside), machine);
+  if (Table between = table.table("between"); machine.nodes > 1 || table.has("between"))
     read_between(std::move(between), machine);
   machine.rates.assign(machine.all_adapters(), machine.rate);
   for (Table& exception : table.tables("exceptions")) read_exception(exception, machine);

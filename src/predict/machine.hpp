@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
-
 #include "model/layout.hpp"
 #include "schedule/simulate.hpp"
 

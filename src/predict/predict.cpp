@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
-
 #include "base/error.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::predict {
 namespace {
-using schedule::Action;
-using schedule::Kind;
+using schedule::Action, schedule::Kind;
 
 /// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
 /// `program` and `machine` must live as long as the result.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/search.hpp"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <set>
 #include <tuple>
-
 #include "base/error.hpp"
 
 namespace minitaw::predict {
@@ -48,11 +46,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
   std::vector<Candidate> all;
   const auto add = [&](Case c) {
-    try {
-      schedule::check(request_of(c));
-    } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
-      return;
-    }
+    if (!schedule::is_buildable(request_of(c))) return;  // too few layers, or micro-batches that do not divide
     for (const model::Recompute recompute :
         {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
       c.shape.recompute = recompute;
@@ -87,9 +81,7 @@ class Time {
 public:
   explicit Time(double seconds) : seconds_(seconds) {}
 
-  [[nodiscard]] double passed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  [[nodiscard]] double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   /// Returns whether work of this size will have ended when that share of the time has passed.
   [[nodiscard]] bool is_enough_for(double size, double share) const {
     return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
@@ -101,9 +93,9 @@ public:
     spent_ += passed() - begin;
     done_ += size;
   }
-
 private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
   double seconds_, spent_ = 0, done_ = 0;
 };
 
@@ -118,7 +110,6 @@ public:
     std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
     return std::move(all_);
   }
-
 private:
   using Several = std::vector<Candidate>::iterator;
 

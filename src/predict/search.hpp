@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
-
 #include "predict/predict.hpp"
 
 namespace minitaw::predict {

@@ -30,7 +30,6 @@ public:
     if (fd_ >= 0) (void)::close(fd_);  // what was written has been forced to disk, with its errors
   }
   operator int() const { return fd_; }
-
 private:
   int fd_;
 };
@@ -71,6 +70,34 @@ std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(by
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
+}
+
+/// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error stack.
+h5::Id memory_access() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);  // miniTaw compresses nothing, and no file is to make it load foreign code
+  h5::Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create file options");
+  h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
+  return access;
+}
+
+/// HDF5 tells open files apart by name, also those that are never on disk.
+std::string unique_name() {
+  static std::atomic<unsigned> count = 0;
+  return fmt::format("minitaw-{}", count++);
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw InputError(fmt::format("{} is not a file", path));
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  std::vector<std::byte> bytes(stream ? static_cast<std::size_t>(stream.tellg()) : 0);
+  stream.seekg(0);
+  if (!stream.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)))
+    throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
+  return bytes;
 }
 }  // namespace
 
@@ -116,8 +143,7 @@ void remove_stale_copy(const std::string& path) {
 
 std::string make_seal(std::int64_t schema, Bytes image) {
   const auto crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(image.data()), image.size());
-  const std::string line =
-      fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, image.size(), crc);
+  const auto line = fmt::format("miniTaw result, schema {}, {} bytes, crc32 {:08x}\n", schema, image.size(), crc);
   return fmt::format("{:<{}}\n", line, seal_size - 1);
 }
 
@@ -139,36 +165,6 @@ Bytes unseal(Bytes file, const std::string& path) {
   if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
-
-namespace {
-/// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error stack.
-h5::Id memory_access() {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  H5PLset_loading_state(0);  // miniTaw compresses nothing, and no file is to make it load foreign code
-  h5::Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "create file options");
-  h5::check(H5Pset_fapl_core(access, std::size_t{256} << 10, false), "keep a file in memory");
-  return access;
-}
-
-/// HDF5 tells open files apart by name, also those that are never on disk.
-std::string unique_name() {
-  static std::atomic<unsigned> count = 0;
-  return fmt::format("minitaw-{}", count++);
-}
-
-std::vector<std::byte> read_file(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw InputError(fmt::format("{} is not a file", path));
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  std::vector<std::byte> bytes(stream ? static_cast<std::size_t>(stream.tellg()) : 0);
-  stream.seekg(0);
-  if (!stream.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)))
-    throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
-  return bytes;
-}
-}  // namespace
 
 h5::Id new_file() {
   h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, memory_access()), H5Fclose,

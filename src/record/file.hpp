@@ -18,7 +18,6 @@ using FileState = std::array<std::int64_t, 5>;
 /// forced to disk and renamed, so that the path always names the old or the new content. Returns the new state. Throws
 /// std::runtime_error if the disk is full, the folder is read-only, or another program writes it; the old file stays.
 FileState replace_file(const std::string& path, Bytes bytes, const std::optional<FileState>& expected);
-
 /// Removes what a killed run may have left beside the file.
 void remove_stale_copy(const std::string& path);
 /// Version of the layout in docs/results.md. Programs read and add to files of their own version.

@@ -14,7 +14,6 @@ public:
   ~Id();
 
   operator hid_t() const { return id_; }
-
 private:
   hid_t id_;
   herr_t (*close_)(hid_t);

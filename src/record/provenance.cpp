@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <functional>
 #include <iterator>
@@ -35,37 +34,7 @@ std::string shell_quoted(const std::string& word) {
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
-}  // namespace
 
-HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
-  for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
-    std::string full = names_[static_cast<std::size_t>(node)];
-    std::ranges::transform(full, full.begin(), lower);
-    const std::string first = full.substr(0, full.find('.'));
-    for (const std::string& form : first == full ? std::vector{full} : std::vector{full, first})
-      if (!form.empty()) forms_.emplace_back(form, node);
-  }
-  std::ranges::stable_sort(forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
-}
-
-std::string HostNames::text(int node) const {
-  return shown_ ? names_.at(static_cast<std::size_t>(node)) : fmt::format("node {}", node);
-}
-
-std::string HostNames::hidden(const std::string& text) const {
-  if (shown_) return text;
-  // One pass from the left: replaced text is not searched again, even if it looks like a host name.
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto form = std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
-    const bool found = form != forms_.end();
-    result += found ? this->text(form->second) : text.substr(at, 1);
-    at += found ? form->first.size() : 1;
-  }
-  return result;
-}
-
-namespace {
 /// Variables that are kept: namespaces of tuning variables; Slurm's counts, bindings and job number, so that
 /// a site can find its own logs, but not its nodes, users, accounts, folders and job names; and a few others.
 const std::regex kept_names(
@@ -112,6 +81,32 @@ const char* held_back(const std::string& name, const std::string& value, const H
   return std::regex_search(value, address_form) ? "an address" : nullptr;
 }
 }  // namespace
+
+HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
+  for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
+    std::string full = names_[static_cast<std::size_t>(node)];
+    std::ranges::transform(full, full.begin(), lower);
+    const std::string first = full.substr(0, full.find('.'));
+    for (const std::string& form : first == full ? std::vector{full} : std::vector{full, first})
+      if (!form.empty()) forms_.emplace_back(form, node);
+  }
+  std::ranges::stable_sort(forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
+}
+
+std::string HostNames::text(int node) const { return shown_ ? names_.at(node) : fmt::format("node {}", node); }
+
+std::string HostNames::hidden(const std::string& text) const {
+  if (shown_) return text;
+  // One pass from the left: replaced text is not searched again, even if it looks like a host name.
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto form = std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
+    const bool found = form != forms_.end();
+    result += found ? this->text(form->second) : text.substr(at, 1);
+    at += found ? form->first.size() : 1;
+  }
+  return result;
+}
 
 std::optional<std::string> recorded(const std::string& name, const std::string& value, const HostNames& hosts) {
   if (!std::regex_match(name, kept_names) || std::regex_search(name, secrets)) return std::nullopt;
@@ -177,8 +172,7 @@ h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> l
 }
 
 Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
-  std::vector<std::string> words;
-  std::ranges::transform(arguments, std::back_inserter(words), shell_quoted);
+  const std::vector<std::string> words = list_of(arguments, shell_quoted);
   return {entry("version", build::version), entry("git_hash", build::git_hash), entry("build_type", build::build_type),
       entry("compiler", build::compiler), entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
       entry("command", fmt::format("{}", fmt::join(words, " "))), entry("deck_path", deck.path),

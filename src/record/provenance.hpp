@@ -27,7 +27,6 @@ public:
   [[nodiscard]] std::string text(int node) const;
   /// The text with "node 3" for each name; as it is where they are shown.
   [[nodiscard]] std::string hidden(const std::string& text) const;
-
 private:
   std::vector<std::string> names_;
   std::vector<std::pair<std::string, int>> forms_;  ///< of names in small letters, and their nodes; longest first
@@ -60,12 +59,10 @@ struct RankPlace {
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
 [[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
-
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host, unless names
 /// are shown or the user has written them, into the command line or the deck: these are kept as they are.
 [[nodiscard]] Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
-
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 [[nodiscard]] std::string version_text();
 }  // namespace minitaw::record

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
@@ -31,9 +30,7 @@ void require(bool holds, const std::string& what) {
 }
 
 std::string case_path(int number) { return fmt::format("cases/{:04}/", number); }
-std::string session_path(int number) {
-  return number == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", number);
-}
+std::string session_path(int n) { return n == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", n); }
 
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
@@ -52,12 +49,6 @@ h5::Dataset table(std::string path, std::string units, std::string axes, const R
   return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
 }
 
-template <class Entries, class Part> auto parts_of(const Entries& entries, const Part& part) {
-  std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
-  std::ranges::transform(entries, std::back_inserter(values), part);
-  return values;
-}
-
 /// The datasets of the group `device`: readings after a step.
 struct Field {
   const char *path, *units;
@@ -74,7 +65,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   const auto memory = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
   const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
   const auto time = [&](const std::string& name, const auto& part) {
-    return list("time/" + name, per_step, "rank", parts_of(r.time, part));
+    return list("time/" + name, per_step, "rank", list_of(r.time, part));
   };
   const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
     const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
@@ -89,16 +80,16 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       {"node_counters", "text", "", h5::one(r.node.source)},
       table("node/power", "W", step_rank, r.node.samples, &DeviceSample::power_w),
       table("node/energy", "J", "repetition, rank", r.node.energy),
-      table("memory/planned", "B", rank_kind, parts_of(r.memory, &RankMemory::planned), {}, memory),
-      table("memory/measured", "B", rank_kind, parts_of(r.memory, &RankMemory::measured), {}, memory),
-      list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
-      list("memory/device_used", "B", "rank", parts_of(r.memory, &RankMemory::device_used)),
+      table("memory/planned", "B", rank_kind, list_of(r.memory, &RankMemory::planned), {}, memory),
+      table("memory/measured", "B", rank_kind, list_of(r.memory, &RankMemory::measured), {}, memory),
+      list("memory/process_peak", "B", "rank", list_of(r.memory, &RankMemory::process_peak)),
+      list("memory/device_used", "B", "rank", list_of(r.memory, &RankMemory::device_used)),
       {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})}, {"time/length", "s", "", h5::one(length)},
       time("compute", &Time::compute), time("exposed", &Time::exposed_total), time("idle", &Time::idle),
       time("communication", &Time::communication), time("hidden", &Time::hidden),
-      list("time/bubble", "1", "rank", parts_of(r.time, [&](const Time& t) { return t.idle / length; })),
-      list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
-      table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
+      list("time/bubble", "1", "rank", list_of(r.time, [&](const Time& t) { return t.idle / length; })),
+      list("time/overlap", "1", "rank", list_of(r.time, &Time::overlap)),
+      table("time/exposed_by_kind", per_step, rank_kind, list_of(r.time, &Time::exposed), {}, traffic),
       bytes("planned", r.planned_bytes), bytes("counted", r.counted_bytes),
       {"blame/text", "text", "", h5::one(r.blame.text)}, {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
       {"blame/slower", "1", "", h5::one(r.blame.slower)}, {"blame/share", "1", "", h5::one(r.blame.share)},
@@ -110,12 +101,20 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   if (!r.timeline) return all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
-      return list(std::string("timeline/") + field.name, field.units, "event", parts_of(r.timeline->events, value));
+      return list(std::string("timeline/") + field.name, field.units, "event", list_of(r.timeline->events, value));
     };
     all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
   }
   return all;
+}
+
+/// Writes datasets into a group.
+void write(hid_t file, const std::string& group, std::vector<h5::Dataset> datasets) {
+  for (h5::Dataset& dataset : datasets) {
+    dataset.path.insert(0, group);
+    h5::write(file, dataset);
+  }
 }
 
 void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
@@ -125,10 +124,7 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
     h5::write(file, {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
                         std::string(column.units), "", h5::one(column.value)});
   }
-  for (h5::Dataset& dataset : datasets(result)) {
-    dataset.path.insert(0, path);
-    h5::write(file, dataset);
-  }
+  write(file, path, datasets(result));
 }
 
 /// The rows of a table of all ranks: as many as `count` says, or none at all.
@@ -147,72 +143,7 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   const std::vector<std::int64_t> values = h5::read<std::int64_t>(file, path, 1).values;
   return {values.begin(), values.end()};
 }
-}  // namespace
 
-CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
-  return reading(path, [&] {
-    const std::string group = case_path(number);
-    const auto columns = static_cast<std::size_t>(ranks);
-    CaseResult found;
-    found.position = read_counts(file, group + "position");
-    found.repetition = read_counts(file, group + "repetition");
-    const std::size_t steps = found.repetition.size();
-    found.seconds = read_table(file, group + "seconds", columns, steps);
-    found.begun = h5::read<std::string>(file, group + "window/begin", 1).values;
-    found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
-    for (Readings* read : {&found.device, &found.node}) {
-      const std::string part = read == &found.node ? "node" : "device";
-      read->source = h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
-      read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
-    }
-    for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back(); const std::uint64_t bits : row)
-        samples.push_back({0, 0, 0, 0, bits});
-    for (const Field& field : device_fields) {
-      const auto values = read_table(file, group + field.path, columns, found.device.samples.size());
-      for (std::size_t step = 0; step < values.size(); ++step)
-        for (std::size_t rank = 0; rank < columns; ++rank)
-          found.device.samples[step][rank].*field.value = values[step][rank];
-    }
-    for (const auto& row : read_table(file, group + "node/power", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.node.samples.emplace_back(); const double watts : row)
-        samples.push_back({none, none, none, watts, throttle_unknown});
-    return found;
-  });
-}
-
-Contents read_contents(hid_t file, const std::string& path) {
-  return reading(path, [&] {
-    Contents found;
-    const Row sample = sample_row();
-    for (std::size_t i = 0; i < sample.columns.size(); ++i) {
-      const Column& column = sample.columns[i];
-      const std::string path_of_column = fmt::format("summary/{}", column.name);
-      // a figure that was added later: NaN in the sample
-      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, path_of_column.c_str(), H5P_DEFAULT) <= 0)
-        continue;
-      std::visit(
-          [&]<class T>(const T&) {
-            const auto cells = h5::read<T>(file, path_of_column, 1).values;
-            if (i == 0) found.rows.assign(cells.size(), sample);
-            require(cells.size() == found.rows.size(), "columns of the summary differ in length");
-            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
-          },
-          column.value);
-    }
-    H5G_info_t info{};
-    h5::check(H5Gget_info(h5::open_group(file, "provenance/resumed"), &info), "count the sessions");
-    for (int number = 0; number <= static_cast<int>(info.nlinks); ++number) {
-      found.git_hashes.push_back(h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
-      found.links.push_back(h5::read<std::string>(file, session_path(number) + "links", 1).values);
-    }
-    return found;
-  });
-}
-
-Contents read_contents(const std::string& path) { return read_contents(load_file(path), path); }
-
-namespace {
 /// The file that is to be replaced: not the link that it lies behind.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
@@ -261,6 +192,68 @@ void require_unprotected(const std::string& path) {
 }
 }  // namespace
 
+CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
+  return reading(path, [&] {
+    const std::string group = case_path(number);
+    const auto columns = static_cast<std::size_t>(ranks);
+    CaseResult found;
+    found.position = read_counts(file, group + "position");
+    found.repetition = read_counts(file, group + "repetition");
+    const std::size_t steps = found.repetition.size();
+    found.seconds = read_table(file, group + "seconds", columns, steps);
+    found.begun = h5::read<std::string>(file, group + "window/begin", 1).values;
+    found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
+    for (Readings* read : {&found.device, &found.node}) {
+      const std::string part = read == &found.node ? "node" : "device";
+      read->source = h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
+      read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
+    }
+    for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
+      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back(); const std::uint64_t bits : row)
+        samples.push_back({0, 0, 0, 0, bits});
+    for (const Field& field : device_fields) {
+      const auto values = read_table(file, group + field.path, columns, found.device.samples.size());
+      for (std::size_t step = 0; step < values.size(); ++step)
+        for (std::size_t rank = 0; rank < columns; ++rank)
+          found.device.samples[step][rank].*field.value = values[step][rank];
+    }
+    for (const auto& row : read_table(file, group + "node/power", columns, steps))
+      for (std::vector<DeviceSample>& samples = found.node.samples.emplace_back(); const double watts : row)
+        samples.push_back({none, none, none, watts, throttle_unknown});
+    return found;
+  });
+}
+
+Contents read_contents(hid_t file, const std::string& path) {
+  return reading(path, [&] {
+    Contents found;
+    const Row sample = sample_row();
+    for (std::size_t i = 0; i < sample.columns.size(); ++i) {
+      const Column& column = sample.columns[i];
+      const std::string place = fmt::format("summary/{}", column.name);
+      // a figure that was added later: NaN in the sample
+      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, place.c_str(), H5P_DEFAULT) <= 0) continue;
+      std::visit(
+          [&]<class T>(const T&) {
+            const auto cells = h5::read<T>(file, place, 1).values;
+            if (i == 0) found.rows.assign(cells.size(), sample);
+            require(cells.size() == found.rows.size(), "columns of the summary differ in length");
+            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
+          },
+          column.value);
+    }
+    H5G_info_t info{};
+    h5::check(H5Gget_info(h5::open_group(file, "provenance/resumed"), &info), "count the sessions");
+    for (int number = 0; number <= static_cast<int>(info.nlinks); ++number) {
+      found.git_hashes.push_back(h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
+      found.links.push_back(h5::read<std::string>(file, session_path(number) + "links", 1).values);
+    }
+    return found;
+  });
+}
+
+Contents read_contents(const std::string& path) { return read_contents(load_file(path), path); }
+
 Recorder::Recorder(const std::string& path, Provenance session)
     : path_(resolved(path)), provenance_(std::move(session)), state_(state_of(path_)),
       file_(state_ ? load_file(path_) : new_file()) {
@@ -295,10 +288,7 @@ void Recorder::resume() {
 }
 
 void Recorder::write_session() {
-  for (h5::Dataset dataset : provenance_) {
-    dataset.path.insert(0, session_path(sessions_));
-    h5::write(file_, dataset);
-  }
+  write(file_, session_path(sessions_), provenance_);
   written_ = true;
 }
 
@@ -310,7 +300,7 @@ void Recorder::write_progress(std::size_t first) {
     names.emplace_back(column.name);
     std::visit(
         [&]<class T>(const T&) {
-          const auto cells = parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
+          const auto cells = list_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
           h5::write(file_, list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells), true,
               first);
         },
@@ -366,10 +356,7 @@ void Recorder::put(const std::string& group, std::vector<h5::Dataset> datasets) 
   if (!written_) write_session();
   if (H5Lexists(file_, group.c_str(), H5P_DEFAULT) > 0)
     h5::check(H5Ldelete(file_, group.c_str(), H5P_DEFAULT), "replace a group");
-  for (h5::Dataset& dataset : datasets) {
-    dataset.path.insert(0, group + "/");
-    h5::write(file_, dataset);
-  }
+  write(file_, group + "/", std::move(datasets));
   save();
 }
 

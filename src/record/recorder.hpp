@@ -24,7 +24,6 @@ public:
   Recorder(const std::string& path, Provenance session);
 
   void begin_case(const Case& c) const;
-
   /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has. Returns the row of
   /// the summary. Throws std::runtime_error, and the file stays, if the disk is full or another program changed it.
   Row append(CaseResult result, int repetition = 0);
@@ -43,7 +42,6 @@ public:
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// Says so if other sources than this program's have measured a part of the file; else empty.
   [[nodiscard]] const std::string& note() const { return note_; }
-
 private:
   void begin();
   void resume();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <limits>
 #include <numeric>
@@ -43,8 +42,7 @@ template <class Range> double mean(const Range& values) {
 
 /// The slowest rank of each step, in rising order.
 std::vector<double> samples_of(const CaseResult& result) {
-  std::vector<double> samples;
-  for (const std::vector<double>& ranks : result.seconds) samples.push_back(std::ranges::max(ranks));
+  std::vector<double> samples = list_of(result.seconds, [](const auto& ranks) { return std::ranges::max(ranks); });
   std::ranges::sort(samples);
   return samples;
 }

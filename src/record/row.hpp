@@ -14,7 +14,6 @@ struct Column {
   std::string_view units;  ///< "1": a number without unit, "text"
   Place place;             ///< settings: what was asked for, as opposed to what came out
   Cell value;
-
   /// Without a unit; as many digits as tell the number from any other.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
@@ -22,7 +21,6 @@ struct Column {
 
 struct Row {
   std::vector<Column> columns;
-
   /// By column name; LogicError if there is no such column or it has another type.
   [[nodiscard]] const Column& column(std::string_view name) const;
   [[nodiscard]] const std::string& text(std::string_view column) const;

@@ -2,7 +2,6 @@
 #include "record/table.hpp"
 #include <array>
 #include <cmath>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -68,76 +67,8 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
   if (detail_of(*best).empty()) return text;
   return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
-}  // namespace
 
-bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
-
-std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
-  if (missing.cases > 0)
-    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
-  if (rows.empty()) return "INVALID: no case was run";
-  for (const bool valid : {false, true}) {
-    const auto is_told = [&](const Row& row) {
-      return is_valid(row.text("verdict")) == valid && !detail_of(row).empty();
-    };
-    const auto first = std::ranges::find_if(rows, is_told);
-    if (first == rows.end()) continue;
-    return fmt::format("{}{} of {}, first case {} ({}): {}{}",
-        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), counted(std::ssize(rows), "case"),
-        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
-  }
-  return "VALID";
-}
-
-std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
-  std::vector<std::string> figures;
-  std::set<std::string> models;
-  for (const Row& row : rows)
-    if (const std::string model = model_of(row); models.insert(model).second)
-      figures.push_back(merit_text(rows, model, false));
-  return figures.empty() ? std::vector<std::string>{"none"} : figures;
-}
-
-std::string blame_text(const std::vector<Row>& rows) {
-  std::map<std::string, std::vector<const Row*>> cases;
-  std::ptrdiff_t judged = 0;
-  for (const Row& row : rows) {
-    judged += row.text("blame").empty() ? 0 : 1;
-    if (!row.text("culprit").empty()) cases[row.text("culprit")].push_back(&row);
-  }
-  if (cases.empty()) return judged > 0 ? "# no rank or link stands out\n" : "";
-  std::string text;
-  for (const auto& [culprit, some] : cases) {
-    const Row& worst =
-        **std::ranges::max_element(some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
-    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"), worst.integer("case"),
-        some.size(), counted(judged, "case"));
-  }
-  return text;
-}
-
-std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
-  std::string text = blame_text(rows);
-  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
-  return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
-}
-
-std::string to_json(const std::vector<Row>& rows) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
-    nlohmann::ordered_json object;
-    for (const Column& column : row.columns) {
-      std::visit([&](const auto& cell) { object[std::string(column.name)] = cell; }, column.value);
-    }
-    list.push_back(std::move(object));
-  }
-  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-namespace {
-std::string number(double value, int digits) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
+std::string number(double v, int digits) { return std::isfinite(v) ? fmt::format("{:.{}f}", v, digits) : "-"; }
 
 std::string mebibytes(const Row& row, std::string_view column) {
   return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
@@ -167,20 +98,7 @@ std::string bytes_text(const Row& row) {
   const std::string& source = row.text("bytes_source");
   return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
-}  // namespace
 
-std::string figure(double value, int most_decimals) {
-  if (!std::isfinite(value)) return "-";
-  if (value == 0) return "0";
-  const int decimals = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
-  return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, most_decimals));
-}
-
-std::string aligned(const std::string& text, int width) {
-  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
-}
-
-namespace {
 /// Every column; a narrow line lacks the most spare ones first.
 std::vector<TextColumn<Row>> all_columns() {
   return {
@@ -228,24 +146,91 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
   const std::vector<TextColumn<Row>> all = all_columns();
   const Row sample = sample_row();
   std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
-  std::vector<std::string> known;
-  for (const TextColumn<Row>& column : all) known.push_back(column.name);
+  std::vector<std::string> known = list_of(all, &TextColumn<Row>::name);
   for (const Column& column : sample.columns) known.emplace_back(column.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
       throw InputError(
           fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
               did_you_mean(name, known)));
-    if (std::ranges::find(sample.columns, name, &Column::name) != sample.columns.end()) {
-      chosen.push_back(summary_column(sample, name));
-      continue;
-    }
-    std::ranges::copy_if(
-        all, std::back_inserter(chosen), [&](const TextColumn<Row>& column) { return column.name == name; });
+    if (std::ranges::count(sample.columns, name, &Column::name) > 0) chosen.push_back(summary_column(sample, name));
+    else std::ranges::copy_if(all, std::back_inserter(chosen), [&](const auto& column) { return column.name == name; });
   }
   return chosen;
 }
 }  // namespace
+
+bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
+
+std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
+  if (missing.cases > 0)
+    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
+  if (rows.empty()) return "INVALID: no case was run";
+  for (const bool valid : {false, true}) {
+    const auto is_told = [&](const Row& r) { return is_valid(r.text("verdict")) == valid && !detail_of(r).empty(); };
+    const auto first = std::ranges::find_if(rows, is_told);
+    if (first == rows.end()) continue;
+    return fmt::format("{}{} of {}, first case {} ({}): {}{}",
+        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), counted(std::ssize(rows), "case"),
+        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
+  }
+  return "VALID";
+}
+
+std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
+  std::vector<std::string> figures;
+  std::set<std::string> models;
+  for (const Row& row : rows)
+    if (const std::string model = model_of(row); models.insert(model).second)
+      figures.push_back(merit_text(rows, model, false));
+  return figures.empty() ? std::vector<std::string>{"none"} : figures;
+}
+
+std::string blame_text(const std::vector<Row>& rows) {
+  std::map<std::string, std::vector<const Row*>> cases;
+  std::ptrdiff_t judged = 0;
+  for (const Row& row : rows) {
+    judged += row.text("blame").empty() ? 0 : 1;
+    if (!row.text("culprit").empty()) cases[row.text("culprit")].push_back(&row);
+  }
+  if (cases.empty()) return judged > 0 ? "# no rank or link stands out\n" : "";
+  std::string text;
+  for (const auto& [culprit, some] : cases) {
+    const Row& worst =
+        **std::ranges::max_element(some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
+    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"), worst.integer("case"),
+        some.size(), counted(judged, "case"));
+  }
+  return text;
+}
+
+std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
+  std::string text = blame_text(rows);
+  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
+  return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
+}
+
+std::string to_json(const std::vector<Row>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json object;
+    for (const Column& column : row.columns)
+      std::visit([&](const auto& cell) { object[std::string(column.name)] = cell; }, column.value);
+    list.push_back(std::move(object));
+  }
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string figure(double value, int most_decimals) {
+  if (!std::isfinite(value)) return "-";
+  if (value == 0) return "0";
+  const int decimals = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
+  return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, most_decimals));
+}
+
+std::string aligned(const std::string& text, int width) {
+  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
+}
 
 TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
   if (!layout.columns.empty()) return {chosen_columns(layout.columns), rows};

@@ -18,7 +18,6 @@ struct Missing {
 /// The verdict of a sweep: there is at least one case, all are valid and none is missing.
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
-
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)",
 /// followed by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
@@ -74,7 +73,6 @@ public:
   }
 
   static constexpr int widest_text = 30;
-
 private:
   [[nodiscard]] int length() const {
     int sum = 1;
@@ -99,7 +97,6 @@ private:
 /// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). Those of the layout
 /// are its titles or columns of the summary; else it throws InputError. With a width, equal settings are left out.
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
-
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 /// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.

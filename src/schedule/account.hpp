@@ -14,17 +14,13 @@ public:
   void add(int from, int to, Traffic kind, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
   [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] const auto& cells() const { return cells_; }  ///< [from][to][kind], the first two in one
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
   /// Bytes that group k sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
-    return across(groups, group, true);
-  }
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const {
-    return across(groups, group, false);
-  }
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const { return across(of, group, true); }
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const { return across(of, group, false); }
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
-
 private:
   [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
 
@@ -61,7 +57,6 @@ struct Footprint {
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
-
   [[nodiscard]] std::size_t total() const;
 };
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
+#include <ranges>
 #include <utility>
 #include "schedule/passes.hpp"
 
@@ -10,14 +11,12 @@ namespace minitaw::schedule {
 using enum Operand;
 
 Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
-  Action a;
-  a.kind = kind;
-  a.tick = tick;
-  a.payload = payload;
-  a.shard = shard;
-  a.part = static_cast<std::int16_t>(part.index);
-  a.parts = static_cast<std::int16_t>(part.count);
-  return a;
+  return {.kind = kind,
+      .payload = payload,
+      .tick = tick,
+      .shard = shard,
+      .part = static_cast<std::int16_t>(part.index),
+      .parts = static_cast<std::int16_t>(part.count)};
 }
 
 Builder::Builder(const Request& request, int shards)
@@ -73,9 +72,7 @@ VirtualBuffer Builder::owned(int rank, int shard) const {
   return slots.empty() ? VirtualBuffer{} : VirtualBuffer{slots[shard], SlotClass::owned};
 }
 
-VirtualBuffer Builder::accumulator(int rank, int shard) const {
-  return {owned(rank, shard).id, SlotClass::accumulator};
-}
+VirtualBuffer Builder::accumulator(int r, int shard) const { return {owned(r, shard).id, SlotClass::accumulator}; }
 
 VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) { return {drafts_[rank].next_buffer++, cls}; }
 
@@ -85,11 +82,7 @@ int Builder::communicator(const std::string& name, const std::vector<int>& ranks
   return at->second;
 }
 
-std::vector<int> Builder::everyone() const {
-  std::vector<int> ranks(this->ranks());
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
+std::vector<int> Builder::everyone() const { return list_of(std::views::iota(0, ranks())); }
 
 int Builder::world() { return communicator("world", everyone()); }
 int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
@@ -118,9 +111,10 @@ void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messag
   }
 }
 
-void Builder::collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers) {
-  const std::vector<int>& members = program_.communicators[action.communicator].ranks;
+void Builder::collective(Phase phase, int communicator, Action action, const RankBuffers& buffers) {
+  const std::vector<int>& members = program_.communicators[communicator].ranks;
   const bool inside = std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
+  action.communicator = communicator;
   action.lane = lane_of(action.kind, action.payload, inside);
   for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {{buffer, buffers[i]}});
 }
@@ -160,10 +154,7 @@ void Builder::square_gradients(int tick, bool together, const std::function<Part
     if (program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0)
       square(Payload::embeddings_gradient, part_of(r).index, embeddings_accumulator());
   }
-  if (!together) return;
-  Action a = make_action(Kind::all_reduce, tick, Payload::squares);
-  a.communicator = world();
-  collective(Phase::epilogue, a, squares_);
+  if (together) collective(Phase::epilogue, world(), make_action(Kind::all_reduce, tick, Payload::squares), squares_);
 }
 
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
@@ -173,9 +164,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   const bool sliced = together && update == EmbeddingsUpdate::sliced;
   if (!split) program_.embeddings_slices = sliced ? ranks() : 1;
   const auto combine = [&](Kind kind, Payload payload, VirtualBuffer moved) {
-    Action a = make_action(kind, tick, payload);
-    a.communicator = world();
-    collective(Phase::epilogue, a, std::vector(ranks(), moved));
+    collective(Phase::epilogue, world(), make_action(kind, tick, payload), std::vector(ranks(), moved));
   };
   if (together)
     combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient, embeddings_accumulator());
@@ -209,14 +198,8 @@ void Builder::finish_rank(int r, Overlap overlap) {
   auto emitted = std::exchange(drafts_[r].emitted, {});
   std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
-  std::vector<VirtualBuffers> buffers;
-  rank.actions.reserve(emitted.size());
-  buffers.reserve(emitted.size());
-  for (const Emitted& e : emitted) {
-    rank.actions.push_back(e.action);
-    buffers.push_back(e.buffers);
-  }
-  assign_slots(rank, buffers, drafts_[r].next_buffer);
+  rank.actions = list_of(emitted, &Emitted::action);
+  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer);
   write_first_contributions(rank, program_.shard_parts);
   assign_waits(rank, r, overlap);
 }
@@ -272,8 +255,7 @@ LockstepRanks::LockstepRanks(
   }
 }
 
-void LockstepRanks::compute(
-    std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients) {
+void LockstepRanks::compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients) {
   Visit visit = visits_[i];
   for (std::size_t r = 0; r < emitters_.size(); ++r, visit.micro_batch += per_rank_)
     emitters_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});

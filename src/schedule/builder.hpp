@@ -8,13 +8,13 @@ namespace minitaw::schedule {
 struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
-
   [[nodiscard]] bool valid() const { return id >= 0; }
   friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
 
 /// The buffers of one action, in the order of its form.
 using VirtualBuffers = std::array<VirtualBuffer, most_operands>;
+using RankBuffers = std::vector<VirtualBuffer>;  ///< one of each rank of some
 
 /// Phase of an action inside its tick. Issue order: tick, phase, emission; what later ticks need comes first.
 enum class Phase : std::uint8_t {
@@ -77,7 +77,7 @@ public:
   void cut_shards(int count);
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
-  [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
+  [[nodiscard]] VirtualBuffer accumulator(int r, int shard) const;
   /// Puts the embedding on one rank, final norm and head on another or the same; the others hold none.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
@@ -112,11 +112,10 @@ public:
   /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes in sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
-  void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
+  void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas, squares for
   /// clipping, all updated, join), sorts actions into issue order, assigns slots, derives waits, makes the replicas.
   [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
-
 private:
   struct Emitted {
     Action action;
@@ -139,7 +138,7 @@ private:
   topology::Groups groups_;  ///< of one replica
   Program program_;          ///< ranks and communicators of the first replica, until it is finished
   std::vector<Rank> drafts_;
-  std::vector<VirtualBuffer> squares_;  ///< by rank, if gradients are clipped
+  RankBuffers squares_;  ///< by rank, if gradients are clipped
   std::map<std::string, int> communicators_;
 };
 
@@ -147,7 +146,6 @@ private:
 struct Visit {
   int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
-
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 
@@ -162,7 +160,6 @@ public:
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
-
 private:
   /// Buffers that a visit keeps for later ones of the same shard and micro-batch: F, and B for W.
   struct Kept {
@@ -185,8 +182,7 @@ public:
   [[nodiscard]] int last_tick() const { return visits_.back().tick; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
-  void compute(std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients);
-
+  void compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients);
 private:
   int per_rank_;
   std::vector<Visit> visits_;

@@ -1,13 +1,121 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Follows what every slot holds while a program executes: the part of the validator that knows what is
-// computed.
-#include "schedule/contents.hpp"
+// Follows what every slot holds while a program executes: the part of the validator that knows what is computed.
+#include <algorithm>
 #include <array>
 #include "schedule/execute.hpp"
-#include "schedule/pieces.hpp"
 
 namespace minitaw::schedule::detail {
 namespace {
+using enum Rule;
+
+/// A run of parts, or of contributions: what there is of a slot's content, and what is in it.
+struct Interval {
+  std::int32_t begin = 0, end = 0;
+  [[nodiscard]] std::int32_t size() const { return end - begin; }
+  [[nodiscard]] Interval common(Interval with) const { return {std::max(begin, with.begin), std::min(end, with.end)}; }
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+/// Contributions to a gradient, as runs of their numbers in ascending order that do not touch. Micro-batch m
+/// contributes number m to the gradient of a shard or of the embedding, and number M + m to that of the head.
+class Sum {
+public:
+  explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
+
+  /// Adds what is in another sum. Returns a number that is in both, or -1.
+  std::int32_t add(const Sum& other) {
+    const auto own = static_cast<std::ptrdiff_t>(runs_.size());
+    runs_.insert(runs_.end(), other.runs_.begin(), other.runs_.end());
+    std::ranges::inplace_merge(runs_, runs_.begin() + own, {}, &Interval::begin);
+    std::vector<Interval> joined;
+    for (const Interval run : runs_) {
+      if (joined.empty() || joined.back().end < run.begin) joined.push_back(run);
+      else if (joined.back().end == run.begin) joined.back().end = run.end;
+      else return run.begin;
+    }
+    runs_ = std::move(joined);
+    return -1;
+  }
+
+  [[nodiscard]] std::int32_t first_missing(std::int32_t from) const {
+    for (const Interval run : runs_)
+      if (run.begin <= from && from < run.end) from = run.end;
+    return from;
+  }
+  [[nodiscard]] bool any(Interval numbers) const {
+    return std::ranges::any_of(runs_, [&](Interval run) { return run.common(numbers).size() > 0; });
+  }
+private:
+  std::vector<Interval> runs_;
+};
+
+/// Some of the equal parts that a shard or the embeddings are cut into, which are known to be alike.
+struct Piece {
+  Interval range;
+  bool updated = false;  ///< weights: as the optimiser left them
+  Sum sum{};             ///< gradient
+};
+
+/// Pieces of a slot in ascending order, without overlap; what lies between them holds nothing of use.
+class Pieces {
+public:
+  Pieces() = default;
+  explicit Pieces(Piece piece) { pieces_.push_back(std::move(piece)); }
+
+  [[nodiscard]] bool covers(Interval range) const {
+    for (const Piece& piece : pieces_)
+      if (piece.range.begin <= range.begin) range.begin = std::max(range.begin, piece.range.end);
+    return range.size() <= 0;
+  }
+
+  /// The pieces inside `range`, cut at its borders.
+  [[nodiscard]] Pieces within(Interval range) const {
+    Pieces result;
+    for (const Piece& piece : pieces_) {
+      if (piece.range.common(range).size() <= 0) continue;
+      result.pieces_.push_back(piece);
+      result.pieces_.back().range = piece.range.common(range);
+    }
+    return result;
+  }
+
+  /// Replaces what is there by `others`, which lie inside `range`.
+  void put(Interval range, const Pieces& others) {
+    const auto [first, last] = inside(range);
+    pieces_.insert(pieces_.erase(first, last), others.pieces_.begin(), others.pieces_.end());
+  }
+
+  /// Changes the pieces of `range` in place, after cutting them at its borders.
+  template <class Change> void change(Interval range, const Change& change) {
+    const auto [first, last] = inside(range);
+    std::for_each(first, last, change);
+  }
+
+  template <class Which> [[nodiscard]] bool any(Interval range, const Which& which) const {
+    return std::ranges::any_of(
+        pieces_, [&](const Piece& piece) { return piece.range.common(range).size() > 0 && which(piece); });
+  }
+
+  [[nodiscard]] auto begin() const { return pieces_.begin(); }
+  [[nodiscard]] auto end() const { return pieces_.end(); }
+private:
+  /// The pieces of `range`, after cutting at its borders.
+  std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Interval range) {
+    for (const std::int32_t at : {range.begin, range.end})
+      for (std::size_t i = 0; i < pieces_.size(); ++i)
+        if (pieces_[i].range.begin < at && at < pieces_[i].range.end) {
+          Piece tail = pieces_[i];
+          tail.range.begin = pieces_[i].range.end = at;
+          pieces_.insert(pieces_.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(tail));
+        }
+    const auto begin_of = [](const Piece& piece) { return piece.range.begin; };
+    return {std::ranges::lower_bound(pieces_, range.begin, {}, begin_of),
+        std::ranges::lower_bound(pieces_, range.end, {}, begin_of)};
+  }
+
+  std::vector<Piece> pieces_;
+};
+
 /// Content of a slot; the slot's class says of which kind.
 struct Content {
   bool valid = false;
@@ -37,7 +145,7 @@ std::string describe(SlotClass cls, const Content& c) {
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients (exact_gradients).
 class Contents : public Listener {
 public:
-  explicit Contents(const Program& program) : program_(program) {
+  explicit Contents(const Program& program) : Listener(program) {
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -116,18 +224,14 @@ public:
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
         for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
           if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
-            fail(Rule::exact_gradients, {r, -1}, "{} is not updated as a whole at the end", name_of(Slot{cls, i}));
+            fail(exact_gradients, {r, -1}, "{} is not updated as a whole at the end", name_of(Slot{cls, i}));
   }
-
 private:
   // In place of a shard: what micro-batches contribute to the embeddings' gradient.
   static constexpr std::int32_t embedding = -1, head = -2;
 
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  [[nodiscard]] const Content& content(int rank, Slot slot) const {
-    return slots_[rank][index_of(slot.cls)][slot.index];
-  }
-  [[nodiscard]] Content& content(int rank, Slot slot) { return slots_[rank][index_of(slot.cls)][slot.index]; }
+  [[nodiscard]] const Content& content(int rank, Slot s) const { return slots_[rank][index_of(s.cls)][s.index]; }
+  [[nodiscard]] Content& content(int rank, Slot s) { return slots_[rank][index_of(s.cls)][s.index]; }
 
   template <class... Args>
   [[noreturn]] void fail(Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
@@ -164,7 +268,7 @@ private:
     const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
-      fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(), members);
+      fail(same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(), members);
     const std::int32_t each = range.size() / members;
     const std::int32_t begin = range.begin + static_cast<std::int32_t>(i) * each;
     return {begin, begin + each};
@@ -204,13 +308,13 @@ private:
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.same_thing(wanted) || !c.pieces.covers(range) ||
         (!updated_too && c.pieces.any(range, [](const Piece& piece) { return piece.updated; })))
-      unexpected(Rule::fresh_reads, p, slot, wanted);
+      unexpected(fresh_reads, p, slot, wanted);
   }
 
   /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch.
   void need(Place p, Slot slot, std::int32_t shard, bool backward = false) const {
     const Content wanted{true, shard, at(p).micro_batch, backward};
-    if (!content(p.rank, slot).same_thing(wanted)) unexpected(Rule::fresh_reads, p, slot, wanted);
+    if (!content(p.rank, slot).same_thing(wanted)) unexpected(fresh_reads, p, slot, wanted);
   }
 
   /// A gradient of the action's shard, or of the embeddings, in all of `range`.
@@ -218,10 +322,9 @@ private:
     const Content& c = content(p.rank, slot);
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.valid && is_permanent(slot.cls))
-      fail(Rule::exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
-    if (!c.same_thing(wanted)) unexpected(c.valid ? Rule::exact_gradients : Rule::fresh_reads, p, slot, wanted);
-    if (!c.pieces.covers(range))
-      fail(Rule::exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
+      fail(exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
+    if (!c.same_thing(wanted)) unexpected(c.valid ? exact_gradients : fresh_reads, p, slot, wanted);
+    if (!c.pieces.covers(range)) fail(exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
   }
 
   /// The operand holds what the action says that it moves.
@@ -236,7 +339,7 @@ private:
       need_gradient(p, slot, moved(a));
       for (const std::int32_t part : {embedding, head})
         if (extent(p.rank, slot.cls).common(range_of(part)).size() > 0 && !written(p.rank, slot, part))
-          fail(Rule::exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
+          fail(exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
       return;
     case Payload::gradient:
     case Payload::squares: return need_gradient(p, slot, moved(a));
@@ -246,9 +349,7 @@ private:
 
   /// Returns whether the gradient of embedding or head is one of this step.
   [[nodiscard]] bool written(int rank, Slot slot, std::int32_t part) const {
-    return content(rank, slot).pieces.any(range_of(part), [&](const Piece& piece) {
-      return piece.sum.any(numbers_of(part));
-    });
+    return content(rank, slot).pieces.any(range_of(part), [&](const Piece& p) { return p.sum.any(numbers_of(part)); });
   }
 
   void leave(Place p, Slot slot, std::int32_t shard, bool backward = false) {
@@ -259,9 +360,9 @@ private:
   void contribute(Place p, Slot slot, std::int32_t part) {
     const bool embeddings = of_embeddings(slot.cls), adds = at(p).accumulates;
     if (embeddings && adds && !written(p.rank, slot, part))
-      fail(Rule::exact_gradients, p, "adds to the gradient of the last step in {}", name_of(slot));
+      fail(exact_gradients, p, "adds to the gradient of the last step in {}", name_of(slot));
     if (embeddings && !adds && written(p.rank, slot, part))
-      fail(Rule::exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
+      fail(exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
     Content& c = content(p.rank, slot);
     if (embeddings ? !c.valid : !adds) c = blank(p.rank, slot.cls, embeddings ? -1 : part);
     const Interval range = embeddings ? range_of(part) : whole(slot.cls);
@@ -275,7 +376,7 @@ private:
     for (const Piece& piece : more)
       sum.change(piece.range, [&](Piece& to) {
         if (const std::int32_t twice = to.sum.add(piece.sum); twice >= 0)
-          fail(Rule::exact_gradients, p, "counts {} twice", contribution_text(p, twice));
+          fail(exact_gradients, p, "counts {} twice", contribution_text(p, twice));
       });
   }
 
@@ -290,32 +391,29 @@ private:
       const Interval numbers = numbers_of(part);
       for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
-          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient), contribution_text(p, missing));
+          fail(exact_gradients, p, "in {}, {} is missing", name_of(gradient), contribution_text(p, missing));
     }
     return range;
   }
 
   /// Contributions to the squares of all gradients: one of each part of a shard, then of the embeddings.
-  [[nodiscard]] std::int32_t all_squares() const {
-    return program_.shards * program_.shard_parts + program_.embeddings_slices;
-  }
+  [[nodiscard]] int all_squares() const { return program_.shards * program_.shard_parts + program_.embeddings_slices; }
 
   void square(Place p, const Action& a) {
     const Interval range = need_whole_gradient(p, a);
     const std::int32_t first = (of_embeddings(a.payload) ? program_.shards : a.shard) * program_.shard_parts;
     Content& c = content(p.rank, a[Operand::squares]);
-    if (a.accumulates && !c.valid)
-      fail(Rule::fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
+    if (a.accumulates && !c.valid) fail(fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
     if (!a.accumulates) c = {.valid = true, .pieces = Pieces({{0, 1}})};
     add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
   }
 
   void need_squares(Place p, Slot slot) const {
     if (slot.valid() != program_.clips)
-      fail(Rule::exact_gradients, p, "{} the squares of all gradients", program_.clips ? "needs" : "has no use for");
+      fail(exact_gradients, p, "{} the squares of all gradients", program_.clips ? "needs" : "has no use for");
     const auto all = [&](const Piece& piece) { return piece.sum.first_missing(0) == all_squares(); };
     if (program_.clips && !content(p.rank, slot).pieces.any({0, 1}, all))
-      fail(Rule::exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
+      fail(exact_gradients, p, "{} lacks the squares of a gradient", name_of(slot));
   }
 
   void update(Place p, const Action& a) {
@@ -329,7 +427,7 @@ private:
   /// A part joins what is there of the same thing; anything else is replaced.
   void receive(const Content& from, Interval range, Place to, Slot slot) {
     if (range.common(extent(to.rank, slot.cls)) != range)
-      fail(Rule::fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
+      fail(fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
     if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);
@@ -341,7 +439,7 @@ private:
     const Interval range = moved(first);
     if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient &&
         first.payload != Payload::squares)
-      fail(Rule::fresh_reads, calls.front(), "only gradients can be added up");
+      fail(fresh_reads, calls.front(), "only gradients can be added up");
     Pieces sum;
     for (const Place call : calls) {
       need_payload(call, Operand::buffer);
@@ -365,7 +463,7 @@ private:
       need_weights(calls[i], slot, slice(calls, i), true);
       const Pieces own = content(calls[i].rank, slot).pieces.within(slice(calls, i));
       if (embeddings && !std::ranges::all_of(own, &Piece::updated))
-        fail(Rule::fresh_reads, calls[i], "slice {} is not updated yet", i);
+        fail(fresh_reads, calls[i], "slice {} is not updated yet", i);
       updated = updated || std::ranges::any_of(own, &Piece::updated);
     }
     const Interval range = moved(at(calls.front()));
@@ -373,7 +471,6 @@ private:
       content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, updated}));
   }
 
-  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
 }  // namespace

@@ -16,6 +16,8 @@ std::string place(const Program& program, int rank, int action) {
 }
 
 namespace {
+using enum Rule;
+
 /// Returns whether two sides mean the same part of the same data, in the same precision.
 bool same_content(const Action& a, const Action& b) {
   return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
@@ -32,7 +34,6 @@ public:
     match_collectives();
     return std::move(result_);
   }
-
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   template <class... Args>
@@ -64,13 +65,11 @@ private:
       }
     for (const auto& [key, queue] : queues)
       for (std::size_t i = 0; i < std::max(queue.sends.size(), queue.receives.size()); ++i) {
-        if (i == queue.sends.size())
-          fail(Rule::matched_messages, queue.receives[i], "no send of the peer is left for it");
-        if (i == queue.receives.size())
-          fail(Rule::matched_messages, queue.sends[i], "no receive of the peer is left for it");
+        if (i == queue.sends.size()) fail(matched_messages, queue.receives[i], "no send of the peer is left for it");
+        if (i == queue.receives.size()) fail(matched_messages, queue.sends[i], "no receive of the peer is left for it");
         const Place from = queue.sends[i], to = queue.receives[i];
         if (!same_content(at(from), at(to)))
-          fail(Rule::matched_messages, to, "meets {}; expected the same message", text(from));
+          fail(matched_messages, to, "meets {}; expected the same message", text(from));
         result_.other[result_.number(from)] = to.action;
         result_.other[result_.number(to)] = from.action;
       }
@@ -108,8 +107,8 @@ private:
     const auto same = [&](std::int32_t a, std::int32_t b) { return same_call(at({first, a}), at({rank, b})); };
     const auto [e, c] = std::ranges::mismatch(expected, calls, same);
     if (e == expected.end() && c == calls.end()) return;
-    if (c == calls.end()) fail(Rule::same_collectives, {first, *e}, "rank {} never joins it", rank);
-    fail(Rule::same_collectives, {rank, *c}, "{}",
+    if (c == calls.end()) fail(same_collectives, {first, *e}, "rank {} never joins it", rank);
+    fail(same_collectives, {rank, *c}, "{}",
         e == expected.end() ? fmt::format("rank {} never joins it", first)
                             : fmt::format("expected the collective of {}", text({first, *e})));
   }
@@ -128,7 +127,6 @@ struct LaneState {
   std::size_t next = 0;
   bool started = false;
   std::array<bool, lanes> holds{};  ///< lanes of the rank whose next action waits for this one
-
   [[nodiscard]] bool done() const { return next == actions.size(); }
 };
 
@@ -152,7 +150,6 @@ public:
     }
     check_end();
   }
-
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 
@@ -214,9 +211,8 @@ private:
       }
     if (heads.empty()) return;
     constexpr std::size_t shown = 16;
-    refuse(Rule::no_deadlock, program_, first.rank, first.action,
-        "nothing can go on; {} lanes are stuck, for example: {}", heads.size(),
-        fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
+    refuse(no_deadlock, program_, first.rank, first.action, "nothing can go on; {} lanes are stuck, for example: {}",
+        heads.size(), fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
   }
 
   const Program& program_;

@@ -28,6 +28,7 @@ struct Matching {
 /// Receives the events of an execution, each when all of its sides are there.
 class Listener {
 public:
+  explicit Listener(const Program& program) : program_(program) {}
   Listener& operator=(Listener&&) = delete;
   virtual ~Listener() = default;
 
@@ -36,6 +37,10 @@ public:
   virtual void message(Place send, Place receive) = 0;
   /// The members' calls in ring order.
   virtual void collective(std::span<const Place> calls) = 0;
+protected:
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+
+  const Program& program_;
 };
 
 namespace detail {
@@ -59,5 +64,7 @@ template <class... Args>
 /// a transfer happens when every side has started it. What can happen does not depend on the order of trying: one
 /// execution decides. Throws Refusal as match(), and for no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
+/// Executes a program on the contents of slots. Throws Refusal as execute(), for exact_gradients and fresh_reads.
+void check_contents(const Program& program);
 }  // namespace detail
 }  // namespace minitaw::schedule

@@ -43,7 +43,6 @@ public:
     if (!roots_.empty()) hang.sentence = chain_to(*roots_.begin()->second) + clauses(hang.roots);
     return hang;
   }
-
 private:
   [[nodiscard]] int ranks() const { return static_cast<int>(states_.size()); }
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
@@ -132,9 +131,7 @@ private:
         action < 0 ? "" : "'s " + short_text(at({next.rank, action})), next.length > 0 ? ", which" + next.chain : "");
   }
 
-  [[nodiscard]] std::string name(int rank) const {
-    return fmt::format("rank {} (node {})", rank, nodes_.group_of(rank));
-  }
+  [[nodiscard]] std::string name(int r) const { return fmt::format("rank {} (node {})", r, nodes_.group_of(r)); }
 
   [[nodiscard]] std::string clauses(const std::vector<Root>& roots) const {
     std::vector<std::string> texts;

@@ -9,7 +9,6 @@ struct RankState {
   /// Grows where a step begins (it is odd then) and where it ends; below 0: the rank does not answer.
   std::int64_t position = -1;
   LaneCounts begun{}, completed{};  ///< actions of the step
-
   [[nodiscard]] bool answers() const { return position >= 0; }
   [[nodiscard]] bool in_step() const { return answers() && position % 2 == 1; }
 };
@@ -24,7 +23,6 @@ struct Root {
   };
   Kind kind = Kind::silent;
   int rank = -1, action = -1;  ///< index into RankProgram::actions
-
   friend auto operator<=>(const Root&, const Root&) = default;
 };
 

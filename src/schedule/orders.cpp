@@ -2,7 +2,6 @@
 #include "schedule/orders.hpp"
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>
@@ -43,7 +42,6 @@ public:
     check_progress();
     return std::move(orders_);
   }
-
 private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(fmt::format(

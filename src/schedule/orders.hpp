@@ -10,13 +10,11 @@
 /// of the backward pass, W for the weights', B for both. The form compute_comms has cells for communication besides
 /// ("0SEND_F0", "1UNSHARD"); "(0F1;1B0)OVERLAP_F_B" is two actions whose kernels may run together.
 namespace minitaw::schedule {
-/// The order of a pipeline's work: all that its program needs, as messages, slots and waits follow from it. A rank
-/// may have any stages.
+/// The order of a pipeline's work: its program's messages, slots and waits follow from it. A rank may have any stages.
 struct Orders {
   std::vector<int> rank_of;                ///< by stage
   std::vector<std::vector<Visit>> visits;  ///< of each rank, in order; shards are stages
   int micro_batches = 0;
-
   [[nodiscard]] int stages() const { return static_cast<int>(rank_of.size()); }
   [[nodiscard]] int ranks() const { return static_cast<int>(visits.size()); }
 };
@@ -31,7 +29,6 @@ struct Orders {
 /// InputError "schedule: <name>, row 2, column 5: ..." (from 1) for what is no action, where an action is there twice
 /// or missing or comes too early, a stage has two ranks, or ranks wait for one another.
 [[nodiscard]] Orders read_torch_csv(const std::string& text, const std::string& name);
-
 /// The form compute_only of a program whose ranks pass activations, of its first replica: a column is a tick.
 [[nodiscard]] std::string to_torch_csv(const Program& program);
 }  // namespace minitaw::schedule

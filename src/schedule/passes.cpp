@@ -42,7 +42,6 @@ public:
   }
   void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
   [[nodiscard]] int size() const { return size_; }
-
 private:
   bool rotates_;
   int size_, released_ = 0;
@@ -63,51 +62,7 @@ std::vector<Communicator> communicators_of_replicas(const Program& program, int 
   }
   return all;
 }
-}  // namespace
 
-void write_first_contributions(RankProgram& rank, int shard_parts) {
-  // Class, slot and part that holds a sum; for the embeddings, what writes their gradient.
-  std::set<std::tuple<SlotClass, int, int>> written;
-  for (Action& a : rank.actions) {
-    if (a.kind == Kind::square) a.accumulates = !written.emplace(SlotClass::squares, 0, 0).second;
-    if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
-      a.accumulates = !written.emplace(SlotClass::embeddings_accumulator, 0, static_cast<int>(a.kind)).second;
-    if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
-    const int each = shard_parts / a.parts;
-    for (const Slot slot : a.slots) {
-      if (!is_sum(slot.cls) || !slot.valid()) continue;
-      a.accumulates = false;
-      for (int part = a.part * each; part < (a.part + 1) * each; ++part)
-        if (!written.emplace(slot.cls, slot.index, part).second) a.accumulates = true;
-    }
-  }
-}
-
-void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
-  const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, buffers, count);
-  // The first time says how many slots there must be, the second one chooses out of all of them.
-  for (int time = 0; time < 2; ++time) {
-    std::vector<std::int16_t> slot_of(count, -1);
-    std::vector<Pool> pools;
-    for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
-    for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
-      for (int k = 0; k < most_operands; ++k) {
-        const VirtualBuffer v = buffers[i][k];
-        if (!v.valid()) continue;
-        Slot& slot = rank.actions[i].slots[k];
-        slot = {v.cls, static_cast<std::int16_t>(v.id)};
-        if (is_permanent(v.cls)) continue;
-        if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
-        slot.index = slot_of[v.id];
-      }
-      for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].release(slot_of[v.id]);
-    }
-    for (int c = 0; c < slot_classes; ++c)
-      if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
-  }
-}
-
-namespace {
 class WaitDeriver {
 public:
   WaitDeriver(RankProgram& program, int rank, Overlap overlap) : program_(program), rank_(rank), overlap_(overlap) {
@@ -121,7 +76,6 @@ public:
       advance(action);
     }
   }
-
 private:
   LaneCounts needs(const Action& action) {
     if (action.kind == Kind::join) return issued_;
@@ -185,6 +139,48 @@ private:
   std::array<std::vector<LaneCounts>, lanes> closures_;
 };
 }  // namespace
+
+void write_first_contributions(RankProgram& rank, int shard_parts) {
+  // Class, slot and part that holds a sum; for the embeddings, what writes their gradient.
+  std::set<std::tuple<SlotClass, int, int>> written;
+  for (Action& a : rank.actions) {
+    if (a.kind == Kind::square) a.accumulates = !written.emplace(SlotClass::squares, 0, 0).second;
+    if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
+      a.accumulates = !written.emplace(SlotClass::embeddings_accumulator, 0, static_cast<int>(a.kind)).second;
+    if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
+    const int each = shard_parts / a.parts;
+    for (const Slot slot : a.slots) {
+      if (!is_sum(slot.cls) || !slot.valid()) continue;
+      a.accumulates = false;
+      for (int part = a.part * each; part < (a.part + 1) * each; ++part)
+        if (!written.emplace(slot.cls, slot.index, part).second) a.accumulates = true;
+    }
+  }
+}
+
+void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
+  const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, buffers, count);
+  // The first time says how many slots there must be, the second one chooses out of all of them.
+  for (int time = 0; time < 2; ++time) {
+    std::vector<std::int16_t> slot_of(count, -1);
+    std::vector<Pool> pools;
+    for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
+    for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
+      for (int k = 0; k < most_operands; ++k) {
+        const VirtualBuffer v = buffers[i][k];
+        if (!v.valid()) continue;
+        Slot& slot = rank.actions[i].slots[k];
+        slot = {v.cls, static_cast<std::int16_t>(v.id)};
+        if (is_permanent(v.cls)) continue;
+        if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
+        slot.index = slot_of[v.id];
+      }
+      for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].release(slot_of[v.id]);
+    }
+    for (int c = 0; c < slot_classes; ++c)
+      if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
+  }
+}
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) { WaitDeriver(program, rank, overlap).run(); }
 

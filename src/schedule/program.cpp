@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/program.hpp"
 #include <algorithm>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
 #include "base/error.hpp"

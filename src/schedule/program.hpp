@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <array>
+#include <ranges>
 #include <string_view>
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
@@ -79,9 +80,7 @@ template <class Enum> [[nodiscard]] constexpr std::size_t index_of(Enum e) { ret
 
 /// Names of the values 0 to count - 1 of an enumeration.
 template <class Enum> [[nodiscard]] std::vector<std::string> names_of(int count) {
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.emplace_back(name_of(static_cast<Enum>(i)));
-  return names;
+  return list_of(std::views::iota(0, count), [](int i) { return std::string(name_of(static_cast<Enum>(i))); });
 }
 
 /// A number of actions for each lane: as lanes finish in order, the ones that are finished, or must be.
@@ -105,7 +104,6 @@ inline constexpr int most_operands = 4;  ///< of one action
 struct Slot {
   SlotClass cls = SlotClass::owned;
   std::int16_t index = -1;  ///< -1: no slot
-
   [[nodiscard]] bool valid() const { return index >= 0; }
   friend bool operator==(const Slot&, const Slot&) = default;
 };
@@ -202,7 +200,6 @@ struct Accesses {
 struct SlotHistory {
   LaneCounts written{};
   LaneCounts read{};  ///< since the last write
-
   void touch(const Access& access, Lane lane, std::int32_t place) {
     if (access.write) *this = {};
     (access.write ? written : read)[index_of(lane)] = place;
@@ -219,7 +216,6 @@ struct SlotHistory {
 struct Communicator {
   std::string name;  ///< "world", "group2"
   std::vector<int> ranks;
-
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
@@ -233,7 +229,6 @@ struct RankProgram {
   int slice = 0;              ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
   Part kept{}, partial{};     ///< of each shard, what the rank's slots of these classes hold
-
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
@@ -251,7 +246,6 @@ struct Program {
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
-
   friend bool operator==(const Program&, const Program&) = default;
 };
 
@@ -261,11 +255,9 @@ struct Program {
 [[nodiscard]] model::Cut cut_of(const Program& program);
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
-
 /// Returns for each action the action after which its buffers are free: itself, or for messages the last one of the
 /// messages of the same tick that follow each other in the program, in any lanes: they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
-
 /// Returns whether a message may begin before an earlier one of its lane ends: one direction, no slot in common.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
 /// Micro-batches that a rank computes, in ascending order.

@@ -2,7 +2,6 @@
 #include "schedule/registry.hpp"
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
@@ -26,8 +25,7 @@ namespace {
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
   if (at != entry.options.end()) return *at;
-  std::vector<std::string> names;
-  for (const OptionDoc& o : entry.options) names.push_back(o.name);
+  const std::vector<std::string> names = list_of(entry.options, &OptionDoc::name);
   throw InputError(
       names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
                     : fmt::format("schedule: {} has no option \"{}\"{}", entry.name, name, did_you_mean(name, names)));
@@ -75,10 +73,8 @@ const std::vector<Entry>& registry() {
 const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);
   if (at != registry().end()) return *at;
-  std::vector<std::string> names;
-  for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(
-      fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name, did_you_mean(name, names)));
+  throw InputError(fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name,
+      did_you_mean(name, list_of(registry(), &Entry::name))));
 }
 
 Spec parse_spec(const std::string& text) {
@@ -105,7 +101,7 @@ std::string to_text(const Spec& spec) {
 }
 
 int number_of(const Spec& spec, const std::string& option) {
-  if (const auto at = spec.options.find(option); at != spec.options.end()) return std::stoi(at->second);
+  if (const std::string value = spec.value(option); !value.empty()) return std::stoi(value);
   const std::vector<OptionDoc>& known = entry_of(spec.name).options;
   const auto doc = std::ranges::find(known, option, &OptionDoc::name);
   return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
@@ -113,10 +109,8 @@ int number_of(const Spec& spec, const std::string& option) {
 
 Keeping keeping_of(const Request& request) {
   const auto where = [&](const char* option) {
-    const auto at = request.spec.options.find(option);
-    return at == request.spec.options.end() ? Keeping::Where::world
-           : at->second == "group"          ? Keeping::Where::group
-                                            : Keeping::Where::none;
+    const std::string value = request.spec.value(option);
+    return value.empty() ? Keeping::Where::world : value == "group" ? Keeping::Where::group : Keeping::Where::none;
   };
   // Sums of one micro-batch leave as they are.
   return {where("reshard"), request.spec.options.contains("fetch"),
@@ -164,6 +158,15 @@ void check(const Request& request) {
   if (entry.check != nullptr) entry.check(request);
 }
 
+bool is_buildable(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
 Spec settled(Request request, int adapters) {
   const Entry& entry = entry_of(request.spec.name);
   if (entry.settle != nullptr) entry.settle(request, adapters);
@@ -177,17 +180,6 @@ Program build(const Request& request) {
   return program;
 }
 
-namespace {
-bool buildable(const Request& request) {
-  try {
-    check(request);
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
-}
-}  // namespace
-
 std::vector<std::string> options_without_effect(Request request) {
   std::vector<std::string> names;
   const int ranks = request.groups.ranks();
@@ -199,7 +191,7 @@ std::vector<std::string> options_without_effect(Request request) {
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;
     without.spec.options.erase(name);
-    if (!buildable(without)) continue;
+    if (!is_buildable(without)) continue;
     Program program = build(without);
     program.schedule = all.schedule;
     if (program == all) names.push_back(name);

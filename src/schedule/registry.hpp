@@ -9,7 +9,11 @@ namespace minitaw::schedule {
 struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
-
+  /// Empty where it is the default.
+  [[nodiscard]] std::string value(const std::string& option) const {
+    const auto at = options.find(option);
+    return at == options.end() ? "" : at->second;
+  }
   friend auto operator<=>(const Spec&, const Spec&) = default;
   friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };
@@ -29,7 +33,6 @@ struct Request {
 
   [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
-
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
 };
@@ -80,11 +83,11 @@ struct Keeping {
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
 void check(const Request& request);
-
+/// Returns whether check() passes.
+[[nodiscard]] bool is_buildable(const Request& request);
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
 /// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
-
 /// The options of the request that change nothing in its program (rails between one group, say), found by
 /// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);

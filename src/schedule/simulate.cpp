@@ -14,7 +14,7 @@ namespace {
 class Stopwatch : public Listener {
 public:
   Stopwatch(const Program& program, const Costs& costs)
-      : program_(program), costs_(costs), finished_(program.ranks.size()) {
+      : Listener(program), costs_(costs), finished_(program.ranks.size()) {
     for (const RankProgram& rank : program.ranks) spans_.emplace_back(rank.actions.size());
   }
 
@@ -37,9 +37,7 @@ public:
   }
 
   [[nodiscard]] std::vector<std::vector<Span>> spans() && { return std::move(spans_); }
-
 private:
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
 
   /// Returns when the action starts; a lane has one at a time.
@@ -59,7 +57,6 @@ private:
     finished_[p.rank][index_of(at(p).lane)].push_back(end);
   }
 
-  const Program& program_;
   const Costs& costs_;
   std::vector<std::vector<Span>> spans_;
   std::vector<std::array<std::vector<double>, lanes>> finished_;  ///< ends of each lane's actions, in order

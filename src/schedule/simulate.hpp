@@ -22,7 +22,6 @@ using Costs = std::function<double(int rank, const Action& action)>;
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works
-
   /// Returns the idle share of all ranks together, 0 to 1.
   [[nodiscard]] double share() const;
   [[nodiscard]] double share(int rank) const;
@@ -44,7 +43,6 @@ struct Device {
 [[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action, const model::Layout& layout);
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
-
 /// Durations where transfers take no time. `micro_batch_per_rank`: B of each rank. The program outlives the result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Device& device,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});

@@ -5,12 +5,12 @@
 #include <array>
 #include <fmt/ranges.h>
 #include "base/error.hpp"
-#include "schedule/contents.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
 namespace {
 using namespace detail;
+using enum Rule;
 
 // Form: every action has the slots, shard, peer, communicator and waits that its kind needs.
 
@@ -26,7 +26,6 @@ public:
       for (action_ = 0; action_ < static_cast<int>(here().actions.size()); ++action_) check_action();
     }
   }
-
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
   template <class... Args> [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
@@ -36,15 +35,15 @@ private:
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
-      fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
+      fail(slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
           program_.groups.ranks());
     const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts, program_.owned_slices,
         program_.embeddings_slices});
     if (least < 1 || program_.shard_parts % program_.owned_slices != 0 ||
         (program_.embeddings_split && program_.embeddings_slices != 2))
-      fail(Rule::exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
+      fail(exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
     const auto holds = [](const RankProgram& r) { return r.slots[index_of(SlotClass::embeddings)] > 0; };
-    if (std::ranges::none_of(program_.ranks, holds)) fail(Rule::exact_gradients, "no rank holds the embeddings");
+    if (std::ranges::none_of(program_.ranks, holds)) fail(exact_gradients, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -53,7 +52,7 @@ private:
     std::ranges::sort(sorted);
     const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
     if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
-      fail(Rule::same_collectives, "communicator {} must name each of its ranks once, from 0 to {}", c.name,
+      fail(same_collectives, "communicator {} must name each of its ranks once, from 0 to {}", c.name,
           program_.groups.ranks() - 1);
     std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
     for (const int rank : c.ranks) members[rank] = true;
@@ -63,21 +62,21 @@ private:
     action_ = -1;
     if (here().slice < 0 || here().slice >= program_.owned_slices ||
         here().embeddings_slice >= program_.embeddings_slices)
-      fail(Rule::exact_gradients, "keeps a slice that there is not");
+      fail(exact_gradients, "keeps a slice that there is not");
     for (const Part part : {here().kept, here().partial})
       if (part.count < 1 || program_.shard_parts % part.count != 0 || part.index < 0 || part.index >= part.count)
-        fail(Rule::fresh_reads, "keeps part {} of {} of a shard that is cut into {}", part.index, part.count,
+        fail(fresh_reads, "keeps part {} of {} of a shard that is cut into {}", part.index, part.count,
             program_.shard_parts);
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
         count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
-      fail(Rule::slots_accounted, "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
+      fail(slots_accounted, "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
           count(SlotClass::embeddings_accumulator));
     for (const int shard : here().owned_shards)
       if (shard < 0 || shard >= program_.shards)
-        fail(Rule::fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
+        fail(fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
   }
 
   void check_action() {
@@ -89,7 +88,7 @@ private:
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] < 0 || a.waits[l] > issued_[l])
-        fail(Rule::no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
+        fail(no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
             name_of(static_cast<Lane>(l)), issued_[l]);
     ++issued_[index_of(a.lane)];
   }
@@ -100,58 +99,54 @@ private:
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
-      fail(Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
+      fail(fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
-      fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1);
+      fail(fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1);
     const int parts = hidden_state || a.payload == Payload::squares ? 1
                       : of_embeddings(a.payload)                    ? program_.embeddings_slices
                                                                     : program_.shard_parts;
     if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
-      fail(Rule::fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
+      fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }
 
   void check_slots(const Action& a, const Form& form) const {
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
       if (!form.uses[i].classes.empty()) check_slot(a, a.slots[i], form.uses[i].classes);
-      else if (a.slots[i].valid()) fail(Rule::fresh_reads, "has no use for slot {}", name_of(a.slots[i]));
+      else if (a.slots[i].valid()) fail(fresh_reads, "has no use for slot {}", name_of(a.slots[i]));
     }
   }
 
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
-      fail(Rule::fresh_reads, "needs a slot of class {} where it has {}", fmt::join(letters, " or "),
+      fail(fresh_reads, "needs a slot of class {} where it has {}", fmt::join(letters, " or "),
           slot.valid() ? name_of(slot) : "none");
     const int declared = here().slots[index_of(slot.cls)];
     if (slot.index >= declared)
-      fail(Rule::slots_accounted, "uses {}, but the rank declares {} slots {}", name_of(slot), declared,
-          letter_of(slot.cls));
+      fail(slots_accounted, "uses {}, but the rank declares {} slots {}", name_of(slot), declared, letter_of(slot.cls));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().owned_shards[slot.index] != a.shard)
-      fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients, "{} belongs to shard {}",
-          name_of(slot), here().owned_shards[slot.index]);
+      fail(slot.cls == SlotClass::owned ? fresh_reads : exact_gradients, "{} belongs to shard {}", name_of(slot),
+          here().owned_shards[slot.index]);
   }
 
   void check_lane(const Action& a) const {
     const bool computes = is_compute(a.kind) || a.kind == Kind::join;
     if (a.lane == Lane::compute ? is_communication(a.kind) : computes)
-      fail(Rule::all_waited, "does not belong in lane {}", name_of(a.lane));
+      fail(all_waited, "does not belong in lane {}", name_of(a.lane));
   }
 
   void check_partners(const Action& a) const {
     if (!is_communication(a.kind)) return;
-    if (a.payload == Payload::none) fail(Rule::matched_messages, "moves nothing");
+    if (a.payload == Payload::none) fail(matched_messages, "moves nothing");
     if (is_point_to_point(a.kind)) {
       if (a.peer < 0 || a.peer >= program_.groups.ranks() || a.peer == rank_)
-        fail(Rule::matched_messages, "rank {} cannot be its peer", a.peer);
+        fail(matched_messages, "rank {} cannot be its peer", a.peer);
       return;
     }
-    const auto member = [&](int rank) {
-      return rank >= 0 && rank < program_.groups.ranks() && members_[a.communicator][rank];
-    };
+    const auto member = [&](int r) { return r >= 0 && r < program_.groups.ranks() && members_[a.communicator][r]; };
     if (a.communicator < 0 || a.communicator >= static_cast<int>(members_.size()) || !member(rank_))
-      fail(Rule::same_collectives, "the rank is not a member of the communicator");
-    if (is_rooted(a.kind) && !member(a.peer))
-      fail(Rule::same_collectives, "the root is not a member of the communicator");
+      fail(same_collectives, "the rank is not a member of the communicator");
+    if (is_rooted(a.kind) && !member(a.peer)) fail(same_collectives, "the root is not a member of the communicator");
   }
 
   const Program& program_;
@@ -169,7 +164,7 @@ public:
 
   void run() {
     if (actions_.empty() || actions_.back().kind != Kind::join)
-      fail(Rule::all_waited, static_cast<int>(actions_.size()) - 1, "the rank's last action must be join");
+      fail(all_waited, static_cast<int>(actions_.size()) - 1, "the rank's last action must be join");
     for (int i = 0; i < static_cast<int>(actions_.size()); ++i) {
       const Action& a = actions_[i];
       std::vector<Finished>& lane = finished_[index_of(a.lane)];
@@ -183,7 +178,6 @@ public:
       for (const Access& access : accesses(a, rank_)) history(access.slot).touch(access, a.lane, place);
     }
   }
-
 private:
   struct Finished {
     int action;
@@ -206,18 +200,18 @@ private:
               name_of(static_cast<Lane>(l)));
     };
     const SlotHistory& h = history(access.slot);
-    if (access.read) follow(Rule::fresh_reads, h.written, "reads", "written");
+    if (access.read) follow(fresh_reads, h.written, "reads", "written");
     if (!access.write) return;
-    follow(Rule::no_overwrite, h.written, "overwrites", "written");
-    follow(Rule::no_overwrite, h.read, "overwrites", "read");
+    follow(no_overwrite, h.written, "overwrites", "written");
+    follow(no_overwrite, h.read, "overwrites", "read");
   }
 
   void check_join(int i, const LaneCounts& known) const {
     if (i + 1 < static_cast<int>(actions_.size()))
-      fail(Rule::all_waited, i + 1, "comes after join, which must be the rank's last action");
+      fail(all_waited, i + 1, "comes after join, which must be the rank's last action");
     for (int l = 0; l < lanes; ++l)
       if (const auto all = finished_[l].size(); static_cast<std::size_t>(known[l]) < all)
-        fail(Rule::all_waited, finished_[l][known[l]].action,
+        fail(all_waited, finished_[l][known[l]].action,
             "join does not wait for it; expected a wait for {} actions of lane {}", all, name_of(static_cast<Lane>(l)));
   }
 
@@ -268,8 +262,8 @@ void check_slots(const Program& program, int rank) {
     int alive = 0, most = 0;
     for (const int more : change[c]) most = std::max(most, alive += more);
     if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most != here.slots[c])
-      refuse(Rule::slots_accounted, program, rank, -1,
-          "declares {} slots {}, but at most {} of their contents live at once", here.slots[c], letter_of(cls), most);
+      refuse(slots_accounted, program, rank, -1, "declares {} slots {}, but at most {} of their contents live at once",
+          here.slots[c], letter_of(cls), most);
   }
 }
 

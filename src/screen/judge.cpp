@@ -4,8 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <set>
-
+#include <ranges>
 #include "case/result.hpp"
 #include "screen/screening.hpp"
 
@@ -29,8 +28,7 @@ struct Usual {
 
   Usual(const std::vector<double>& values, const Rule& rule, double least, bool is_latency)
       : value(ranked(values, 0.5)) {
-    std::vector<double> apart;
-    for (const double v : values) apart.push_back(std::abs(v / value - 1));
+    std::vector<double> apart = list_of(values, [&](double v) { return std::abs(v / value - 1); });
     std::ranges::sort(apart);
     // Of an even number the smaller one: half of the values may be those that are looked for.
     const double deviation = apart.empty() ? 0 : 1.4826 * apart[(apart.size() - 1) / 2];
@@ -40,12 +38,8 @@ struct Usual {
   [[nodiscard]] bool exceeds(double v) const { return v < threshold; }
 };
 
-double score(const Quantity& quantity, double value) {
-  return quantity.is_latency ? 1 / (value + latency_floor) : value;
-}
-double unscore(const Quantity& quantity, double score) {
-  return quantity.is_latency ? 1 / score - latency_floor : score;
-}
+double score(const Quantity& q, double value) { return q.is_latency ? 1 / (value + latency_floor) : value; }
+double unscore(const Quantity& q, double score) { return q.is_latency ? 1 / score - latency_floor : score; }
 
 struct Flow {
   int from = -1, to = -1;
@@ -59,8 +53,17 @@ struct Port {
   friend auto operator<=>(const Port&, const Port&) = default;
 };
 
-/// What stood out, and in which rounds: value and usual, in scores.
-template <class Key> using Found = std::map<Key, std::vector<std::pair<double, double>>>;
+using Scores = std::map<Port, std::vector<double>>;
+std::map<Port, double> ranked_each(const Scores& scores, double share, std::size_t least = 1) {
+  std::map<Port, double> all;
+  for (const auto& [port, values] : scores)
+    if (values.size() >= least) all[port] = ranked(values, share);
+  return all;
+}
+
+/// Value and usual, in scores, in each round where something stood out.
+using Rounds = std::vector<std::pair<double, double>>;
+template <class Key> using Found = std::map<Key, Rounds>;
 
 /// Judges one quantity.
 class Judge {
@@ -74,7 +77,7 @@ public:
     Found<Port> ports;
     std::size_t subjects = 0;
     for (const std::vector<double>& round : measured_.rounds)
-      subjects = quantity().partner == Partner::none ? own(round, ports) : judge_ports(flows(round), ports);
+      subjects = compare(quantity().partner == Partner::none ? own(round) : reach(flows(round)), ports);
     keep(ports, subjects);
     return quantity().partner == Partner::none ? merge_ranks(ports) : merge_ports(ports);
   }
@@ -86,37 +89,33 @@ public:
     std::size_t subjects = 0;
     for (const std::vector<double>& round : measured_.rounds) subjects = judge_flows(flows(round), links);
     std::erase_if(links, [&](const auto& link) {
-      const Evidence seen = evidence(link.second, "");
+      const Evidence seen = evidence(link.second);
       return explained(link.first.first, seen) || explained(link.first.second, seen);
     });
     keep(links, subjects);
     std::vector<Culprit> culprits;
     for (const auto& [link, rounds] : links) {
-      if (link.first > link.second && links.contains({link.second, link.first})) continue;
-      const bool both = links.contains({link.second, link.first});
-      culprits.push_back({{Suspect::link, link.first, link.second}, both, {evidence(rounds, "")}});
+      const auto [from, to] = link;
+      const bool both = links.contains({to, from});
+      if (!both || from < to) culprits.push_back({{Suspect::link, from, to}, both, {evidence(rounds)}});
     }
     return culprits;
   }
-
 private:
   [[nodiscard]] const Quantity& quantity() const { return measured_.quantity; }
 
-  std::size_t own(const std::vector<double>& round, Found<Port>& found) const {
-    std::map<int, std::vector<double>> scores;  // by rank, or by the first rank of a node
+  /// By rank, or by the first rank of a node.
+  [[nodiscard]] std::map<Port, double> own(const std::vector<double>& round) const {
+    Scores scores;
     for (int r = 0; r < machine_.nodes.ranks(); ++r)
       if (const double s = score(quantity(), round[r]); !std::isnan(s))
-        scores[quantity().of_node ? machine_.nodes.first(machine_.nodes.group_of(r)) : r].push_back(s);
-    std::map<Port, double> of;
-    for (const auto& [rank, values] : scores) of[{rank, Way::own}] = ranked(values, 0.5);
-    return compare(of, found);
+        scores[{quantity().of_node ? machine_.nodes.first(machine_.nodes.group_of(r)) : r, Way::own}].push_back(s);
+    return ranked_each(scores, 0.5);
   }
 
   /// Returns how many were compared.
   std::size_t compare(const std::map<Port, double>& scores, Found<Port>& found) const {
-    std::vector<double> values;
-    for (const auto& [port, value] : scores) values.push_back(value);
-    const Usual usual(values, rule_, least_, quantity().is_latency);
+    const Usual usual(list_of(scores | std::views::values), rule_, least_, quantity().is_latency);
     for (const auto& [port, value] : scores)
       if (usual.exceeds(value)) found[port].emplace_back(value, usual.value);
     return scores.size();
@@ -132,38 +131,27 @@ private:
     return all;
   }
 
-  /// What each port reaches: the upper quartile over its partners.
-  static std::map<Port, double> reach(const std::vector<Flow>& flows, std::size_t least_partners) {
-    std::map<Port, std::vector<double>> scores;
+  /// The upper quartile over each port's partners. With one alone nobody knows which of the two it is: that is a link.
+  static std::map<Port, double> reach(const std::vector<Flow>& flows, std::size_t least_partners = 2) {
+    Scores scores;
     for (const Flow& f : flows) {
       scores[{f.from, Way::sends}].push_back(f.score);
       scores[{f.to, Way::receives}].push_back(f.score);
     }
-    std::map<Port, double> best;
-    for (const auto& [port, values] : scores)
-      if (values.size() >= least_partners) best[port] = ranked(values, 0.75);
-    return best;
-  }
-
-  /// With one partner nobody knows which of the two it is: that is a link.
-  std::size_t judge_ports(const std::vector<Flow>& flows, Found<Port>& found) const {
-    return compare(reach(flows, 2), found);
+    return ranked_each(scores, 0.75, least_partners);
   }
 
   std::size_t judge_flows(const std::vector<Flow>& flows, Found<std::pair<int, int>>& found) const {
-    std::vector<double> caps;
-    for (const auto& [port, value] : reach(flows, 1)) caps.push_back(value);
-    const double most = ranked(caps, 0.5);
-    const std::map<Port, double> ports = reach(flows, 2);
+    const double most = ranked(list_of(reach(flows, 1) | std::views::values), 0.5);
+    const std::map<Port, double> ports = reach(flows);
     const auto cap = [&](Port port) { return ports.contains(port) ? ports.at(port) : most; };
     const auto expected = [&](const Flow& f) {
       return std::min({most, cap({f.from, Way::sends}), cap({f.to, Way::receives})});
     };
-    std::vector<double> shares;
-    for (const Flow& f : flows) shares.push_back(f.score / expected(f));
-    const Usual usual(shares, rule_, least_, quantity().is_latency);
+    const auto share = [&](const Flow& f) { return f.score / expected(f); };
+    const Usual usual(list_of(flows, share), rule_, least_, quantity().is_latency);
     for (const Flow& f : flows)
-      if (usual.exceeds(f.score / expected(f))) found[{f.from, f.to}].emplace_back(f.score, expected(f));
+      if (usual.exceeds(share(f))) found[{f.from, f.to}].emplace_back(f.score, expected(f));
     return flows.size();
   }
 
@@ -190,14 +178,10 @@ private:
     return product;
   }
 
-  [[nodiscard]] Evidence evidence(const std::vector<std::pair<double, double>>& rounds, const std::string& way) const {
-    std::vector<double> values, usual;
-    for (const auto& [value, peers] : rounds) {
-      values.push_back(value);
-      usual.push_back(peers);
-    }
-    return {quantity().name + way, quantity().units, unscore(quantity(), median(values)),
-        unscore(quantity(), median(usual)), static_cast<int>(rounds.size())};
+  [[nodiscard]] Evidence evidence(const Rounds& rounds, const std::string& way = "") const {
+    const auto middle = [&](auto scores) { return unscore(quantity(), median(list_of(scores))); };
+    return {quantity().name + way, quantity().units, middle(rounds | std::views::keys),
+        middle(rounds | std::views::values), static_cast<int>(rounds.size())};
   }
 
   /// All ranks of a node are the node.
@@ -210,7 +194,7 @@ private:
           std::ranges::count_if(nodes.members(node), [&](int rank) { return found.contains({rank, Way::own}); });
       const bool whole = quantity().of_node || (slow == nodes.size(node) && slow > 1 && nodes.count() > 1);
       const Suspect who = whole ? Suspect{Suspect::node, node} : Suspect{Suspect::rank, port.rank};
-      if (culprits.empty() || culprits.back().who != who) culprits.push_back({who, false, {evidence(rounds, "")}});
+      if (culprits.empty() || culprits.back().who != who) culprits.push_back({who, false, {evidence(rounds)}});
     }
     return culprits;
   }
@@ -261,9 +245,8 @@ bool explains_link(
 }
 
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.
-bool is_explained(
-    const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& culprits, const Machine& machine) {
-  return std::ranges::any_of(culprits, [&](const Culprit& known) {
+bool is_explained(const Culprit& c, const Quantity& quantity, const std::vector<Culprit>& all, const Machine& machine) {
+  return std::ranges::any_of(all, [&](const Culprit& known) {
     if (known.who == c.who) return false;
     if (c.who.kind != Suspect::node) return explains(known, c.who.a, quantity, machine);
     return quantity.of_node && known.who.kind == Suspect::rank && machine.nodes.group_of(known.who.a) == c.who.a;

@@ -10,13 +10,12 @@
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::check, comm::mpi::measuring;
+using comm::mpi::check, comm::mpi::measuring, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 constexpr int pings = 20, most_messages = 4096;
 constexpr int slices = 5;  // of a measurement inside a node
 constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
-
 constexpr std::chrono::microseconds nap{500};  // of ranks that wait for those that measure
 
 /// Repetitions of `work` in a second, all finished, over so many seconds; once before, to warm up.
@@ -92,7 +91,6 @@ public:
       else Kokkos::deep_copy(exec_, here, there);
     });
   }
-
 private:
   /// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on zeros.
   template <class E> struct Owned : kernels::Matrix<E> {
@@ -115,7 +113,6 @@ private:
 
 /// What schedules do inside a node: messages of weights between all ranks, and the collectives of their group.
 schedule::Program program_of(const topology::Groups& nodes) {
-  using schedule::Kind;
   schedule::Program program;
   program.schedule = "screen";
   program.groups = nodes;
@@ -123,29 +120,25 @@ schedule::Program program_of(const topology::Groups& nodes) {
   for (int n = 0; n < nodes.count(); ++n) {
     program.communicators.push_back({fmt::format("group{}", n), nodes.members(n)});
     for (const int rank : nodes.members(n)) {
-      const auto add = [&](Kind kind, schedule::Payload payload, int peer, int communicator) {
-        schedule::Action& a = program.ranks[rank].actions.emplace_back();
-        a.kind = kind;
-        a.payload = payload;
-        a.lane = schedule::lane_of(kind, payload, true);
-        a.peer = peer;
-        a.communicator = communicator;
+      const auto add = [&](Kind kind, Payload payload, int peer, int communicator) {
+        const schedule::Lane lane = schedule::lane_of(kind, payload, true);
+        program.ranks[rank].actions.push_back(
+            {.kind = kind, .lane = lane, .payload = payload, .peer = peer, .communicator = communicator});
       };
       for (const int peer : nodes.members(n))
         for (const Kind kind : {Kind::send, Kind::recv})
-          if (peer != rank) add(kind, schedule::Payload::weights, peer, -1);
+          if (peer != rank) add(kind, Payload::weights, peer, -1);
       if (nodes.size(n) == 1) continue;
-      add(Kind::all_gather, schedule::Payload::weights, -1, n);
-      add(Kind::reduce_scatter, schedule::Payload::gradient, -1, n);
+      add(Kind::all_gather, Payload::weights, -1, n);
+      add(Kind::reduce_scatter, Payload::gradient, -1, n);
     }
   }
   return program;
 }
-}  // namespace
 
-class Probe::Impl {
+class MpiProbe final : public Probe {
 public:
-  Impl(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
+  MpiProbe(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
       : options_(std::move(options)), machine_{place.nodes, options_.adapters}, rank_(comm::mpi::rank_in(world)),
         node_(place.node), local_(place.local_rank), program_(program_of(place.nodes)),
         elements_(model::block_matmul_parameters(options_.shape, 0)), kernels_(options_.shape),
@@ -158,36 +151,31 @@ public:
                                                                : std::ranges::max(place.nodes.sizes());
   }
 
-  [[nodiscard]] const Machine& machine() const { return machine_; }
+  [[nodiscard]] const Machine& machine() const override { return machine_; }
 
-  [[nodiscard]] std::vector<Quantity> quantities() const {
+  [[nodiscard]] std::vector<Quantity> quantities() const override {
     const double jitter = 0.5;  // of latencies: twice the usual one
     const double copies = 0.2;  // where memory comes to lie makes more difference than between kernels
     std::vector<Quantity> all = {{"matrix product", "FLOP/s"}, {"attention", "FLOP/s"}, {"triad", "B/s"}};
-    if (!kernels::on_host) {
-      all.push_back({"copy to the device", "B/s"});
-      all.push_back({"copy from the device", "B/s"});
-    }
-    if (has_pairs_inside()) {
-      all.push_back({"rate inside the node", "B/s", Partner::inside, copies});
-      all.push_back({"all-gather in the group", "B/s", Partner::none, copies, false, true});
-      all.push_back({"reduce-scatter in the group", "B/s", Partner::none, copies, false, true});
-    }
+    const auto add = [&](std::initializer_list<Quantity> more) { all.insert(all.end(), more); };
+    if (!kernels::on_host) add({{"copy to the device", "B/s"}, {"copy from the device", "B/s"}});
+    if (has_pairs_inside())
+      add({{"rate inside the node", "B/s", Partner::inside, copies},
+          {"all-gather in the group", "B/s", Partner::none, copies, false, true},
+          {"reduce-scatter in the group", "B/s", Partner::none, copies, false, true}});
     if (machine_.nodes.count() == 1) return all;
-    all.push_back({"rate between nodes", "B/s", Partner::node});
-    all.push_back({"latency between nodes", "s", Partner::node, jitter, true});
-    if (machine_.adapters > 1) all.push_back({"rate between nodes, all adapters at once", "B/s", Partner::node});
+    add({{"rate between nodes", "B/s", Partner::node}, {"latency between nodes", "s", Partner::node, jitter, true}});
+    if (machine_.adapters > 1) add({{"rate between nodes, all adapters at once", "B/s", Partner::node}});
     return all;
   }
 
-  std::vector<std::vector<double>> round() {
+  std::vector<std::vector<double>> round() override {
     rows_.clear();
     measure_kernels();
     if (has_pairs_inside()) measure_inside();
     if (machine_.nodes.count() > 1) measure_between();
     return gather();
   }
-
 private:
   [[nodiscard]] std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
   [[nodiscard]] bool has_pairs_inside() const { return std::ranges::max(machine_.nodes.sizes()) > 1; }
@@ -226,19 +214,17 @@ private:
   }
 
   void exchange(int peer) {
-    const auto start = [&](schedule::Kind kind, std::byte* data) {
-      constexpr auto payload = schedule::Payload::weights;
-      return transport_->start(
-          lane_of(kind, payload, true), {kind == schedule::Kind::send, peer, payload, data, bytes()});
+    const auto start = [&](Kind kind, std::byte* data) {
+      constexpr auto payload = Payload::weights;
+      return transport_->start(lane_of(kind, payload, true), {kind == Kind::send, peer, payload, data, bytes()});
     };
-    const auto in = start(schedule::Kind::recv, buffer_.data() + bytes()),
-               out = start(schedule::Kind::send, buffer_.data());
+    const auto in = start(Kind::recv, buffer_.data() + bytes()), out = start(Kind::send, buffer_.data());
     comm::finish({&in, &out}, measuring);  // neither may be waited for alone
     fence();
   }
 
-  void collect(schedule::Kind kind) {
-    const auto payload = kind == schedule::Kind::all_gather ? schedule::Payload::weights : schedule::Payload::gradient;
+  void collect(Kind kind) {
+    const auto payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
     const auto transfer = transport_->start(
         lane_of(kind, payload, true), kind, {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_});
     comm::finish({&transfer}, measuring);
@@ -285,7 +271,7 @@ private:
           if (partner >= 0) keep(rates[partner], rate);
         });
       for (const auto& [kind, best] :
-          {std::pair(schedule::Kind::all_gather, &gathers), std::pair(schedule::Kind::reduce_scatter, &scatters)})
+          {std::pair(Kind::all_gather, &gathers), std::pair(Kind::reduce_scatter, &scatters)})
         node_by_node(fmt::format("{} of the groups", name_of(kind)),
             [&](bool here) { keep(*best, repeated(here && size > 1, [&] { collect(kind); })); });
     }
@@ -348,19 +334,15 @@ private:
   /// Seconds: half of the fastest round, which both sides know.
   double latency(int peer) {
     double fastest = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < pings; ++i) {
-      const double begin = MPI_Wtime();
-      for (const bool first : {true, false}) ping(peer, first);
-      fastest = std::min(fastest, (MPI_Wtime() - begin) / 2);
-    }
+    for (int i = 0; i < pings; ++i) fastest = std::min(fastest, round_trip(peer) / 2);
     return fastest;
   }
 
-  void ping(int peer, bool first) const { comm::mpi::ping(peer, (rank_ < peer) == first, own_.comm); }
+  [[nodiscard]] double round_trip(int peer) const { return comm::mpi::round_trip(peer, rank_ < peer, own_.comm); }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
-    for (const bool first : {true, false}) ping(peer, first);  // both are here
+    (void)round_trip(peer);  // both are here
     return static_cast<double>(size) * messages / exchange_.run({&peer, 1}, {&peer, 1}, messages, size, own_.comm);
   }
 
@@ -391,11 +373,9 @@ private:
   comm::mpi::Exchange exchange_;
   std::vector<std::vector<double>> rows_;  ///< of this round: for each quantity the values of this rank
 };
+}  // namespace
 
-Probe::Probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options)
-    : impl_(std::make_unique<Impl>(world, place, std::move(options))) {}
-Probe::~Probe() = default;
-const Machine& Probe::machine() const { return impl_->machine(); }
-std::vector<Quantity> Probe::quantities() const { return impl_->quantities(); }
-std::vector<std::vector<double>> Probe::round() { return impl_->round(); }
+std::unique_ptr<Probe> make_probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options) {
+  return std::make_unique<MpiProbe>(world, place, std::move(options));
+}
 }  // namespace minitaw::screen

@@ -24,18 +24,14 @@ struct ProbeOptions {
 /// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part sleep.
 class Probe {
 public:
-  Probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options);
   Probe& operator=(Probe&&) = delete;
-  ~Probe();
+  virtual ~Probe() = default;
 
-  [[nodiscard]] const Machine& machine() const;
+  [[nodiscard]] virtual const Machine& machine() const = 0;
   /// All that a round measures, in a fixed order.
-  [[nodiscard]] std::vector<Quantity> quantities() const;
+  [[nodiscard]] virtual std::vector<Quantity> quantities() const = 0;
   /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
-  [[nodiscard]] std::vector<std::vector<double>> round();
-
-private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  [[nodiscard]] virtual std::vector<std::vector<double>> round() = 0;
 };
+[[nodiscard]] std::unique_ptr<Probe> make_probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options);
 }  // namespace minitaw::screen

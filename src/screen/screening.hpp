@@ -51,9 +51,8 @@ struct Suspect {
 
 struct Evidence {
   std::string quantity, units;
-  double value = 0,
-         usual = 0;  ///< medians over the rounds in which it stood out: of the suspect, of its peers
-  int rounds = 0;    ///< in which it stood out
+  double value = 0, usual = 0;  ///< medians over these rounds: of the suspect, of its peers
+  int rounds = 0;               ///< in which it stood out
 };
 
 struct Culprit {
@@ -67,8 +66,8 @@ struct Rule {
   double sigmas = 6;  ///< standard deviations, estimated from the median absolute deviation
   double least = 0;   ///< replaces that of the rates; 0: does not
   int rounds = 2;     ///< in which a suspect must stand out
-  double false_alarms =
-      0.05;  ///< of each quantity, expected: the more subjects, the more rounds each must stand out in
+  /// Of each quantity, expected: the more subjects, the more rounds each must stand out in.
+  double false_alarms = 0.05;
 };
 
 /// Judges each quantity in each round, and names what stands out in `rule.rounds` of them:
@@ -81,7 +80,6 @@ struct Rule {
 /// What a culprit explains is not said again: a slow rank also sends and receives slowly.
 [[nodiscard]] std::vector<Culprit> judge(
     const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
-
 /// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those of nodes.
 [[nodiscard]] std::string name_of(
     const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways = false);

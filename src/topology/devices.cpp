@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <map>
 #include "base/error.hpp"
-
 #ifdef MINITAW_CUDA_DEVICES
 #include <cuda_runtime_api.h>
 #include "topology/nvml.hpp"
@@ -31,7 +30,6 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
 }
 
 #ifdef MINITAW_CUDA_DEVICES
-
 namespace {
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
@@ -86,11 +84,9 @@ std::string driver_version() {
 }
 
 #else
-
 std::vector<Device> visible_devices() { return {}; }
 std::optional<DeviceMemory> device_memory() { return std::nullopt; }
 std::string runtime_version() { return {}; }
 std::string driver_version() { return {}; }
-
 #endif
 }  // namespace minitaw::topology

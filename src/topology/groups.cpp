@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/groups.hpp"
 #include <charconv>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <memory>
 #include <numeric>

@@ -29,7 +29,6 @@ public:
   [[nodiscard]] std::string text() const;
   friend auto operator<=>(const Groups&, const Groups&) = default;
   friend bool operator==(const Groups&, const Groups&) = default;  // nvcc 13 does not derive it
-
 private:
   std::vector<int> sizes_, first_, group_of_;
 };

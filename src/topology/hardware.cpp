@@ -2,7 +2,6 @@
 #include "topology/hardware.hpp"
 #include <algorithm>
 #include <cstdlib>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <hwloc.h>
@@ -51,7 +50,6 @@ struct Port {
   hwloc_obj_t adapter;
   int number;
   double gbit;  ///< Gbit/s
-
   [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
 };
 
@@ -158,8 +156,7 @@ Site look(const std::string& cores, const std::string& bus, const std::string& x
   std::vector<Port> ports = ports_up(node, classes);
   keep_carriers(ports);
   if (ports.empty()) return site;
-  std::ranges::stable_sort(
-      ports, std::ranges::greater(), [&](const Port& port) { return in_common(from, port.adapter); });
+  std::ranges::stable_sort(ports, std::ranges::greater(), [&](const Port& p) { return in_common(from, p.adapter); });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
   site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;

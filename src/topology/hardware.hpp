@@ -24,12 +24,10 @@ inline constexpr struct {
 
 /// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a time, for 10 ms.
 [[nodiscard]] std::string describe();
-
 /// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none). `xml`:
 /// of describe(); empty: this machine. `classes`: states and rates of ports, which hwloc does not tell.
 [[nodiscard]] Site look(const std::string& cores, const std::string& bus, const std::string& xml = {},
     const std::filesystem::path& classes = "/sys/class");
-
 /// The first line of a file; empty if it cannot be read.
 [[nodiscard]] std::string line_of(const std::filesystem::path& file);
 }  // namespace minitaw::topology

@@ -46,7 +46,6 @@ public:
 
   [[nodiscard]] const Functions& call() const { return functions_; }
   [[nodiscard]] std::string words(int code) const;
-
 private:
   void* file_;
   Functions functions_{};

@@ -41,7 +41,6 @@ struct Executed {
   Span span;
   std::int32_t rank, position;  ///< the position in its lane
   std::int32_t other;           ///< of a message the peer's action, of a collective its number
-
   [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
 };
 
@@ -73,7 +72,6 @@ public:
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());
     return current_;
   }
-
 private:
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
   double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trace/blame.hpp"
-
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 #include <tuple>
-
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
-using schedule::Place;
-using schedule::Span;
+using schedule::Action, schedule::Kind, schedule::Place, schedule::Span;
 
 /// What a subject, a rank or link, has of a class of work in a step.
 struct Share {
@@ -116,15 +112,14 @@ struct Time {
   double middle, low;
 };
 
-/// The usual is, of each class in each step, the lower median of all that have it. Without subjects that have
-/// no work in common with others.
+/// The usual is the lower median of a class in a step. Subjects that have no work in common with others are left out.
 std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) {
   std::map<int, std::vector<double>> of_steps;
   for (const StepSpans& spans : steps) {
     std::map<int, double> taken, expected;
     for (const auto& [cls, shares] : works) {
-      std::vector<double> units;
-      for (const auto& [subject, share] : shares) units.push_back(seconds(share, spans) / share.amount);
+      std::vector<double> units =
+          list_of(shares | std::views::values, [&](const Share& s) { return seconds(s, spans) / s.amount; });
       if (units.size() < 2) continue;
       for (auto unit = units.begin(); const auto& [subject, share] : shares) taken[subject] += share.amount * *unit++;
       std::ranges::sort(units);
@@ -146,12 +141,12 @@ class Transfers : public schedule::Listener {
 public:
   Transfers(const schedule::Program& program, const model::Layout& layout, const topology::Groups& nodes,
       const StepSpans& spans, const std::set<int>& slow)
-      : program_(program), layout_(layout), nodes_(nodes), spans_(spans), slow_(slow) {}
+      : Listener(program), layout_(layout), nodes_(nodes), spans_(spans), slow_(slow) {}
 
   void local(Place) override {}
   void message(Place send, Place receive) override { collective(std::array{send, receive}); }
   void collective(std::span<const Place> sides) override {
-    const Action& a = program_.ranks[sides[0].rank].actions[sides[0].action];
+    const Action& a = at(sides[0]);
     std::set<int> passed;
     double begin = 0, end = 0;
     for (const auto& [rank, action] : sides) {
@@ -179,13 +174,11 @@ public:
     }
     return alone <= 0.1 * whole;
   }
-
 private:
   struct Alike {
     std::vector<double> touching, others;  ///< seconds
     std::vector<Place> places;             ///< of those that touch a slow rank
   };
-  const schedule::Program& program_;
   const model::Layout& layout_;
   const topology::Groups& nodes_;
   const StepSpans& spans_;
@@ -277,7 +270,7 @@ Culprit worst_link(const Works& moved, const topology::Groups& nodes, std::span<
 class Replay : public schedule::Listener {
 public:
   Replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup)
-      : program_(program), spans_(spans), speedup_(speedup), done_(program.ranks.size()) {}
+      : Listener(program), spans_(spans), speedup_(speedup), done_(program.ranks.size()) {}
 
   void local(Place p) override { collective({&p, 1}); }
   void message(Place send, Place receive) override { collective(std::array{send, receive}); }
@@ -296,14 +289,12 @@ public:
   }
 
   double length = 0;
-
 private:
   struct Ends {
     double measured = 0, again = 0;
     void join(const Ends& e) { *this = {std::max(measured, e.measured), std::max(again, e.again)}; }
   };
   [[nodiscard]] const Span& span(Place p) const { return spans_[p.rank][p.action]; }
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 
   /// As long after the last of its causes as it was. Messages of a lane that overlapped do so again.
   [[nodiscard]] double start(Place p) const {
@@ -327,14 +318,12 @@ private:
     return end;
   }
 
-  const schedule::Program& program_;
   const StepSpans& spans_;
   const Speedup& speedup_;
   std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;
 };
 
-/// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be
-/// executed again.
+/// Share of the step that is saved if these actions are as fast as those of others; NaN if it cannot be executed again.
 double saved(const schedule::Program& program, const StepSpans& spans, const Speedups& speedups) {
   const double measured = schedule::idle(program, spans).seconds,
                again = replay(program, spans, [](int, int) { return 1; });

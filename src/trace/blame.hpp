@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
 #include <functional>
 #include <limits>
 #include <span>
 #include <string>
 #include <vector>
-
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 #include "trace/account.hpp"
@@ -22,12 +20,11 @@ struct Blame {
   std::vector<double> ratios{};  ///< of each rank: seconds of its computing to the median of all
 };
 
-/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank, if they
-/// differ. `nodes`: of the job, which may have more ranks. `steps`: of a program that validate() accepts; the
-/// first one is executed again without the culprit.
+/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank, if they differ.
+/// `nodes`: of the job, which may have more ranks. `steps`: of a valid program; the first runs again without the
+/// culprit.
 [[nodiscard]] Blame find_blame(const schedule::Program& program, const model::Layout& layout,
     const std::vector<std::int64_t>& own, const topology::Groups& nodes, std::span<const StepSpans> steps);
-
 /// Length of a measured step that takes place again in the order and with the waits of the program: every
 /// action begins as long after its causes, and is under way as long, divided by `speedup(rank, action)`.
 using Speedup = std::function<double(int rank, int action)>;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <map>
@@ -18,8 +17,7 @@
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action;
-using schedule::Kind;
+using schedule::Action, schedule::Kind;
 
 /// A message in the wire format of Protocol Buffers: fields in a row, each a key and a number or text.
 class Message {
@@ -32,7 +30,6 @@ public:
     return *this;
   }
   std::string bytes{};
-
 private:
   Message& varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
@@ -78,7 +75,6 @@ public:
     }
     return std::move(file_.bytes);
   }
-
 private:
   [[nodiscard]] const std::vector<int>& ring(const Action& a) const {
     return program_.communicators[a.communicator].ranks;

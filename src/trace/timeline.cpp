@@ -5,9 +5,7 @@
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
-namespace {
 using schedule::Action, schedule::Kind, schedule::names_of, schedule::Place;
-}  // namespace
 
 Timeline make_timeline(
     const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans, std::string title) {

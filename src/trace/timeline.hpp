@@ -18,7 +18,6 @@ struct Event {
   int link = -1;     ///< shared by both sides of a message or by all members of a collective; -1: no transfer
   double ready = 0;  ///< its lane got to it
   double begin = 0, end = 0;
-
   friend bool operator==(const Event&, const Event&) = default;
 };
 

@@ -62,7 +62,6 @@ public:
     MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
     return done != 0;
   }
-
 private:
   std::shared_ptr<std::deque<Header>> headers_ = std::make_shared<std::deque<Header>>();
   std::deque<bool> receives_;
@@ -108,7 +107,6 @@ public:
     if (!agreed_ && headers_.test()) begin();
     return agreed_ && data_.test();
   }
-
 private:
   [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
   void begin() {
@@ -241,7 +239,6 @@ public:
     }
     return operations_.empty();
   }
-
 private:
   void check_free() const {
     if (busy_ || hidden_ || polls_ > 0 || closing_ != MPI_REQUEST_NULL)

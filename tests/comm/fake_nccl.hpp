@@ -35,7 +35,6 @@ public:
   int communicators = 0, closed = 0, aborted = 0, groups = 0;
   int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
   std::vector<Launch> launches;  ///< in order
-
 private:
   friend class FakeCommunicator;
 

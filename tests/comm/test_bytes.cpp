@@ -35,7 +35,6 @@ public:
     EXPECT_EQ(order.size(), rank_.actions.size()) << "some actions wait for each other";
     for (const int action : order) execute(rank_.actions[action]);
   }
-
 private:
   [[nodiscard]] std::int64_t elements(const Action& a) const { return moved(a, layout_).count; }
 

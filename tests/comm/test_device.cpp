@@ -33,7 +33,6 @@ public:
     return values_;
   }
   [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(device_.data()); }
-
 private:
   Values values_;
   Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host_;

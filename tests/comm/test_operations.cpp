@@ -98,7 +98,6 @@ public:
       EXPECT_TRUE(same) << "item " << k << ": " << name_of(item.call);
     }
   }
-
 private:
   [[nodiscard]] bool takes_part(std::size_t k) const { return world_.position(items_[k].communicator) >= 0; }
 

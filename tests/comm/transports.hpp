@@ -34,7 +34,6 @@ public:
     for (const auto& [to, from] : copies(way, queue)) std::memcpy(to.data(), from.data(), to.size());
     copies(way, queue).clear();
   }
-
 private:
   using Copies = std::vector<std::pair<mpi::Piece, mpi::Piece>>;
   Copies& copies(Way way, std::size_t queue) { return copies_[2 * queue + (way == Way::load ? 0 : 1)]; }
@@ -239,7 +238,6 @@ public:
   [[nodiscard]] Message message(bool send, int peer, Payload payload = Payload::weights) {
     return {send, peer, payload, data(), bytes()};
   }
-
 private:
   template <class T> [[nodiscard]] T load(std::int64_t i) const {
     T value;

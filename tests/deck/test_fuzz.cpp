@@ -20,7 +20,6 @@ public:
     for (std::size_t n = 1 + below(3); n > 0; --n) step(text);
     return text;
   }
-
 private:
   std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_); }
 

@@ -66,7 +66,6 @@ public:
   }
   [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
-
 private:
   struct Event {
     SimulatedStream* stream = nullptr;
@@ -132,7 +131,6 @@ public:
   void run(int unit, const Work& work) override {
     FencedQueue::run(unit, faults_.left_out.contains(unit) ? Work([] {}) : work);
   }
-
 private:
   Faults faults_;
 };

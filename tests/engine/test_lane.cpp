@@ -61,7 +61,6 @@ public:
     return left_ % 2 == 0;
   }
   [[nodiscard]] bool done() const override { return left_ == 0; }
-
 private:
   int left_;
   std::atomic<int>& under_way_;
@@ -83,7 +82,6 @@ public:
   [[nodiscard]] const std::vector<Span>& spans() const { return executor_.spans(); }
   /// Transfers that were under way at the same time.
   [[nodiscard]] int most_under_way() const { return most_; }
-
 private:
   comm::Transport::Started start(const Action& action) {
     const unsigned random = random_[index_of(action.lane)]();
@@ -275,7 +273,6 @@ public:
   explicit Until(const bool& flag) : flag_(flag) {}
   bool advance() override { return std::exchange(done_, flag_) != flag_; }
   [[nodiscard]] bool done() const override { return done_; }
-
 private:
   const bool& flag_;
   bool done_ = false;

@@ -160,7 +160,6 @@ public:
     first_ = 0;
     return seconds;
   }
-
 private:
   static void begin(const char* name, std::uint32_t, std::uint64_t*) {
     const std::string_view kernel = name;

@@ -26,7 +26,6 @@ public:
   operator Vector<const E>() const { return Vector<const E>(memory_.data(), rows_ * cols_); }
   E& operator[](int i) const { return memory_(i); }
   E* data() const { return memory_.data(); }
-
 private:
   static E of(float value) {
     if constexpr (std::is_same_v<E, Bf16>) return to_bf16(value);

@@ -43,7 +43,6 @@ public:
     for (std::int64_t i = 0; i < rows_ * cols_; ++i) values[i] = double_of(host(shift_ + i));
     return values;
   }
-
 private:
   Kokkos::View<E*, kernels::MemorySpace> memory_;
   std::int64_t rows_, cols_;
@@ -96,7 +95,6 @@ public:
     warm_ = true;
     kernels::ExecutionSpace().fence();
   }
-
 private:
   bool warm_ = false;
 };

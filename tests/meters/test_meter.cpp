@@ -33,7 +33,6 @@ protected:
     meter_ = make_meter(uuid, file);
     return *meter_;
   }
-
 private:
   void* held_ = dlopen(FAKE_NVML_new, RTLD_NOW | RTLD_LOCAL);
   std::unique_ptr<Meter> meter_;

@@ -31,7 +31,6 @@ public:
     });
     return result;
   }
-
 private:
   template <class E> [[nodiscard]] kernels::Vector<E> all() const {
     return kernels::Vector<E>(get().as<E>(), bytes_.size() / sizeof(E));
@@ -145,7 +144,6 @@ public:
     }
     return result;
   }
-
 private:
   using Buffers = std::vector<DeviceBuffer>;
   [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }

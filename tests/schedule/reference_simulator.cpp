@@ -150,7 +150,6 @@ public:
         if (!lane.exhausted() || !lane.running.empty()) throw Wrong{"stuck"};
     compare();
   }
-
 private:
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;

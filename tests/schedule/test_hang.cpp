@@ -44,7 +44,6 @@ public:
     if (fault.kind == Fault::silent) states_[fault.rank] = {};
   }
   [[nodiscard]] const std::vector<RankState>& states() const { return states_; }
-
 private:
   [[nodiscard]] bool is_fault(Fault kind, Place p) const { return fault_ == Root{kind, p.rank, p.action}; }
   [[nodiscard]] bool begun(Place p) const {

@@ -28,7 +28,6 @@ public:
       for (Measured& m : all) m.rounds.push_back(draw(m.quantity));
     return all;
   }
-
 private:
   [[nodiscard]] std::vector<double> draw(const Quantity& q) const {
     const int partners = machine_.partners(q.partner);

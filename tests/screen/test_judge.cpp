@@ -34,7 +34,6 @@ public:
     for (int& size : sizes) size = 2 + below(4);
     return {topology::Groups(sizes), 1 + below(2)};
   }
-
 private:
   std::mt19937 bits_;
   std::normal_distribution<double> normal_;

@@ -116,7 +116,6 @@ public:
     }
     return false;
   }
-
 private:
   [[nodiscard]] const Action& action(int rank, int i) const { return program_.ranks[rank].actions[i]; }
   [[nodiscard]] const Span& span(int rank, int i) const { return spans_[rank][i]; }

@@ -6,7 +6,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "kernels/kernels.hpp"
-
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
@@ -48,7 +47,6 @@ public:
   void wait(Way way, std::size_t queue) override {
     if constexpr (!on_host) space(way, queue).fence("minitaw::comm: copy of a piece");
   }
-
 private:
   template <class Memory>
   static Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>> bytes(Piece piece) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <ranges>
 #include <regex>
 #include <sched.h>
 #include <unistd.h>
@@ -32,14 +33,18 @@ double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap) {
   return all;
 }
 
-void ping(int peer, bool send, MPI_Comm comm) {
+double round_trip(int peer, bool first, MPI_Comm comm) {
   constexpr int tag = 2;
   double word = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, comm, &request)
-             : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, comm, &request),
-      "a ping");
-  wait({&request, 1}, measuring);
+  const double begin = MPI_Wtime();
+  for (const bool sends : {first, !first}) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(sends ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, comm, &request)
+                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, comm, &request),
+        "a ping");
+    wait({&request, 1}, measuring);
+  }
+  return MPI_Wtime() - begin;
 }
 
 double Exchange::run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm) {
@@ -76,9 +81,7 @@ std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   std::string all(starts.back() + sizes.back(), '\0');
   check(MPI_Allgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm),
       "gathering texts");
-  std::vector<std::string> texts;
-  for (int r = 0; r < ranks; ++r) texts.push_back(all.substr(starts[r], sizes[r]));
-  return texts;
+  return list_of(std::views::iota(0, ranks), [&](int r) { return all.substr(starts[r], sizes[r]); });
 }
 
 std::string library_line(const std::string& text) {
@@ -153,10 +156,9 @@ Groups nodes_of(std::span<const int> node_of_rank) {
       continue;
     }
     if (std::ranges::find(seen, node) != seen.end())
-      throw InputError(
-          fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
-                      "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
-              rank, rank - 1));
+      throw InputError(fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive "
+                                   "ranks on each node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
+          rank, rank - 1));
     seen.push_back(node);
     sizes.push_back(1);
   }

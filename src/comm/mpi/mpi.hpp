@@ -35,7 +35,6 @@ inline void check(int code, std::string_view call) {
 /// A communicator that is freed with the object; MPI_COMM_NULL is none.
 struct OwnComm {
   MPI_Comm comm = MPI_COMM_NULL;
-
   OwnComm& operator=(OwnComm&&) = delete;
   ~OwnComm() {
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
@@ -47,14 +46,13 @@ void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
 double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
-/// Half of a round trip of a word: sends it to the peer, or receives it.
-void ping(int peer, bool send, MPI_Comm comm);
+/// Seconds of a round trip of a word; one side is the `first` to send.
+double round_trip(int peer, bool first, MPI_Comm comm);
 /// Messages that measure links. Two of each sender are under way: the handshake of one passes while another one does.
 class Exchange {
 public:
   /// Returns the seconds until `count` messages from each of `from` are here, while as many go to each of `to`.
   double run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm);
-
 private:
   std::vector<std::byte> sent_;
   std::vector<std::vector<std::byte>> received_;
@@ -79,7 +77,6 @@ public:
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
-
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };

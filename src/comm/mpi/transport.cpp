@@ -90,7 +90,6 @@ public:
   [[nodiscard]] std::size_t started() const { return requests_.size(); }
   [[nodiscard]] std::size_t finished() const { return finished_; }
   [[nodiscard]] std::size_t open() const { return started() - finished(); }
-
 private:
   struct Request {
     MPI_Request handle = MPI_REQUEST_NULL;
@@ -146,7 +145,6 @@ public:
   [[nodiscard]] Piece memory(std::size_t k, std::size_t bytes) const {
     return {memory_ + k % slots_.size() * slot_bytes_, bytes};
   }
-
 private:
   std::byte* memory_;
   std::size_t slot_bytes_;
@@ -181,7 +179,6 @@ public:
     return true;
   }
   [[nodiscard]] bool done() const override { return done_; }
-
 private:
   /// A piece that this rank holds, in the buffer (no slot) or in a slot.
   struct Held {
@@ -289,7 +286,6 @@ public:
       : first_(std::move(first)), second_(std::move(second)) {}
   bool advance() override { return first_->done() ? second_->advance() : first_->advance(); }
   [[nodiscard]] bool done() const override { return second_->done(); }
-
 private:
   std::unique_ptr<Operation> first_, second_;
 };
@@ -392,7 +388,6 @@ public:
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
   void cancel() override { cancelled_.store(true); }
-
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
@@ -439,8 +434,7 @@ std::unique_ptr<Transport> make_transport(
   return std::make_unique<MpiTransport>(world, program, memory, name);
 }
 
-std::unique_ptr<Transport> make_transport(
-    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
+std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program, Piece staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;

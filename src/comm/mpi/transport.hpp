@@ -61,7 +61,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
     MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name);
 /// For buffers in host memory. `staging`: 2 chunk_bytes for each lane with reductions, in order; else LogicError.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(
-    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging);
+    MPI_Comm world, const schedule::Program& program, Piece staging);
 
 /// Path of device buffers to MPI.
 enum class Reach {
@@ -69,7 +69,6 @@ enum class Reach {
   direct,  ///< MPI is handed device pointers where data only moves; sums are staged
 };
 [[nodiscard]] std::string_view name_of(Reach reach);
-
 /// The reach of a job: direct if on every rank MINITAW_MPI_DIRECT is 1, or it is not set and MPI says that it takes
 /// pointers to this build's device memory. Collective; throws InputError on all where some rank has neither 0 nor 1.
 [[nodiscard]] Reach agreed_reach(MPI_Comm world);

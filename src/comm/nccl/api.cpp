@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nccl.h>
 #include <utility>
-
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "miniTaw needs NCCL 2.18 or newer (ncclCommSplit)"
 #endif
@@ -19,9 +18,7 @@ void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
       words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words));
 }
 
-ncclDataType_t type_of(Type type) {
-  return type == Type::fp32 ? ncclFloat32 : type == Type::bf16 ? ncclBfloat16 : ncclUint8;
-}
+ncclDataType_t type_of(Type t) { return t == Type::fp32 ? ncclFloat32 : t == Type::bf16 ? ncclBfloat16 : ncclUint8; }
 
 class LibraryCommunicator final : public Communicator {
 public:
@@ -76,7 +73,6 @@ public:
     if (comm_ == nullptr) return;
     check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
   }
-
 private:
   ncclComm_t comm_ = nullptr;
   bool closed_ = false;

@@ -34,7 +34,6 @@ public:
 
   /// Returns whether all calls are complete or on their device queue.
   [[nodiscard]] virtual bool ready() = 0;
-
   /// Collective over the communicator: ranks of equal colour get a communicator of theirs, ordered by key.
   /// When this one is ready, wait for the new one; with a negative colour it will never be, and is dropped.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
@@ -60,7 +59,6 @@ public:
 
 /// NCCL itself, where MINITAW_HAVE_NCCL. Communicators do not block: calls that wait can be aborted at any time.
 [[nodiscard]] Api& library();
-
 /// "2.28.9", of the library that is loaded.
 [[nodiscard]] std::string library_version();
 }  // namespace minitaw::comm::nccl

@@ -45,53 +45,7 @@ std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   }
   return colours;
 }
-}  // namespace
 
-std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
-  std::vector<CommunicatorPlan> plans;
-  for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
-    const std::vector<unsigned> colour = colours(program, sender);
-    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
-    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
-    for_each_message(program, [&](const Action& a, int from, int to) {
-      if (lane_of(a.payload) != sender) return;
-      const unsigned own = colour[from], other = colour[to];
-      const int bit = std::countr_zero(own ^ other);
-      links[{bit, own >> bit & 1U}].insert({from, to});
-    });
-    for (auto& [bit, of_bit] : links) {
-      std::set<int> ranks;
-      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
-      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
-    }
-  }
-  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
-  for (const auto& rank : program.ranks)
-    for (const Action& a : rank.actions)
-      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
-  for (auto& [call, kinds] : collectives)
-    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
-      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
-  return plans;
-}
-
-std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
-  std::vector<std::vector<int>> rounds;
-  std::vector<std::set<int>> busy;  // ranks, by round
-  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
-    const std::vector<int>& ranks = plans[p].ranks;
-    const auto fits = [&](const std::set<int>& taken) {
-      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
-    };
-    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
-    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
-    busy[round].insert(ranks.begin(), ranks.end());
-    rounds[round].push_back(p);
-  }
-  return rounds;
-}
-
-namespace {
 /// Work in a group of NCCL's; the group is ended even on the way out of an error.
 void in_group(Api& api, const Work& work) {
   api.group_start();
@@ -112,7 +66,6 @@ struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
-
   [[nodiscard]] int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
@@ -206,7 +159,6 @@ public:
     }
     if (lock) abort();
   }
-
 private:
   /// A call that is no group; `call` is the only one to use NCCL meanwhile.
   void use(const Work& call) {
@@ -272,9 +224,7 @@ private:
 constexpr std::size_t greeting_bytes = 16;
 
 /// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a float.
-std::size_t lane_bytes(const schedule::Program& program) {
-  return (program.ranks.size() * greeting_bytes + 255) / 256 * 256;
-}
+std::size_t lane_bytes(const schedule::Program& p) { return (p.ranks.size() * greeting_bytes + 255) / 256 * 256; }
 
 class NcclTransport final : public Transport {
 public:
@@ -291,7 +241,6 @@ public:
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
   void poll() override { communicators_.poll(); }
   void cancel() override { communicators_.cancel(); }
-
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
     const Lane sender = lane_of(m.payload);
@@ -316,9 +265,7 @@ private:
   /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = static_cast<int>(self.plan.ranks.size());
-    const auto at = [&](const Range& range) {
-      return c.data + static_cast<std::size_t>(range.begin) * model::bytes_of(c.dtype);
-    };
+    const auto at = [&](const Range& range) { return c.data + range.begin * model::bytes_of(c.dtype); };
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
       const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
@@ -374,6 +321,50 @@ private:
   Communicators communicators_;
 };
 }  // namespace
+
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
+  std::vector<CommunicatorPlan> plans;
+  for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
+    const std::vector<unsigned> colour = colours(program, sender);
+    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
+    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
+    for_each_message(program, [&](const Action& a, int from, int to) {
+      if (lane_of(a.payload) != sender) return;
+      const unsigned own = colour[from], other = colour[to];
+      const int bit = std::countr_zero(own ^ other);
+      links[{bit, own >> bit & 1U}].insert({from, to});
+    });
+    for (auto& [bit, of_bit] : links) {
+      std::set<int> ranks;
+      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
+      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
+    }
+  }
+  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
+  for (const auto& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
+  for (auto& [call, kinds] : collectives)
+    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
+      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
+  return plans;
+}
+
+std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
+  std::vector<std::vector<int>> rounds;
+  std::vector<std::set<int>> busy;  // ranks, by round
+  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
+    const std::vector<int>& ranks = plans[p].ranks;
+    const auto fits = [&](const std::set<int>& taken) {
+      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
+    };
+    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
+    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
+    busy[round].insert(ranks.begin(), ranks.end());
+    rounds[round].push_back(p);
+  }
+  return rounds;
+}
 
 std::size_t scratch_bytes(const schedule::Program& program) { return schedule::lanes * lane_bytes(program); }
 

@@ -46,7 +46,6 @@ struct CommunicatorPlan {
 
 /// The communicators for messages (inputs, gradients), then for collectives of several ranks; the same on all ranks.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
-
 /// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes each.
 [[nodiscard]] std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
 }  // namespace minitaw::comm::nccl

@@ -117,7 +117,6 @@ public:
   ~Handle() { (void)cudnnDestroy(handle_); }
   Handle& operator=(Handle&&) = delete;
   operator cudnnHandle_t() const { return handle_; }
-
 private:
   cudnnHandle_t handle_ = nullptr;
 };

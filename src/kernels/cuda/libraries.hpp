@@ -53,7 +53,6 @@ public:
   void choose_by_time(bool on) { by_time_ = on; }
   /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster than the first", ...
   [[nodiscard]] std::vector<std::string> choices() const;
-
 private:
   struct Plan;
 
@@ -80,7 +79,6 @@ public:
   void forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace);
   void backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
       const float* lse, void* workspace);
-
 private:
   struct Library;
   std::unique_ptr<Library> library_;

@@ -12,7 +12,6 @@ public:
   /// Aligned to 256 bytes, as cuBLASLt asks.
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
 private:
   Kokkos::View<std::byte*, MemorySpace> memory_;
   void* data_ = nullptr;

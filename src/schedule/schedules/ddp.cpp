@@ -7,7 +7,7 @@ namespace {
 /// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
 Program make(const Request& request) {
   Builder builder(request, request.layers);
-  std::vector<std::vector<VirtualBuffer>> weights(request.layers), gradients(request.layers);  // by rank
+  std::vector<RankBuffers> weights(request.layers), gradients(request.layers);  // by rank
   for (int s = 0; s < request.layers; ++s)
     for (const int r : builder.everyone()) {
       builder.own(r, s);
@@ -17,11 +17,9 @@ Program make(const Request& request) {
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i)
     lockstep.compute(i, weights[lockstep.visits()[i].shard], gradients[lockstep.visits()[i].shard]);
-  for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s) {
-    Action a = make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s);
-    a.communicator = builder.world();
-    builder.collective(Phase::push_intra, a, gradients[s]);
-  }
+  for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s)
+    builder.collective(Phase::push_intra, builder.world(),
+        make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s), gradients[s]);
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
 }  // namespace

@@ -42,60 +42,49 @@ public:
     }
   }
 
-  std::vector<VirtualBuffer> gather(const Visit& visit) {
+  RankBuffers gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
-    std::vector<VirtualBuffer>& copy = copies_[shard];
+    RankBuffers& copy = copies_[shard];
     if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
     const bool fetches = copy.empty(), shares = keeping_.weights == Where::group;
     if (fetches) {
       copy = buffers(shares ? SlotClass::kept : SlotClass::weights);
-      for (const int r : builder_.everyone())
-        local(Kind::load, tick, Phase::fetch_first, r, shard, builder_.part(r, SlotClass::owned), outer_side,
-            builder_.owned(r, shard), copy[r]);
+      const RankBuffers owned = list_of(builder_.everyone(), [&](int r) { return builder_.owned(r, shard); });
+      local(Kind::load, tick, Phase::fetch_first, shard, SlotClass::owned, outer_side, owned, copy);
       call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
     }
     if (!shares && !fetches) return copy;
-    const std::vector<VirtualBuffer> whole = shares ? buffers(SlotClass::weights) : copy;
-    for (const int r : builder_.everyone())
-      if (shares)
-        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.part(r, SlotClass::kept), inner_side, copy[r],
-            whole[r]);
+    const RankBuffers whole = shares ? buffers(SlotClass::weights) : copy;
+    if (shares) local(Kind::load, tick, Phase::fetch_intra, shard, SlotClass::kept, inner_side, copy, whole);
     call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
     return whole;
   }
 
-  std::vector<VirtualBuffer> gradients(int shard) {
+  RankBuffers gradients(int shard) {
     if (builder_.ranks() == 1) return {builder_.accumulator(0, shard)};
     return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
   }
 
   /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's visit.
-  void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
+  void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls, const std::vector<VirtualBuffer>& from,
-                            const std::vector<VirtualBuffer>& to) {
-      for (const int r : builder_.everyone())
-        local(kind, tick, phase, r, shard, builder_.part(r, cls), side, from[r], to[r]);
-    };
     if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last)) return;
     if (keeping_.gradients == Where::none) {
       gradients = buffers(SlotClass::gradient);
-      locals(Kind::load, Phase::push_intra, inner_.empty() ? outer_side : inner_side, SlotClass::partial, sum_of(shard),
-          gradients);
+      local(Kind::load, tick, Phase::push_intra, shard, SlotClass::partial, inner_.empty() ? outer_side : inner_side,
+          sum_of(shard), gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
     if (keeping_.gradients == Where::group) {
-      locals(Kind::accumulate, Phase::push_intra, inner_side, SlotClass::partial, gradients, sum_of(shard));
+      local(Kind::accumulate, tick, Phase::push_intra, shard, SlotClass::partial, inner_side, gradients, sum_of(shard));
       if (!last) return;
-      locals(Kind::load, Phase::push_intra, inner_side, SlotClass::partial, sum_of(shard), gradients);
+      local(Kind::load, tick, Phase::push_intra, shard, SlotClass::partial, inner_side, sum_of(shard), gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
-    for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.part(r, SlotClass::owned), outer_side,
-          gradients[r], builder_.accumulator(r, shard));
+    const RankBuffers owned = list_of(builder_.everyone(), [&](int r) { return builder_.accumulator(r, shard); });
+    local(Kind::accumulate, tick, Phase::push_last, shard, SlotClass::owned, outer_side, gradients, owned);
   }
-
 private:
   /// A communicator that gathers or reduces a part of the shard.
   struct Leg {
@@ -104,37 +93,32 @@ private:
     Part part;
   };
 
-  void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs,
-      const std::vector<VirtualBuffer>& all) {
+  void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs, const RankBuffers& all) {
     const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
-    for (const Leg& leg : legs) {
-      Action a = make_action(kind, tick, payload, shard, leg.part);
-      a.communicator = builder_.communicator(leg.name, leg.ranks);
-      std::vector<VirtualBuffer> buffers;
-      for (const int r : leg.ranks) buffers.push_back(all[r]);
-      builder_.collective(phase, a, buffers);
-    }
+    for (const Leg& leg : legs)
+      builder_.collective(phase, builder_.communicator(leg.name, leg.ranks),
+          make_action(kind, tick, payload, shard, leg.part), list_of(leg.ranks, [&](int r) { return all[r]; }));
   }
 
   enum Side { outer_side, inner_side };
 
-  /// A copy or addition on a rank, in the lane of the leg beside it.
-  void local(Kind kind, int tick, Phase phase, int rank, int shard, Part part, Side side, VirtualBuffer from,
-      VirtualBuffer to) {
-    const bool weights = from.cls == SlotClass::owned || from.cls == SlotClass::kept;
-    Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
-    a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload,
-        side == inner_side || builder_.groups().count() == 1);
-    builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
+  /// A copy or addition on every rank of what its slots of `cls` hold, in the lane of the leg beside it.
+  void local(Kind kind, int tick, Phase phase, int shard, SlotClass cls, Side side, const RankBuffers& from,
+      const RankBuffers& to) {
+    const bool weights = from[0].cls == SlotClass::owned || from[0].cls == SlotClass::kept;
+    const bool inside = side == inner_side || builder_.groups().count() == 1;
+    for (const int r : builder_.everyone()) {
+      Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, builder_.part(r, cls));
+      a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload, inside);
+      builder_.add(r, phase, a, {{Operand::source, from[r]}, {Operand::destination, to[r]}});
+    }
   }
 
-  std::vector<VirtualBuffer> buffers(SlotClass cls) {
-    std::vector<VirtualBuffer> result;
-    for (const int r : builder_.everyone()) result.push_back(builder_.new_buffer(r, cls));
-    return result;
+  RankBuffers buffers(SlotClass cls) {
+    return list_of(builder_.everyone(), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
-  const std::vector<VirtualBuffer>& sum_of(int shard) {
+  const RankBuffers& sum_of(int shard) {
     if (sums_[shard].empty()) sums_[shard] = buffers(SlotClass::partial);
     return sums_[shard];
   }
@@ -143,13 +127,13 @@ private:
   int prefetch_;
   Keeping keeping_;
   std::vector<Leg> outer_, inner_;
-  std::vector<std::vector<VirtualBuffer>> copies_, sums_;  ///< by shard and rank, while they are there
+  std::vector<RankBuffers> copies_, sums_;  ///< by shard and rank, while they are there
 };
 
 void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) {
     for (const char* option : {"reshard", "reduce"})
-      if (const auto at = request.spec.options.find(option); at != request.spec.options.end() && at->second == "group")
+      if (request.spec.value(option) == "group")
         throw InputError(fmt::format("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
                                      "hierarchical=on; or use {}=none",
             option, option));
@@ -157,9 +141,8 @@ void require(const Request& request) {
   }
   const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
-    throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; use "
-                                 "fsdp, or equal groups",
-        groups.text()));
+    throw InputError(fmt::format(
+        "groups: fsdp:hierarchical=on needs groups of equal size, not {}; use fsdp, or equal groups", groups.text()));
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): a block or some, gathered for its forward and
@@ -173,9 +156,8 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
     const bool last = i + 2 * static_cast<std::size_t>(units) >= lockstep.visits().size();  // micro-batch of the step
-    const std::vector<VirtualBuffer> weights = sharding.gather(now);
-    const std::vector<VirtualBuffer> gradients =
-        now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
+    const RankBuffers weights = sharding.gather(now);
+    const RankBuffers gradients = now.backward() ? sharding.gradients(now.shard) : RankBuffers();
     lockstep.compute(i, weights, gradients);
     if (now.backward()) sharding.scatter(now, gradients, last);
   }

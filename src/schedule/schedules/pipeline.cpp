@@ -14,11 +14,8 @@ namespace {
 struct Stages {
   int ranks, chunks;
   bool v;
-
   [[nodiscard]] int count() const { return ranks * chunks; }
-  [[nodiscard]] int at(int rank, int chunk) const {
-    return v && chunk == 1 ? count() - 1 - rank : chunk * ranks + rank;
-  }
+  [[nodiscard]] int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
   [[nodiscard]] int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
@@ -37,7 +34,6 @@ public:
     while (next_[chunk][2] < next_[chunk][1]) weight(chunk);
   }
   std::vector<Visit> visits() && { return std::move(visits_); }
-
 private:
   void visit(Kind kind, int chunk, int micro_batch) {
     if (micro_batch < micro_batches_) visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
@@ -137,7 +133,6 @@ public:
     }
     return tick;
   }
-
 private:
   void emit(const Visit& visit) {
     const int rank = rank_of_[visit.shard];
@@ -185,10 +180,9 @@ Program build_by(StageRule rule, const Request& request) {
 
 /// The text of the file that a request of `csv` names.
 std::string text_of(const Request& request) {
-  const auto at = request.spec.options.find("file");
-  if (at == request.spec.options.end())
-    throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
-  const std::filesystem::path path = std::filesystem::path(request.folder) / at->second;
+  const std::string name = request.spec.value("file");
+  if (name.empty()) throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
+  const std::filesystem::path path = std::filesystem::path(request.folder) / name;
   std::ifstream file(path, std::ios::binary);
   std::error_code error;
   if (!file || std::filesystem::is_directory(path, error))
@@ -204,11 +198,9 @@ std::string sum_of(const std::string& text) {
 }
 
 Orders orders_of(const Request& request) {
-  const std::string text = text_of(request), &name = request.spec.options.at("file");
-  const auto sum = request.spec.options.find("sum");
-  if (sum != request.spec.options.end() && sum->second != sum_of(text))
-    throw InputError(
-        fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum->second));
+  const std::string text = text_of(request), name = request.spec.value("file"), sum = request.spec.value("sum");
+  if (!sum.empty() && sum != sum_of(text))
+    throw InputError(fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum));
   return read_torch_csv(text, name);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <ranges>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
 
@@ -69,12 +70,12 @@ public:
   }
 
   /// Returns the weights of the shard that a group fetched last, one buffer per member, in rank order.
-  [[nodiscard]] const std::vector<VirtualBuffer>& weights(int group) const { return weights_[group]; }
+  [[nodiscard]] const RankBuffers& weights(int group) const { return weights_[group]; }
 
   /// The shard's weights on every member of a group for a visit.
   void fetch(int group, const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - timing_.fetch_intra;
-    std::vector<VirtualBuffer>&buffers = weights_[group], &copy = copies_[group][shard];
+    RankBuffers &buffers = weights_[group], &copy = copies_[group][shard];
     if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
     const bool fetches = copy.empty();
     if (!fetches && keeping_.weights == Where::none) {
@@ -94,18 +95,14 @@ public:
   }
 
   /// Returns the buffers to which each member's B writes the shard's gradient.
-  [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
+  [[nodiscard]] RankBuffers gradients(int group, int shard) {
     if (sums_on_ranks(group, shard)) return sum_of(group, shard);
-    std::vector<VirtualBuffer> buffers;
-    for (const int r : groups_.members(group))
-      buffers.push_back(alone(group) && owns(group, shard) ? builder_.accumulator(r, shard)
-                                                           : builder_.new_buffer(r, SlotClass::gradient));
-    return buffers;
+    if (alone(group) && owns(group, shard)) return {builder_.accumulator(owners_[shard], shard)};
+    return new_buffers(group, SlotClass::gradient);
   }
 
   /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last` with all before.
-  void return_gradients(
-      int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
+  void return_gradients(int group, int shard, int tick, int owner_tick, RankBuffers gradients, bool last) {
     const int owner = owners_[shard];
     const std::vector<int> leaders = leaders_of(group, shard);
     if (sums_on_ranks(group, shard)) {
@@ -124,13 +121,12 @@ public:
       return;
     }
     if (keeping_.gradients == Where::group && !alone(group)) {
+      const RankBuffers& sums = sum_of(group, shard);
       for (const int r : leaders)
-        local(Kind::accumulate, Payload::gradient, r, shard, tick, gradients[groups_.local(r)],
-            sum_of(group, shard)[groups_.local(r)]);
+        local(Kind::accumulate, Payload::gradient, r, shard, tick, gradients[groups_.local(r)], sums[groups_.local(r)]);
       if (!last) return;
       for (const int r : leaders)
-        local(Kind::load, Payload::gradient, r, shard, tick, sum_of(group, shard)[groups_.local(r)],
-            gradients[groups_.local(r)]);
+        local(Kind::load, Payload::gradient, r, shard, tick, sums[groups_.local(r)], gradients[groups_.local(r)]);
     }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
     // Behind the own group's sum, which no late message may hold up; not for longer than two ticks, to save slots.
@@ -147,24 +143,23 @@ public:
           shard, added, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv, content.part, received);
     }
   }
-
 private:
   [[nodiscard]] bool owns(int group, int shard) const { return groups_.group_of(owners_[shard]) == group; }
   [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }
 
   /// Parts that a message between two groups is cut into.
-  [[nodiscard]] int parts(int group, int other) const {
-    return std::min({rails_, groups_.size(group), groups_.size(other)});
-  }
+  [[nodiscard]] int parts(int a, int b) const { return std::min({rails_, groups_.size(a), groups_.size(b)}); }
 
   /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its own.
   [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
     const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
     if (owns(group, shard)) return {owner};
     if (count == 1) return {groups_.rank(group, groups_.local(owner) % groups_.size(group))};
-    std::vector<int> leaders;
-    for (int i = 0; i < count; ++i) leaders.push_back(groups_.rank(group, i));
-    return leaders;
+    return list_of(std::views::iota(0, count), [&](int i) { return groups_.rank(group, i); });
+  }
+
+  RankBuffers new_buffers(int group, SlotClass cls) {
+    return list_of(groups_.members(group), [&](int r) { return builder_.new_buffer(r, cls); });
   }
 
   /// The rank of the owner's group through which a part goes.
@@ -180,9 +175,9 @@ private:
   }
 
   /// What stays of the shard in `buffers`: on every member, or with the leaders, each one's part once it is there.
-  std::vector<VirtualBuffer> copy_of(int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+  RankBuffers copy_of(int group, int shard, int tick, const RankBuffers& buffers) {
     if (keeping_.weights == Where::none) return buffers;
-    std::vector<VirtualBuffer> copy(buffers.size());
+    RankBuffers copy(buffers.size());
     const std::vector<int> leaders = leaders_of(group, shard);
     for (const int r : leaders) {
       VirtualBuffer& kept = copy[groups_.local(r)] = buffers[groups_.local(r)];
@@ -194,10 +189,9 @@ private:
   }
 
   /// Sums of the shard's gradient in a group; those of its leaders, or of all members.
-  const std::vector<VirtualBuffer>& sum_of(int group, int shard) {
-    std::vector<VirtualBuffer>& sums = sums_[group][shard];
-    if (sums.empty())
-      for (const int r : groups_.members(group)) sums.push_back(builder_.new_buffer(r, SlotClass::partial));
+  const RankBuffers& sum_of(int group, int shard) {
+    RankBuffers& sums = sums_[group][shard];
+    if (sums.empty()) sums = new_buffers(group, SlotClass::partial);
     return sums;
   }
 
@@ -237,7 +231,7 @@ private:
   }
 
   /// Weights from the leaders of a group to all its members, or the sums of their gradients to the leaders.
-  void inside(Payload payload, int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+  void inside(Payload payload, int group, int shard, int tick, const RankBuffers& buffers) {
     if (alone(group)) return;
     const bool weights = payload == Payload::weights;
     const std::vector<int> leaders = leaders_of(group, shard);
@@ -247,8 +241,8 @@ private:
       Action a = make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
       a.peer = leaders[i];
       if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
-      a.communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
-      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra, a, buffers);
+      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra,
+          groups_.count() == 1 ? builder_.world() : builder_.group(group), a, buffers);
     }
   }
 
@@ -266,17 +260,12 @@ private:
   int rails_;
   bool passes_on_;
   Keeping keeping_;
-  std::vector<std::vector<VirtualBuffer>> weights_;                     ///< by group and member
-  std::vector<std::vector<std::vector<VirtualBuffer>>> copies_, sums_;  ///< by group, shard and member
+  std::vector<RankBuffers> weights_;                     ///< by group and member
+  std::vector<std::vector<RankBuffers>> copies_, sums_;  ///< by group, shard and member
 };
 
-bool is_set(const Spec& spec, const std::string& option, const std::string& value) {
-  const auto at = spec.options.find(option);
-  return at != spec.options.end() && at->second == value;
-}
-
 RelayTiming timing(const Spec& spec) {
-  return is_set(spec, "cco", "serial") ? RelayTiming{0, 0, 0}
+  return spec.value("cco") == "serial" ? RelayTiming{0, 0, 0}
                                        : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
 }
 
@@ -309,7 +298,7 @@ void require(const Request& request) {
 /// (ticks ahead between groups), grad_ticks (ticks after which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
-  const bool direct = is_set(request.spec, "gwps", "direct");
+  const bool direct = request.spec.value("gwps") == "direct";
   const int ranks = request.ranks_of_replica();
   Builder builder(request, ranks);
   const topology::Groups groups =
@@ -327,8 +316,7 @@ Program make(const Request& request) {
       const Visit& now = all[k].visits()[i];
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
       if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now);
-      const std::vector<VirtualBuffer> gradients =
-          now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
+      const RankBuffers gradients = now.backward() ? relay.gradients(k, now.shard) : RankBuffers();
       all[k].compute(i, relay.weights(k), gradients);
       const auto leaves = [&](int group) {
         return std::min(all[group].visits()[i].tick + when.grad_ticks, all[group].last_tick() + 1);
@@ -349,20 +337,17 @@ Entry tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
       .options = with_keeping({{"gwps", {"on", "off", "direct"},
-                                   "group-based weight pipelining; off: all ranks are one group; direct: "
-                                   "every rank gets shards from "
-                                   "their owners"},
+                                   "group-based weight pipelining; off: all ranks are one group; direct: every rank "
+                                   "gets shards from their owners"},
           {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
           {"cco", {"on", "off", "serial"},
-              "communication-computation overlap; off: a rank waits for weights that it sends to, or gets "
-              "from, "
+              "communication-computation overlap; off: a rank waits for weights that it sends to, or gets from, "
               "another group; serial: transfers and computation take turns"},
           {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=serial: none"},
           {"grad_ticks", {"3", "1..8"},
               "ticks that a gradient has to leave its group before computing needs its buffer again"},
           {"rails", {"auto", "1..64"},
-              "ranks of a group that share a message to another group; auto: as many as each node has "
-              "network "
+              "ranks of a group that share a message to another group; auto: as many as each node has network "
               "adapters"}}),
       .build = make,
       .shards_per_rank = 1,

@@ -32,7 +32,7 @@ public:
 
   /// Everybody sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
-    std::vector<VirtualBuffer> moved(buffers_.size());
+    RankBuffers moved(buffers_.size());
     std::vector<Builder::Message> messages;
     for (int r = 0; r < builder_.ranks(); ++r) {
       const int to = to_of(r);
@@ -42,12 +42,11 @@ public:
     builder_.exchange(tick, phase, messages);
     buffers_ = moved;
   }
-
 private:
   Builder& builder_;
   Payload payload_;
   SlotClass cls_;
-  std::vector<VirtualBuffer> buffers_;
+  RankBuffers buffers_;
 };
 
 class WeiPipe {
@@ -71,7 +70,6 @@ public:
     }
     return last_tick_;
   }
-
 private:
   [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
   [[nodiscard]] int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }

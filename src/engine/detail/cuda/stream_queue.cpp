@@ -48,7 +48,6 @@ public:
     return 1e-3 * static_cast<double>(milliseconds);
   }
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
-
 private:
   cudaEvent_t handle_ = nullptr;
 };
@@ -78,7 +77,6 @@ public:
 
   [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
   [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const { return *spaces_[static_cast<std::size_t>(lane)]; }
-
 private:
   std::array<cudaStream_t, schedule::lanes> streams_{};
   std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
@@ -142,7 +140,6 @@ public:
     const double ready = unit == 0 ? 0 : ends_[unit - 1].since(*start_);
     return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
   }
-
 private:
   cudaStream_t stream_;
   std::shared_ptr<const Event> start_;
