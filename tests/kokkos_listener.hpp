@@ -15,77 +15,56 @@ public:
 
   /// Kokkos fences at regions, because this is a tool that does not say that it needs none.
   explicit KokkosListener(bool regions = false) : before_(Kokkos::Tools::Experimental::get_callbacks()) {
-    {
-      const std::scoped_lock lock(mutex_);
-      seen_ = {};
-      begun_ = {};
-      sections_ = {};
-      open_ = copies_ = 0;
-    }
-    Kokkos::Tools::Experimental::set_begin_fence_callback(
-        [](const char* name, std::uint32_t, std::uint64_t*) { note("fence ", name); });
-    Kokkos::Tools::Experimental::set_allocate_data_callback(
-        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
-          note("allocation ", label);
-        });
-    Kokkos::Tools::Experimental::set_deallocate_data_callback(
-        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
-          note("deallocation ", label);
-        });
-    Kokkos::Tools::Experimental::set_begin_deep_copy_callback(
-        [](Kokkos_Profiling_SpaceHandle, const char*, const void*, Kokkos_Profiling_SpaceHandle, const char*,
-            const void*, std::uint64_t) {
-          const std::scoped_lock lock(mutex_);
-          ++copies_;
-        });
+    using namespace Kokkos::Tools::Experimental;
+    using Space = Kokkos_Profiling_SpaceHandle;
+    using Bytes = std::uint64_t;
+    locked([] { seen_ = {}, begun_ = {}, sections_ = {}, open_ = copies_ = 0; });
+    set_begin_fence_callback([](const char* name, std::uint32_t, std::uint64_t*) { note("fence ", name); });
+    set_allocate_data_callback([](Space, const char* label, const void*, Bytes) { note("allocation ", label); });
+    set_deallocate_data_callback([](Space, const char* label, const void*, Bytes) { note("deallocation ", label); });
+    set_begin_deep_copy_callback(
+        [](Space, const char*, const void*, Space, const char*, const void*, Bytes) { locked([] { ++copies_; }); });
     if (!regions) return;
-    Kokkos::Tools::Experimental::set_push_region_callback([](const char* name) { begin(name); });
-    Kokkos::Tools::Experimental::set_pop_region_callback([] { end(); });
-    Kokkos::Tools::Experimental::set_create_profile_section_callback([](const char* name, std::uint32_t* id) {
+    set_push_region_callback([](const char* name) { begin(name); });
+    set_pop_region_callback([] { end(); });
+    set_create_profile_section_callback([](const char* name, std::uint32_t* id) {
       const std::scoped_lock lock(mutex_);
       *id = static_cast<std::uint32_t>(sections_.size());
       sections_.emplace_back(name);
     });
-    Kokkos::Tools::Experimental::set_start_profile_section_callback(
-        [](std::uint32_t id) { begin(sections_.at(id).c_str()); });
-    Kokkos::Tools::Experimental::set_stop_profile_section_callback([](std::uint32_t) { end(); });
+    set_start_profile_section_callback([](std::uint32_t id) { begin(sections_.at(id).c_str()); });
+    set_stop_profile_section_callback([](std::uint32_t) { end(); });
   }
   ~KokkosListener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
   KokkosListener(const KokkosListener&) = delete;
   KokkosListener& operator=(const KokkosListener&) = delete;
 
   [[nodiscard]] Seen seen() const {
-    const std::scoped_lock lock(mutex_);
-    return seen_;
+    return locked([] { return seen_; });
   }
-
   [[nodiscard]] int copies() const {
-    const std::scoped_lock lock(mutex_);
-    return copies_;
+    return locked([] { return copies_; });
   }
-
   [[nodiscard]] Seen begun() const {
-    const std::scoped_lock lock(mutex_);
-    return begun_;
+    return locked([] { return begun_; });
   }
   /// Regions and sections that have not ended.
   [[nodiscard]] int open() const {
-    const std::scoped_lock lock(mutex_);
-    return open_;
+    return locked([] { return open_; });
   }
 private:
-  static void begin(const char* name) {
+  static auto locked(const auto& work) -> decltype(work()) {
     const std::scoped_lock lock(mutex_);
-    ++begun_[name];
-    ++open_;
+    return work();
+  }
+  static void begin(const char* name) {
+    locked([name] { ++begun_[name], ++open_; });
   }
   static void end() {
-    const std::scoped_lock lock(mutex_);
-    --open_;
+    locked([] { --open_; });
   }
   static void note(const char* kind, const char* name) {
-    const std::scoped_lock lock(mutex_);
-    ++seen_[std::string(kind) + name];
+    locked([=] { ++seen_[std::string(kind) + name]; });
   }
 
   Kokkos::Tools::Experimental::EventSet before_;

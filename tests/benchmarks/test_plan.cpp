@@ -32,9 +32,7 @@ TEST(Samples, KeepEndsAndOrder) {
   EXPECT_THAT(samples(3, 8), ElementsAre(0, 1, 2));
   for (const std::int64_t count : {9, 33, 1'000'003}) {
     const std::vector<std::int64_t> chosen = samples(count, 8);
-    EXPECT_EQ(chosen.size(), 8);
-    EXPECT_EQ(chosen.front(), 0);
-    EXPECT_EQ(chosen.back(), count - 1);
+    EXPECT_EQ(std::tuple(chosen.size(), chosen.front(), chosen.back()), std::tuple(8, 0, count - 1));
     EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end(), std::less_equal<>()));
   }
 }
@@ -44,10 +42,7 @@ Kernel writing(const std::string& name, double result) {
   const auto made = [result] {
     const auto cell = std::make_shared<double>();
     return Problem{.reset = [=] { *cell = nan; },
-        .run =
-            [=] {
-              if (result != 0) *cell = result;
-            },
+        .run = [=] { *cell = result == 0 ? *cell : result; },
         .error = [=] { return error_of({*cell}, {1}); }};
   };
   return {name, "T=1", model::Dtype::fp32, {}, 1e-3, made, name};
@@ -88,9 +83,7 @@ std::vector<Shape> shapes(const std::vector<std::string>& words) { return shapes
 TEST(Shapes, ComeFromTheCommandLine) {
   const std::vector<Shape> found = shapes({"--tokens", "33", "--heads", "4", "--vocab", "101"});
   ASSERT_EQ(found.size(), 2);  // of both types
-  EXPECT_EQ(found[0].tokens(), 33);
-  EXPECT_EQ(found[0].kv_heads, 4);
-  EXPECT_EQ(found[0].vocab, 101);
+  EXPECT_EQ(std::tuple(found[0].tokens(), found[0].kv_heads, found[0].vocab), std::tuple(33, 4, 101));
   EXPECT_EQ(found[1].dtype, model::Dtype::bf16);
   const std::vector<Shape> grouped = shapes({"--heads", "8", "--kv-heads", "2", "--dtype", "bf16"});
   ASSERT_EQ(grouped.size(), 1);
@@ -99,24 +92,16 @@ TEST(Shapes, ComeFromTheCommandLine) {
 
 TEST(Shapes, AreTheDistinctOnesOfADeck) {
   const std::string deck = ::testing::TempDir() + "benchmark_plan_deck.toml";
-  std::ofstream(deck) << R"(schedule = ["ddp", "tawpipe"]
-ranks = [1, 2]
-layers = 3
-hidden = 64
-heads = 2
-ffn_per_layer = [96, 128, 96]
-vocab = 50
-seq = [8, 16]
-micro_batches = 4
-data = "synthetic")";
+  std::ofstream(deck)
+      << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 50\n"
+         "ffn_per_layer = [96, 128, 96]\nseq = [8, 16]\nmicro_batches = 4\ndata = 'synthetic'";
   const std::vector<Shape> found = shapes({"--deck", deck});
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
   for (const Shape& shape : found) EXPECT_EQ(shape.layers, 1);
   EXPECT_EQ(shapes({"--deck", deck, "--tokens", "33"}).size(), 2);
   const std::vector<Shape> set = shapes({"--deck", deck, "--set", "seq=5", "--ffn", "7"});
   ASSERT_EQ(set.size(), 1);
-  EXPECT_EQ(set[0].seq, 5);
-  EXPECT_EQ(set[0].ffn, (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(std::tuple(set[0].seq, set[0].ffn), std::tuple(5, std::vector<std::int64_t>{7}));
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSense) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the transport counts is what schedule::bytes() plans: the communication of whole programs is executed
 // with meaningless data, all lanes at once, or, where the transport wants it, in the order of the program.
-
 #include "launches.hpp"
 #include "model/layout.hpp"
 #include "transports.hpp"

@@ -67,14 +67,13 @@ TEST(Sum, AddsInFloatAndRounds) {
       wide[i] = std::sin(1.0f * i), other[i] = std::cos(3.0f * i);
       narrow[i] = to_bf16(wide[i]), narrow_other[i] = to_bf16(other[i]);
     }
-    const std::vector<float> before = wide;
-    const std::vector<Bf16> narrow_before = narrow;
+    const auto before = std::pair(wide, narrow);
     const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
     add(model::Dtype::fp32, bytes(wide), bytes(other), n);
     add(model::Dtype::bf16, bytes(narrow), bytes(narrow_other), n);
     for (int i = 0; i < n; ++i) {
-      EXPECT_EQ(wide[i], before[i] + other[i]);
-      EXPECT_EQ(to_float(narrow[i]), rounded(to_float(narrow_before[i]) + to_float(narrow_other[i])));
+      EXPECT_EQ(wide[i], before.first[i] + other[i]);
+      EXPECT_EQ(to_float(narrow[i]), rounded(to_float(before.second[i]) + to_float(narrow_other[i])));
     }
   }
 }

@@ -121,18 +121,14 @@ TEST_P(ContractOfMpi, RefusesAMessageOfAnotherLength) {
 TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
   World world(GetParam());
   Values values(Dtype::fp32, 5);
-  const auto execute = [&](Lane lane, Call kind, int communicator, int root = -1) {
-    world.execute(lane, kind, values.collective(communicator, root));
-  };
-  EXPECT_THROW(execute(Lane::inputs_group, Call::all_reduce, 99), LogicError);
-  EXPECT_THROW(execute(Lane::inputs_group, Call::all_reduce, -1), LogicError);
-  EXPECT_THROW(execute(Lane::inputs_group, Call::broadcast, 0, world.ranks), LogicError);
-  EXPECT_THROW(execute(Lane::inputs_group, Call::send, 0), LogicError);
-  EXPECT_THROW(execute(Lane::compute, Call::all_reduce, 0), LogicError);
+  using Row = std::tuple<Lane, Call, int, int>;  // communicator, root
+  std::vector<Row> bad = {{Lane::inputs_group, Call::all_reduce, 99, -1},
+      {Lane::inputs_group, Call::all_reduce, -1, -1}, {Lane::inputs_group, Call::broadcast, 0, world.ranks},
+      {Lane::inputs_group, Call::send, 0, -1}, {Lane::compute, Call::all_reduce, 0, -1}};
+  if (world.position(2) < 0) bad.emplace_back(Lane::inputs_group, Call::all_gather, 2, -1);
+  for (const auto& [lane, call, communicator, root] : bad)
+    EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError) << name_of(call);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
-  if (world.position(2) < 0) {
-    EXPECT_THROW(execute(Lane::inputs_group, Call::all_gather, 2), LogicError);
-  }
   EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError) << "a program of another size";
 }
 
@@ -197,7 +193,6 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
 }
 
 // What only the transport over MPI has: slots, and how it waits.
-
 TEST(Staged, RefusesTooFewSlots) {
   LazyCopier copier;
   std::vector<std::byte> pinned(16 * staged_piece - 1);

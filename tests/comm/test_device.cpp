@@ -81,7 +81,6 @@ Way way_over_mpi(Reach reach) {
 }
 
 #if defined(MINITAW_HAVE_NCCL)
-
 /// By UUID: devices of two nodes may have the same place on their buses.
 bool devices_are_shared() {
   const auto at = static_cast<std::size_t>(Kokkos::device_id());
@@ -107,10 +106,8 @@ struct OverNccl {
 };
 
 std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
-  if (devices_are_shared()) return nullptr;
-  return build<OverNccl>(plan);
+  return devices_are_shared() ? nullptr : build<OverNccl>(plan);
 }
-
 #endif
 
 std::vector<Way> ways() {

@@ -104,21 +104,18 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
   Nccl made(program(ranks, Kind::nccl));
-  const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::inputs_group)); };
-  Values even(Dtype::bf16, 10 * ranks), uneven(Dtype::bf16, 10 * ranks - 1);
-  (void)made.transport->start(Lane::inputs_group, Call::all_gather, even.collective(0));
-  EXPECT_EQ(calls(Call::all_gather), 1);
-  EXPECT_EQ(calls(Call::broadcast), 0);
-  (void)made.transport->start(Lane::inputs_group, Call::all_gather, uneven.collective(0));
-  EXPECT_EQ(calls(Call::all_gather), 1);
-  EXPECT_EQ(calls(Call::broadcast), ranks);
+  for (const auto& [elements, broadcasts] : {std::pair{10 * ranks, 0}, {10 * ranks - 1, ranks}}) {
+    Values values(Dtype::bf16, elements);
+    (void)made.transport->start(Lane::inputs_group, Call::all_gather, values.collective(0));
+    EXPECT_EQ(count(made, Call::all_gather, made.queue(Lane::inputs_group)), 1);
+    EXPECT_EQ(count(made, Call::broadcast, made.queue(Lane::inputs_group)), broadcasts);
+  }
 }
 
 TEST_F(NcclTransport, EndsInOrder) {
   Nccl made(program(ranks_of_job(), Kind::nccl));
   made.transport = nullptr;
-  EXPECT_EQ(made.fake.closed, made.fake.communicators);
-  EXPECT_EQ(made.fake.aborted, 0);
+  EXPECT_EQ(std::tuple(made.fake.closed, made.fake.aborted), std::tuple(made.fake.communicators, 0));
 }
 
 TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
@@ -169,26 +166,20 @@ TEST(FakeNccl, SeesMisuse) {
   const auto message = [&](Call kind, std::size_t bytes, int peer) {
     communicator->issue({kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
   };
-  const auto run = [&](const auto& issue) {
-    fake.group_start();
-    issue();
-    fake.group_end();
+  const auto wait = [&] {
     while (!communicator->ready()) std::this_thread::yield();
   };
+  const auto run = [&](const auto& issue) { fake.group_start(), issue(), fake.group_end(), wait(); };
   const auto fresh = [&] { communicator = fake.init(ranks, nccl::UniqueId{}, rank); };
-
   fresh();
   EXPECT_THROW(fake.group_end(), Error) << "a group that never began";
   EXPECT_THROW(reduce(10, 0), Error) << "outside of a group";
   EXPECT_THROW(communicator->abort(), Error) << "alone";
   run([&] { reduce(10, 0); });
-  fake.group_start();
-  reduce(10, 0);
-  fake.group_end();
+  fake.group_start(), reduce(10, 0), fake.group_end();
   fake.group_start();
   EXPECT_THROW(reduce(10, 0), Error) << "used too early";
-  fake.group_end();
-  while (!communicator->ready()) std::this_thread::yield();
+  fake.group_end(), wait();
   const auto shift = [&](std::size_t out, std::size_t in) {
     message(Call::send, out, (rank + 1) % ranks), message(Call::recv, in, (rank + last) % ranks);
   };

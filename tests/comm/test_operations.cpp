@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
-#include "seed.hpp"
+#include "this_run.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {

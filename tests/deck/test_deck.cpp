@@ -6,14 +6,13 @@
 #include <set>
 #include <sstream>
 #include <tuple>
-#include <unistd.h>
 #include "deck/keys.hpp"
+#include "fixtures.hpp"
 #include "helpers.hpp"
 
 namespace minitaw::deck {
 namespace {
-using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
-using testing::StartsWith;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs, testing::StartsWith;
 
 Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
   const int ranks = std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
@@ -57,32 +56,15 @@ TEST(Deck, Defaults) {
 }
 
 TEST(Deck, EveryKeyIsStored) {
-  const Deck deck = make(R"(
-    schedule = "tawpipe:cco=off"
-    ranks = 6
-    groups = "1+2+3"
-    layers = 7
-    hidden = "1K"
-    heads = 8
-    kv_heads = 2
-    vocab = 300
-    ffn_per_layer = [1, 2, 3, 4, 5, 6, 7]
-    dtype = "bf16"
-    recompute = "keep-attention"
-    seq = "4K"
-    micro_batch = 3
-    micro_batches = 12
-    data = "corpus.txt"
-    steps = 5
-    warmup = 0
-    seed = 99
-    learning_rate = 3e-4
-  )");
+  const Deck deck = make(
+      "schedule = 'tawpipe:cco=off'\nranks = 6\ngroups = '1+2+3'\nlayers = 7\nhidden = '1K'\nheads = 8\nkv_heads = 2\n"
+      "vocab = 300\nffn_per_layer = [1, 2, 3, 4, 5, 6, 7]\ndtype = 'bf16'\nrecompute = 'keep-attention'\nseq = '4K'\n"
+      "micro_batch = 3\nmicro_batches = 12\ndata = 'text.txt'\nsteps = 5\nwarmup = 0\nseed = 99\nlearning_rate = 3e-4");
   ASSERT_THAT(deck.cases, SizeIs(1));
   EXPECT_EQ(identity(deck.cases[0]),
       "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
       "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 "
-      "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
+      "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=text.txt");
 }
 
 std::vector<std::string> brief(const Deck& deck) {
@@ -128,8 +110,7 @@ TEST(Deck, HeadsFollowFromTheirWidth) {
   const Deck deck = make("layers = 8\nhidden = [64, 96]\nhead_dim = 16\nseq = 1\n");
   ASSERT_THAT(deck.cases, SizeIs(2));
   EXPECT_EQ(deck.cases[0].shape.heads, 4);
-  EXPECT_EQ(deck.cases[1].shape.heads, 6);
-  EXPECT_EQ(deck.cases[1].shape.kv_heads, 6);
+  EXPECT_EQ(std::tuple(deck.cases[1].shape.heads, deck.cases[1].shape.kv_heads), std::tuple(6, 6));
 }
 
 TEST(Deck, AValueThatNeverFitsIsRefused) {
@@ -141,8 +122,7 @@ TEST(Deck, AValueThatNeverFitsIsRefused) {
 TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
   const Deck deck = make(small, {"schedule=serial,ddp", "groups=1,2"});
   ASSERT_THAT(deck.cases, SizeIs(3));
-  EXPECT_EQ(deck.cases[0].ranks, 1);
-  EXPECT_EQ(deck.cases[0].micro_batches, 4);
+  EXPECT_EQ(std::tuple(deck.cases[0].ranks, deck.cases[0].micro_batches), std::tuple(1, 4));
 }
 
 /// ranks, groups, B and M of all cases.
@@ -177,24 +157,22 @@ TEST(Override, ReplacesAKeyOfTheSameMeaning) {
 }
 
 TEST(Deck, ManyRanksInOneGroupAreNoted) {
-  const auto notes = [](std::vector<std::string> overrides, const Job& job) {
-    overrides.insert(overrides.end(), {"layers=24", "ranks=8,24"});
-    return make(small, overrides, job).notes;
+  const auto notes = [](const std::string& override, const Job& job) {
+    return make(small, {"layers=24", "ranks=8,24", override}, job).notes;
   };
-  EXPECT_THAT(notes({}, planned(0)), ElementsAre(AllOf(HasSubstr("all 24 ranks are one group"),
-                                         HasSubstr("nothing lies between nodes"), HasSubstr("group_size=8"))));
-  EXPECT_THAT(notes({"groups=1"}, planned(0)), IsEmpty());
-  EXPECT_THAT(notes({"group_size=8"}, planned(0)), IsEmpty());
-  EXPECT_THAT(notes({}, Job{24, {8, 8, 8}, true}), IsEmpty());
+  EXPECT_THAT(notes("seed=1", planned(0)), ElementsAre(AllOf(HasSubstr("all 24 ranks are one group"),
+                                               HasSubstr("nothing lies between nodes"), HasSubstr("group_size=8"))));
+  for (const char* grouped : {"groups=1", "group_size=8"}) EXPECT_THAT(notes(grouped, planned(0)), IsEmpty());
+  EXPECT_THAT(notes("seed=1", Job{24, {8, 8, 8}, true}), IsEmpty());
   EXPECT_THAT(make(small, {"ranks=8"}, planned(0)).notes, IsEmpty());
 }
 
 TEST(Deck, GroupsDefaultToTheNodesOfTheFirstRanks) {
   const Job job{6, {2, 3, 1}, true};
+  for (const auto& [ranks, groups] :
+      {std::pair{"ranks=6", "2+3+1"}, {"ranks=4", "2+2"}, {"ranks=2", "2"}, {"ranks=8", "8"}})
+    EXPECT_EQ(make(small, {ranks}, job).cases[0].groups.text(), groups);
   EXPECT_EQ(make(small, {}, job).cases[0].groups.text(), "2+3+1");
-  EXPECT_EQ(make(small, {"ranks=4"}, job).cases[0].groups.text(), "2+2");
-  EXPECT_EQ(make(small, {"ranks=2"}, job).cases[0].groups.text(), "2");
-  EXPECT_EQ(make(small, {"ranks=8"}, job).cases[0].groups.text(), "8");
 }
 
 TEST(Deck, APlanWithoutAJobNeedsRanks) {
@@ -205,9 +183,8 @@ TEST(Deck, APlanWithoutAJobNeedsRanks) {
 }
 
 TEST(Override, TomlListsAndWords) {
-  EXPECT_THAT(make(small, {"seq=1K,2K"}).cases, SizeIs(2));
-  EXPECT_THAT(make(small, {"seq=[1K, 2K]"}).cases, SizeIs(2));
-  EXPECT_THAT(make(small, {"seq = [1024, 2048]"}).cases, SizeIs(2));
+  for (const char* two : {"seq=1K,2K", "seq=[1K, 2K]", "seq = [1024, 2048]"})
+    EXPECT_THAT(make(small, {two}).cases, SizeIs(2));
   EXPECT_EQ(make(small, {"groups=1+3"}).cases[0].groups.text(), "1+3");
   EXPECT_EQ(make(small, {"groups=1+*"}).cases[0].groups.text(), "1+3");
   EXPECT_EQ(make(small, {"groups=1+2+*", "ranks=4"}).cases[0].groups.text(), "1+2+1");
@@ -216,64 +193,59 @@ TEST(Override, TomlListsAndWords) {
   EXPECT_EQ(make(small, {"layers=2", "ranks=2", "ffn_per_layer=16,32"}).cases[0].shape.ffn[1], 32);
 }
 
-struct Refused {
-  std::string text;   ///< deck
-  std::string where;  ///< beginning of the message
-  std::string says;   ///< part of the message
-};
-
 TEST(Refusal, SaysWhereAndWhat) {
-  for (const auto& [text, where, says] :
-      std::vector<Refused>{{small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
-          {small + "\n[seqs]\na = 1\n", "d.toml:6: seqs", "no table"},
-          {small + "seq = 1\n", "d.toml:5: not TOML", "'seq'"}, {small + "seq\n", "d.toml:5: not TOML", "expected"},
-          {small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
-          {"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
-          {"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
-          {"layers = 8\nhidden = 64\nseq = 1\n", "d.toml: heads: not given", "head_dim"},
-          {"layers = 8\nhidden = 64\nhead_dim = 24\nseq = 1\n", "d.toml:3: head_dim", "hidden = 64"},
-          {small + "head_dim = 8\n", "d.toml:5: head_dim", "keep one"},
-          {small + "kv_heads = 3\n", "d.toml:5: kv_heads", "4"},
-          {"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
-          {"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
-          {"# nothing\n", "d.toml: layers: not given", ""},
-          {small + "group_size = 3\n", "d.toml:5: group_size", "4 ranks cannot form groups of 3; use"},
-          {small + "group_size = 0\n", "d.toml:5: group_size", "from 1 to"},
-          {small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
-          {small + "micro_batch = 2\ntokens_per_micro_batch = 256\n", "d.toml:6: tokens_per_micro_batch",
-              "together with micro_batch;"},
-          {small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
-              "d.toml:6: tokens_per_micro_batch", "together with micro_batch_per_rank"},
-          {small + "tokens_per_micro_batch = 200\n", "d.toml:5: tokens_per_micro_batch",
-              "not a multiple of seq = 128; use for example 256"},
-          {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n", "d.toml:6: micro_batches_per_rank", "keep one"},
-          {small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n", "d.toml:5: sequences_per_step",
-              "together with micro_batches_per_rank"},
-          {small + "sequences_per_step = 9\nmicro_batch = 2\n", "d.toml:5: sequences_per_step",
-              "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
-          {small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n", "d.toml:5: sequences_per_step",
-              "a multiple of 6"},
-          {small + "sequences_per_step = 6\n", "d.toml:5: sequences_per_step gives micro_batches", "multiple of 4"},
-          {small + "micro_batches_per_rank = 500000\n", "d.toml:5: micro_batches_per_rank gives micro_batches",
-              "2000000 a step are too many"},
-          {small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "add up to 4"},
-          {small + "groups = \"70000+1\"\n", "d.toml:5: groups", "nor their sizes"},
-          {small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
-          {small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
-          {small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
-          {small + "learning_rate = nan\n", "d.toml:5: learning_rate", "above zero"},
-          {small + "data = \"\"\n", "d.toml:5: data", "empty"},
-          {small + "data = \"\\u0000\"\n", "d.toml:5: data", "control character"},
-          {small + "steps = 3.0\n", "d.toml:5: steps", "whole number"},
-          {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
-          {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
-          {small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "takes a list"},
-          {small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
-          {std::string("\x7f"
-                       "ELF\x02\x01\0\0\xff\xfe",
-               10),
-              "d.toml:1: not TOML", ""}})
+  using Row = std::tuple<std::string, std::string, const char*>;  // deck, beginning and part of the message
+  for (const auto& [text, where, says] : std::vector<Row>{{small + "\n[seqs]\na = 1\n", "d.toml:6: seqs", "no table"},
+           {"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
+           {"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
+           {"layers = 8\nhidden = 64\nseq = 1\n", "d.toml: heads: not given", "head_dim"},
+           {"layers = 8\nhidden = 64\nhead_dim = 24\nseq = 1\n", "d.toml:3: head_dim", "hidden = 64"},
+           {"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
+           {"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
+           {"# nothing\n", "d.toml: layers: not given", ""},
+           {small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
+           {small + "micro_batch = 2\ntokens_per_micro_batch = 256\n", "d.toml:6: tokens_per_micro_batch",
+               "together with micro_batch;"},
+           {small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
+               "d.toml:6: tokens_per_micro_batch", "together with micro_batch_per_rank"},
+           {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n", "d.toml:6: micro_batches_per_rank", "keep one"},
+           {small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n", "d.toml:5: sequences_per_step",
+               "together with micro_batches_per_rank"},
+           {small + "sequences_per_step = 9\nmicro_batch = 2\n", "d.toml:5: sequences_per_step",
+               "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
+           {small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n", "d.toml:5: sequences_per_step",
+               "a multiple of 6"},
+           {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
+           {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
+           {std::string("\x7f"
+                        "ELF\x02\x01\0\0\xff\xfe",
+                10),
+               "d.toml:1: not TOML", ""}})
     EXPECT_THAT(refusal(text), AllOf(StartsWith(where), HasSubstr(says))) << text;
+}
+
+/// In the line behind the smallest deck.
+TEST(Refusal, OfAKeyNamesItsLine) {
+  for (const auto& [line, where, says] : std::initializer_list<std::tuple<const char*, const char*, const char*>>{
+           {"hiden = 64", "unknown key \"hiden\"", "did you mean \"hidden\""}, {"seq = 1", "not TOML", "'seq'"},
+           {"seq", "not TOML", "expected"}, {"micro_batch = 1979-05-27", "micro_batch", "date"},
+           {"head_dim = 8", "head_dim", "keep one"}, {"kv_heads = 3", "kv_heads", "4"},
+           {"group_size = 3", "group_size", "4 ranks cannot form groups of 3; use"},
+           {"group_size = 0", "group_size", "from 1 to"},
+           {"tokens_per_micro_batch = 200", "tokens_per_micro_batch",
+               "not a multiple of seq = 128; use for example 256"},
+           {"sequences_per_step = 6", "sequences_per_step gives micro_batches", "multiple of 4"},
+           {"micro_batches_per_rank = 500000", "micro_batches_per_rank gives micro_batches",
+               "2000000 a step are too many"},
+           {"groups = \"1+3+*\"", "groups", "add up to 4"}, {"groups = \"70000+1\"", "groups", "nor their sizes"},
+           {"schedule = \"tawpipe:cc=off\"", "schedule", "cco"}, {"schedule = \"\\u0007\"", "schedule", ""},
+           {"micro_batch = 99999999999999999999", "not TOML", ""},
+           {"learning_rate = nan", "learning_rate", "above zero"}, {"data = \"\"", "data", "empty"},
+           {"data = \"\\u0000\"", "data", "control character"}, {"steps = 3.0", "steps", "whole number"},
+           {"ffn_per_layer = 3", "ffn_per_layer", "takes a list"},
+           {"ffn_per_layer = [[1], 2]", "ffn_per_layer", "no array"}})
+    EXPECT_THAT(refusal(small + line + "\n"), AllOf(StartsWith(std::string("d.toml:5: ") + where), HasSubstr(says)))
+        << line;
 }
 
 TEST(Override, SizesAndNumbers) {
@@ -350,18 +322,7 @@ TEST(Deck, ARunDoesNotExceedTheJob) {
   EXPECT_THAT(make(small, {"ranks=2,4"}, job).cases, SizeIs(2));
 }
 
-class Files : public testing::Test {
-protected:
-  std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("minitaw-deck-" + std::to_string(::getpid()));
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return (folder_ / name).string();
-  }
-};
+using Files = test::InFolder;
 
 TEST_F(Files, DecksThatCannotBeRead) {
   for (const auto& [path, says] : std::initializer_list<std::pair<std::string, const char*>>{
@@ -381,11 +342,10 @@ TEST_F(Files, TheTextIsKeptForTheRecord) {
 TEST_F(Files, DataMustHoldASequence) {
   const Job job{4, {4}, false};
   const std::string data = write("data", std::string(129, 'x'));
-  EXPECT_THAT(make(small, {"data=" + data}, job).cases, SizeIs(1));
-  EXPECT_EQ(make(small, {"data=" + data}, job).cases[0].shape.vocab, 256);
+  EXPECT_EQ(make(small, {"data=" + data}, job).cases.at(0).shape.vocab, 256);
   EXPECT_THAT(refusal(small, {"seq=129", "data=" + data}, job), HasSubstr("needs at least 130"));
-  EXPECT_THAT(refusal(small, {"data=" + folder_.string()}, job), HasSubstr("not a file"));
-  EXPECT_THAT(refusal(small, {"data=missing"}, job), HasSubstr("not a file"));
+  for (const std::string& none : {folder_.string(), std::string("missing")})
+    EXPECT_THAT(refusal(small, {"data=" + none}, job), HasSubstr("not a file"));
 }
 
 TEST(Printable, OneShortLine) {
@@ -428,9 +388,9 @@ TEST(Keys, ExamplesAndDefaultsAreValid) {
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
     std::vector<std::string> overrides = {key.example};
     if (key.name == "ffn_per_layer") overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
-    if (key.name == "micro_batch_per_rank") overrides.emplace_back("ranks=3");
-    if (key.name == "groups") overrides.insert(overrides.end(), {"ranks=6"});
-    if (key.name == "group_size") overrides.emplace_back("ranks=8");
+    for (const auto& [name, ranks] :
+        {std::pair{"micro_batch_per_rank", "ranks=3"}, {"groups", "ranks=6"}, {"group_size", "ranks=8"}})
+      if (key.name == name) overrides.emplace_back(ranks);
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
   }
 }

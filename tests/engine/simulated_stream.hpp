@@ -23,9 +23,7 @@ public:
 
   [[nodiscard]] bool asynchronous() const override { return true; }
   void begin_step() override {
-    const std::scoped_lock lock(mutex_);
-    begun_ = 0;
-    completed_ = 0;
+    locked([this] { begun_ = completed_ = 0; });
   }
   void open(int) override {}
   void after(const Queue& other, int unit) override {
@@ -34,10 +32,7 @@ public:
     push([event] { event->stream->wait_for(event->unit); });
   }
   void run(int unit, const Work& work) override {
-    {
-      const std::scoped_lock lock(mutex_);
-      begun_ = unit + 1;
-    }
+    locked([=, this] { begun_ = unit + 1; });
     push([this, unit, work] {
       spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
       work();
@@ -57,12 +52,10 @@ public:
     }
   }
   [[nodiscard]] int begun() const override {
-    const std::scoped_lock lock(mutex_);
-    return begun_;
+    return locked([this] { return begun_; });
   }
   [[nodiscard]] int completed() const override {
-    const std::scoped_lock lock(mutex_);
-    return completed_;
+    return locked([this] { return completed_; });
   }
   [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
@@ -72,15 +65,16 @@ private:
     int unit = 0;
   };
 
+  auto locked(const auto& work) const -> decltype(work()) {
+    const std::scoped_lock lock(mutex_);
+    return work();
+  }
   void wait_for(int unit) {
     std::unique_lock lock(mutex_);
     while (completed_ <= unit && !stop_->load()) changed_.wait_for(lock, std::chrono::milliseconds(5));
   }
   void push(std::function<void()> task) {
-    {
-      const std::scoped_lock lock(mutex_);
-      tasks_.push_back(std::move(task));
-    }
+    locked([&] { tasks_.push_back(std::move(task)); });
     changed_.notify_all();
   }
   void loop() {

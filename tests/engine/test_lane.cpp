@@ -67,8 +67,7 @@ private:
   std::function<void()> work_;
 };
 
-/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race or a begin too
-/// early.
+/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race or an early begin.
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
@@ -201,11 +200,9 @@ TEST(Lane, AUnitIsUnderWayUntilItsOperationIsDone) {
   EXPECT_TRUE(alone.lane.started());
   EXPECT_TRUE(alone.lane.advance());
   EXPECT_FALSE(alone.lane.advance()) << "the operation had nothing to do";
-  EXPECT_EQ(alone.progress.count(out), 0);
-  EXPECT_EQ(ended, 0);
+  EXPECT_EQ(std::tuple(alone.progress.count(out), ended), std::tuple(0, 0));
   EXPECT_TRUE(alone.lane.advance());
-  EXPECT_EQ(ended, 1);
-  EXPECT_EQ(alone.progress.count(out), 1);
+  EXPECT_EQ(std::tuple(alone.progress.count(out), ended), std::tuple(1, 1));
   EXPECT_EQ(begun, 2) << "the next one starts at once";
   EXPECT_EQ(under_way, 1) << "an operation that is done is gone";
 }
@@ -232,13 +229,13 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   schedule::Program program = two_ways();
   const std::vector<int> received = actions_of(program.ranks[0], in);
   std::vector<Action>& actions = program.ranks[0].actions;
+  const auto slot = [&](int k) -> schedule::Slot& { return actions[received[k]][Operand::buffer]; };
   for (int k = 0; k < 3; ++k) {
     ASSERT_EQ(actions[received[k]].kind, schedule::Kind::recv);
     actions[received[k]].waits.fill(0);
   }
-  actions[received[1]][schedule::Operand::buffer] = actions[received[0]][schedule::Operand::buffer];
-  actions[received[2]][schedule::Operand::buffer].index =
-      static_cast<std::int16_t>(actions[received[0]][schedule::Operand::buffer].index + 1);
+  slot(1) = slot(0);
+  slot(2).index = static_cast<std::int16_t>(slot(0).index + 1);
   std::atomic<int> under_way = 0;
   const Start start = [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); };
   Alone alone(program, in, start, 2);

@@ -20,10 +20,8 @@ import torch
 import torch.nn.functional as F
 
 CASES = {
-    "grouped": dict(layers=3, hidden=24, heads=6, kv_heads=2, ffn=[10, 13, 9], vocab=33, seq=21,
-                    micro_batch=2, micro_batches=2, steps=3, seed=7),
-    "two_tokens": dict(layers=1, hidden=20, heads=5, kv_heads=5, ffn=[31], vocab=15, seq=2, micro_batch=4,
-                       micro_batches=2, steps=3, seed=2**40 + 5),
+    "grouped": dict(layers=3, hidden=24, heads=6, kv_heads=2, ffn=[10, 13, 9], vocab=33, seq=21, micro_batch=2, micro_batches=2, steps=3, seed=7),
+    "two_tokens": dict(layers=1, hidden=20, heads=5, kv_heads=5, ffn=[31], vocab=15, seq=2, micro_batch=4, micro_batches=2, steps=3, seed=2**40 + 5),
 }
 STRIDE = 7
 # fp32 values, as miniTaw stores them
@@ -122,9 +120,8 @@ def train(case):
     parameters = make_parameters(case)
     decayed = [p for p in parameters.values() if p.dim() == 2]
     others = [p for p in parameters.values() if p.dim() == 1]
-    optimiser = torch.optim.AdamW([dict(params=decayed, weight_decay=ADAMW["decay"]),
-                                   dict(params=others, weight_decay=0.0)], lr=ADAMW["lr"],
-                                  betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"])
+    optimiser = torch.optim.AdamW([dict(params=decayed, weight_decay=ADAMW["decay"]), dict(params=others, weight_decay=0.0)],
+                                  lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"])
     losses, gradients = [], None
     tokens_of_step = case["seq"] * case["micro_batch"] * case["micro_batches"]
     for step in range(case["steps"]):

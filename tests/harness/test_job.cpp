@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "harness/case_runner.hpp"
-
 #include <gtest/gtest.h>
 #include "engine/simulated_stream.hpp"
+#include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "record/row.hpp"
-#include "sanitized.hpp"
 #include "schedule/example.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -43,13 +42,16 @@ protected:
   void reproduce_the_reference(const std::vector<std::string>& schedules, int trials, CaseRunner& job) {
     std::mt19937 random(5);
     for (const std::string& name : schedules)
-      for (int trial = 0; trial < trials; ++trial) {
-        const Case c = random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random);
-        SCOPED_TRACE(
-            fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers, c.micro_batches));
-        EXPECT_TRUE(passes(job, c, steps_));
-      }
+      for (int trial = 0; trial < trials; ++trial)
+        expect_right(random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random), job);
   }
+
+  void expect_right(const Case& c, CaseRunner& job) const {
+    SCOPED_TRACE(fmt::format("{} groups {} layers {} S {} V {} M {}", c.schedule, c.groups.text(), c.shape.layers,
+        c.shape.seq, c.shape.vocab, c.micro_batches));
+    EXPECT_TRUE(passes(job, c, steps_));
+  }
+  void expect_right(const Case& c) { expect_right(c, job_); }
 
   [[nodiscard]] Case in_one_group(const std::string& schedule, int per_rank) const {
     return small_case(schedule, topology::Groups({job_.ranks()}), job_.ranks(), per_rank);
@@ -70,8 +72,7 @@ TEST_F(Job, PipelinesOfPyTorchReproduceIt) {
     Case c = small_case(fmt::format("csv:file={}.csv", file), topology::Groups::equal(job_.ranks(), 1), 7, 1);
     c.folder = MINITAW_DATA;
     c.micro_batches = micro_batches;
-    if (!schedule::possible(request_of(c))) continue;
-    EXPECT_TRUE(passes(job_, c, steps_)) << file;
+    if (schedule::possible(request_of(c))) expect_right(c);
   }
 }
 
@@ -86,10 +87,9 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
-    SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     for (const bool wide : {false, true}) {
       c.shape.fp32_gradients = wide;
-      EXPECT_TRUE(passes(job_, c, steps_));
+      expect_right(c);
     }
   }
 }
@@ -99,9 +99,7 @@ TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
   for (const std::string& name : tests::some_schedules(job_.ranks(), 2)) {
     Case c = small_case(name, topology::Groups::equal(job_.ranks(), 2), job_.ranks() / 2 + 1, 2);
     c.replicas = 2;
-    if (!schedule::entry_of(schedule::parse_spec(name).name).replicable) continue;
-    SCOPED_TRACE(name);
-    EXPECT_TRUE(passes(job_, c, steps_));
+    if (schedule::entry_of(schedule::parse_spec(name).name).replicable) expect_right(c);
   }
 }
 
@@ -116,9 +114,7 @@ TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
   std::mt19937 random(21);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 0)) {
     if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations) continue;
-    const Case c = with_own_sizes(random_case(name, job_.ranks(), 2, random));
-    SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(job_, c, steps_));
+    expect_right(with_own_sizes(random_case(name, job_.ranks(), 2, random)));
   }
 }
 
@@ -244,8 +240,7 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
     const CaseResult result = job.run(c, {}).result;
     const Check check = job.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{});
     if (job_.rank() != 0) continue;
-    EXPECT_EQ(result.status, Status::wrong);
-    EXPECT_TRUE(result.reason.starts_with(what)) << result.reason;
+    EXPECT_TRUE(result.status == Status::wrong && result.reason.starts_with(what)) << result.reason;
     EXPECT_GT(check.first.gradient.worst, 0.01);
     EXPECT_NEAR(result.max_gradient_error, check.first.gradient.worst, 1e-3 * check.first.gradient.worst);
     EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
@@ -269,8 +264,6 @@ TEST_F(Verification, ARunWhoseLossIsNotFiniteIsWrong) {
   const CaseResult result = job_.run(c, {}).result;
   if (job_.rank() != 0) return;
   EXPECT_TRUE(std::isfinite(result.losses.at(0)) && std::isnan(result.losses.at(1)));
-  EXPECT_EQ(result.status, Status::wrong);
-  EXPECT_EQ(result.reason, "the loss of step 2 is not finite");
   EXPECT_EQ(record::make_row(result).text("verdict"), "INVALID: wrong: the loss of step 2 is not finite");
 }
 
@@ -299,9 +292,7 @@ TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
       Case c = small_case(name, topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
       c.shape.seq = seq;
       c.shape.vocab = vocab;
-      if (!tests::possible(c)) continue;
-      SCOPED_TRACE(fmt::format("{} S {} V {}", name, seq, vocab));
-      EXPECT_TRUE(passes(job_, c, steps_));
+      if (tests::possible(c)) expect_right(c);
     }
 }
 
@@ -339,8 +330,7 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   } catch (const Stalled& stalled) {
     reason = stalled.what();
   }
-  const std::string who = fmt::format("rank {}: no lane has moved for 3 s", rank);
-  EXPECT_TRUE(reason.starts_with(who)) << reason;
+  EXPECT_TRUE(reason.starts_with(fmt::format("rank {}: no lane has moved for 3 s", rank))) << reason;
   EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find(fmt::format("rank {}", rank)), std::string::npos) << said;

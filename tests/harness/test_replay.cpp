@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 #include "base/error.hpp"
 #include "harness/cases.hpp"
-#include "sanitized.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -128,11 +127,11 @@ TEST_F(Replay, NamesADeviceThatIsAlwaysWrong) {
 
 TEST_F(Replay, RefusesSumsWithoutAFixedOrder) {
   Case c = tests::small_case("ddp", topology::Groups({ranks()}), 2, 1);
-  c.attention = "cudnn";
-  EXPECT_THROW((void)job_.replay(c, {}), InputError);
-  c.attention = "auto";
-  c.transport = "nccl";
-  EXPECT_THROW((void)job_.replay(c, {}), InputError);
+  for (const auto& [attention, transport] : {std::pair{"cudnn", "auto"}, {"auto", "nccl"}}) {
+    c.attention = attention;
+    c.transport = transport;
+    EXPECT_THROW((void)job_.replay(c, {}), InputError) << transport;
+  }
 }
 }  // namespace
 }  // namespace minitaw::harness

@@ -82,8 +82,7 @@ def main():
                 stop(f"{sentence}; renew it: {advice}", 1)
             stop(f"skipped: {sentence}; scripts/env brings what it was made with", NOT_APPLICABLE)
     counts, files = counted(options.program, options.folder)
-    found = list(differences(baseline["instructions"], counts, files))
-    if found:
+    if found := list(differences(baseline["instructions"], counts, files)):
         print(*found, sep="\n")
         stop(f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from {options.baseline}. "
              f"If that is meant, renew it: {advice}", 1)

@@ -87,10 +87,8 @@ public:
     {
       const KokkosListener listener;
       kernels();
-      if (warm_) {
-        EXPECT_EQ(listener.seen(), KokkosListener::Seen());
-        EXPECT_EQ(listener.copies(), 0);
-      }
+      EXPECT_EQ(warm_ ? listener.seen() : KokkosListener::Seen(), KokkosListener::Seen());
+      EXPECT_EQ(warm_ ? listener.copies() : 0, 0);
     }
     warm_ = true;
     kernels::ExecutionSpace().fence();

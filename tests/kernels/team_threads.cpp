@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test that
-// links this. Kokkos allows as many as OMP_NUM_THREADS.
+// Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test that links this.
+// Kokkos allows as many as OMP_NUM_THREADS.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include "kernels/detail/loops.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
-
-#include "base/error.hpp"
+#include "fixtures.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
@@ -81,12 +80,7 @@ protected:
 
   /// Empty if this build and device can compute the shape.
   static std::string reason_against(const AttentionSizes& z) {
-    try {
-      (void)resolve_attention<E>(V::kernel, z);
-      return "";
-    } catch (const InputError& error) {
-      return error.what();
-    }
+    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z); });
   }
   /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long shapes.
   static void for_shapes(const auto& run) {
@@ -198,8 +192,8 @@ TEST(AttentionChoice, RefusesWhatTheBuildOrTheShapeCannot) {
   const AttentionSizes odd{1, 8, 2, 1, 12}, wide{1, 8, 2, 1, 256}, good{1, 8, 2, 1, 64};
   EXPECT_THROW((void)resolve_attention<Bf16>(Attention::host, good), InputError);
   EXPECT_THROW((void)resolve_attention<float>(Attention::cudnn, good), InputError);
-  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, odd), InputError);
-  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, wide), InputError);
+  for (const AttentionSizes& bad : {odd, wide})
+    EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, bad), InputError) << text(bad);
   EXPECT_THROW(attention_prepare<float>(exec(), good, Attention::cudnn), InputError);
 }
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every layer but attention and the matrix product against its plain double-precision version, in both types,
-// over odd shapes, into poisoned outputs.
-
+// Every layer but attention and the matrix product against its plain double-precision version, in both types, over odd
+// shapes, into poisoned outputs.
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
@@ -61,6 +60,7 @@ protected:
   static Doubles random(std::int64_t count, unsigned seed, double scale = 1) {
     return test::random_values<E>(count, seed, scale);
   }
+  static Device<C> poisoned(int rows, int cols, int shift = 0) { return Device<C>::poisoned(rows, cols, shift); }
   static constexpr double near = test::tolerance<E>;
 
   /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
@@ -81,9 +81,8 @@ TYPED_TEST(Layers, RmsNormForward) {
   this->for_sizes([this](int rows, int width, int shift) {
     const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2);
     const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain);
-    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width, shift),
-                            copy = Device<TypeParam>::poisoned(rows, width, shift),
-                            alone = Device<TypeParam>::poisoned(rows, width, shift);
+    const auto y = this->poisoned(rows, width, shift), copy = this->poisoned(rows, width, shift),
+               alone = this->poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1);
     this->launch_([&] {
       rmsnorm_forward(exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
@@ -101,11 +100,9 @@ TYPED_TEST(Layers, RmsNormBackward) {
                   residual = this->random(rows * width, 4);
     Doubles expected_gain(width, 0), expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
-
     const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain), slope(rows, width, dy, shift),
         through(rows, width, residual, shift);
-    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width),
-                            dx = Device<TypeParam>::poisoned(rows, width, shift);
+    const auto y = this->poisoned(rows, width), dx = this->poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1), partial = Floats::poisoned(std::min(rows, 7), width),
                  dgain = Floats::poisoned(width, 1);
     this->launch_([&] {
@@ -148,9 +145,8 @@ TYPED_TEST(Layers, SwiGlu) {
   this->for_sizes([this](int rows, int width, int shift) {
     const Doubles x = this->random(rows * 2 * width, 1, 8), dy = this->random(rows * width, 2);
     const Device<TypeParam> in(rows, 2 * width, x, shift), slope(rows, width, dy, shift);
-    const Device<TypeParam> y = Device<TypeParam>::poisoned(rows, width, shift),
-                            dx = Device<TypeParam>::poisoned(rows, 2 * width, shift),
-                            again = Device<TypeParam>::poisoned(rows, width, shift);
+    const auto y = this->poisoned(rows, width, shift), dx = this->poisoned(rows, 2 * width, shift),
+               again = this->poisoned(rows, width, shift);
     this->launch_([&] {
       swiglu_forward(exec(), y.matrix(), in.matrix());
       swiglu_backward(exec(), dx.matrix(), again.matrix(), slope.matrix(), in.matrix());
@@ -199,7 +195,6 @@ TYPED_TEST(Layers, CrossEntropy) {
     const Doubles x = this->random(rows * width, 1, 30);
     Doubles expected = x;
     const double expected_loss = reference::cross_entropy(expected, targets, 0.125);
-
     const Device<TypeParam> logits(rows, width, x, shift);
     const auto losses = test::DeviceMatrix<double>::poisoned(rows, 1);
     const test::DeviceMatrix<double> loss(1, 1, {1.5});
@@ -225,8 +220,7 @@ TYPED_TEST(Layers, CrossEntropyOfExtremeLogits) {
   cross_entropy(exec(), losses.vector(), logits.matrix(), targets.vector(), 1);
   exec().fence();
   const Doubles got = losses.values(), gradient = logits.values();
-  EXPECT_EQ(got[0], 0);
-  EXPECT_EQ(got[1], 0);
+  EXPECT_EQ(std::tuple(got[0], got[1]), std::tuple(0, 0));
   EXPECT_NEAR(got[2], std::log(width), 1e-5);
   for (int i = 0; i < 2 * width; ++i) ASSERT_EQ(gradient[i], 0) << i;
   EXPECT_NEAR(gradient[2 * width + 7], 1.0 / width - 1, this->near);
@@ -270,10 +264,8 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
     });
     EXPECT_EQ(weights.values(), test::rounded<E>(master.values()));
   }
-  expect_close(master.values(), w, 1e-6);
-  expect_close(moment1.values(), m1, 1e-6);
-  expect_close(moment2.values(), m2, 1e-6);
-  expect_close(alone.values(), w, 1e-6);
+  for (const auto& [found, right] : {std::pair{&master, &w}, {&moment1, &m1}, {&moment2, &m2}, {&alone, &w}})
+    expect_close(found->values(), *right, 1e-6);
 }
 
 TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The matrix product of this build and the portable one against plain double-precision loops: all types, all
 // operations, odd sizes, unaligned addresses, poisoned outputs.
-
 #include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"

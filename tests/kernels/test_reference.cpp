@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The plain double-precision kernels against central finite differences of <output, dy>.
-
 #include "kernels/finite_difference.hpp"
 #include "kernels/reference.hpp"
 
@@ -31,8 +30,7 @@ TEST(Reference, RmsNorm) {
 }
 
 TEST(Reference, Attention) {
-  for (const AttentionSizes z :
-      {AttentionSizes{2, 5, 4, 2, 2}, AttentionSizes{1, 1, 1, 1, 4}, AttentionSizes{1, 4, 3, 1, 2}}) {
+  for (const AttentionSizes z : {AttentionSizes{2, 5, 4, 2, 2}, {1, 1, 1, 1, 4}, {1, 4, 3, 1, 2}}) {
     const Doubles qkv = random_doubles(Places{z}.query(z.batch, 0, 0), 1),
                   dy = random_doubles(Places{z}.output(z.batch, 0, 0), 2);
     expect_backward(qkv, attention_backward(dy, qkv, z), dy, [&](In v) { return attention_forward(v, z); });

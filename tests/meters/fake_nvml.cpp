@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1), values that move
-// on with each call. Environment variable FAKE_NVML says what goes wrong:
+// A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1), values that move on with
+// each call. Environment variable FAKE_NVML says what goes wrong:
 //   no-driver     initialisation fails
 //   no-QUANTITY   clock, memory-clock, temperature, power, reasons or energy is not supported
 //   lost          the device does not answer; lost-after-N: after N readings of its power
@@ -37,7 +37,6 @@ template <class Value> int answer(const char* quantity, Value value, Value* out)
 }  // namespace
 
 extern "C" {
-
 int nvmlInit_v2() {
   if (mode() == "no-driver") return no_driver;
   ++open_count;
@@ -45,10 +44,8 @@ int nvmlInit_v2() {
 }
 int nvmlShutdown() { return --open_count >= 0 ? success : 1; }
 const char* nvmlErrorString(int code) {
-  return code == lost        ? "GPU is lost"
-         : code == no_driver ? "Driver Not Loaded"
-         : code == not_found ? "Not Found"
-                             : "Error";
+  if (code == not_found) return "Not Found";
+  return code == lost ? "GPU is lost" : code == no_driver ? "Driver Not Loaded" : "Error";
 }
 int fakeNvmlOpenCount() { return open_count; }
 

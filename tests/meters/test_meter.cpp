@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "meters/meter.hpp"
-
 #include <cstdlib>
 #include <dlfcn.h>
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <gmock/gmock.h>
-#include <unistd.h>
+#include "fixtures.hpp"
+#include "meters/meter.hpp"
 
 namespace minitaw::meters {
 namespace {
@@ -42,11 +39,9 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
   Meter& meter = open("");
   EXPECT_EQ(meter.fault(), "");
   EXPECT_THAT(meter.name(), testing::MatchesRegex("nvml 12\\.580\\.65, [0-9.]+ ms a reading"));
-  const DeviceSample first = meter.read();
-  const DeviceSample next = meter.read();
-  EXPECT_EQ(first.clock_mhz - next.clock_mhz, 1);
-  EXPECT_EQ(next.memory_clock_mhz - first.memory_clock_mhz, 1);
-  EXPECT_EQ(next.temperature_c - first.temperature_c, 1);
+  const DeviceSample first = meter.read(), next = meter.read();
+  EXPECT_EQ(std::tuple(next.clock_mhz + 1, next.memory_clock_mhz - 1, next.temperature_c - 1),
+      std::tuple(first.clock_mhz, first.memory_clock_mhz, first.temperature_c));
   EXPECT_NEAR(next.power_w - first.power_w, 1, 1e-9) << "W, not mW";
   EXPECT_NEAR(std::fmod(first.power_w, 1), 0.25, 1e-9);
   EXPECT_EQ(first.clock_mhz + first.temperature_c, 1980 + 40);
@@ -114,24 +109,17 @@ TEST_F(Nvml, VersionsCanBeAskedAlone) {
 }
 
 /// Folders as Linux shows them.
-class NodeMeter : public ::testing::Test {
+class NodeMeter : public test::InFolder {
 protected:
-  ~NodeMeter() override { std::filesystem::remove_all(root_); }
-  void set(const std::string& name, const std::string& content) const {
-    std::filesystem::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name) << content << "\n";
-  }
+  void set(const std::string& name, const std::string& content) const { write(name, content + "\n"); }
   void package(const std::string& zone, const std::string& name, const std::string& microjoules) const {
     set("powercap/" + zone + "/name", name);
     set("powercap/" + zone + "/max_energy_range_uj", "262143328850");
     set("powercap/" + zone + "/energy_uj", microjoules);
   }
   [[nodiscard]] std::unique_ptr<Meter> open(double stale = 100) const {
-    return make_node_meter(
-        {(root_ / "powercap").string(), (root_ / "cray").string(), (root_ / "hwmon").string(), stale});
+    return make_node_meter({path("powercap"), path("cray"), path("hwmon"), stale});
   }
-
-  std::filesystem::path root_ = std::filesystem::temp_directory_path() / ("minitaw-node-" + std::to_string(::getpid()));
 };
 
 TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
@@ -187,7 +175,7 @@ TEST_F(NodeMeter, WhatCannotBeReadSaysWhyAndStaysSo) {
   const auto meter = open();
   package("intel-rapl:1", "package-1", "locked");
   EXPECT_THAT(open()->fault(), testing::EndsWith("intel-rapl:1/energy_uj: not a number")) << "half a node is none";
-  std::filesystem::remove(root_ / "powercap/intel-rapl:0/energy_uj");
+  std::filesystem::remove(path("powercap/intel-rapl:0/energy_uj"));
   EXPECT_TRUE(std::isnan(meter->energy()));
   EXPECT_THAT(meter->fault(), testing::EndsWith("intel-rapl:0/energy_uj: No such file or directory"));
   package("intel-rapl:0", "package-0", "6000000");

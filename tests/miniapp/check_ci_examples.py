@@ -72,7 +72,5 @@ def check_command():
     assert table.startswith("### miniTaw: AMBIGUOUS") and all(f"\n         {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
-check_suites()
-check_yaml()
-check_command()
-print("the examples run")
+for check in (check_suites, check_yaml, check_command):
+    check()

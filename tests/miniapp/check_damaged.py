@@ -10,8 +10,7 @@ import subprocess
 import sys
 
 PROGRAM, SAMPLE, REPOSITORY, FOLDER = sys.argv[1:]
-HERE = pathlib.Path(FOLDER)
-COPY = HERE / "copy.h5"
+HERE, COPY = pathlib.Path(FOLDER), pathlib.Path(FOLDER) / "copy.h5"
 sys.dont_write_bytecode = True
 sys.path.insert(0, f"{REPOSITORY}/scripts")
 from minitaw import command as package  # noqa: E402

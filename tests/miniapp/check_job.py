@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The program under mpiexec: a deck runs once, bad input ends on every rank with
-exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write to, the
-program with the devices of fake_host.cpp and, where it computes with BLAS, the library of fake_host.cpp."""
+"""The program under mpiexec: a deck runs once, bad input ends on every rank with exit 2, verify says what it found, topo measures. Called with
+mpiexec, its -n flag, the program, a folder to write to, the program with the devices of fake_host.cpp and, where it computes with BLAS, its library."""
 
 import datetime
 import json
@@ -51,8 +50,7 @@ def check_whole_deck():
 
 def check_refusals():
     for arguments, word in [(["run", DECK, "--set", "heads=3"], "heads"),
-                            (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"],
-                             "attention = host"),
+                            (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"], "attention = host"),
                             (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
                             (["verify", DECK, "--memory", "100K"], "float64 reference on rank 0 it needs")]:
         done = call(3, *arguments)
@@ -232,15 +230,6 @@ if __name__ == "__main__":
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     DECK.write_text(TEXT, encoding="utf-8")
-    check_topo()
-    check_refusals()
-    check_results()
-    check_statuses()
-    check_time_limit()
-    check_repeats()
-    check_verify()
-    check_rank_that_cannot_start()
-    if any(sys.argv[6:]):
-        check_faulty_products()
-    check_late_rank()
-    check_whole_deck()
+    for check in (check_topo, check_refusals, check_results, check_statuses, check_time_limit, check_repeats, check_verify,
+                  check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
+        check()

@@ -13,8 +13,7 @@ import h5py
 
 MPIEXEC, NUMBER, PROGRAM, FAKE_HOST, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
-HOST = "leak017"
-USER = "leakjoe"
+HOST, USER = "leak017", "leakjoe"
 
 TEXT = ('schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\n' 'warmup = 1\n')
 
@@ -47,7 +46,6 @@ def check_nothing_leaks_and_the_map():
     assert variables["SLURM_NTASKS"] == "2" and variables["NCCL_ALGO"] == "Ring" and variables["KOKKOS_TOOLS_LIBS"] == ""
     assert variables["FI_DOMAIN"] == "(a host name, not kept)" and variables["NCCL_TOPO_FILE"] == "(a path, not kept)"
     assert not {"SLURM_JOB_USER", "HOSTNAME", "NCCL_KEY", "LOGNAME"} & set(variables), variables
-
     for rank in range(2):
         line = f"# rank {rank}: node 0, cores {found['cores'][rank]}, {found['devices'][rank]}\n"
         assert line in said, f"{line} is not in {said}"
@@ -72,6 +70,5 @@ if __name__ == "__main__":
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     (FOLDER / "leaks.toml").write_text(TEXT, encoding="utf-8")
-    check_nothing_leaks_and_the_map()
-    check_hosts_that_are_asked_for()
-    check_what_the_user_wrote()
+    for check in (check_nothing_leaks_and_the_map, check_hosts_that_are_asked_for, check_what_the_user_wrote):
+        check()

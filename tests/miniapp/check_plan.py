@@ -23,7 +23,6 @@ def cases(*arguments):
     return json.loads(accepted(*arguments, "--json"))["cases"]
 
 # Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H = 32 and d = 8 in bf16.
-
 FFN = [48, 16, 80, 176, 112, 144]
 ODD = (f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
        f'ffn_per_layer = {FFN}\ndtype = "bf16"\n')
@@ -133,7 +132,6 @@ def check_idle():
     assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
 
 # Table and text have the figures of the JSON.
-
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 def near(text, value, least=0):
@@ -168,7 +166,6 @@ def check_text():
     arguments = ("odd.toml", "--set", "schedule=tawpipe", "--device-memory", "8G")
     lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
     memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
-
     assert lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12", lines[0]
 
     def line(name):
@@ -201,9 +198,8 @@ def check_fit():
     def device(*arguments):
         return cases("deck.toml", "--device-memory", "3G", *arguments)[0]["device"]
     plain = device()
-    assert plain["fits"] and plain["available_bytes"] == 3 << 30
     largest = plain["largest_seq"]
-    assert largest >= 128 and largest % 128 == 0
+    assert plain["fits"] and plain["available_bytes"] == 3 << 30 and largest >= 128 and largest % 128 == 0, plain
     assert device("--set", f"seq={largest}")["fits"]
     beyond = device("--set", f"seq={largest + 128}")
     assert not beyond["fits"] and beyond["largest_seq"] == largest
@@ -211,7 +207,6 @@ def check_fit():
     assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
 
 # The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of Protocol Buffers.
-
 def check_csv():
     """What is written is read from the deck's folder, and is the same program."""
     folder = DECK.parent / "pipelines"

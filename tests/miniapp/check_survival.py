@@ -5,6 +5,7 @@ After each blow the file opens and holds every case that was finished, as it was
 check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100; 0: SIGTERM in a step that lasts instead)"""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -19,8 +20,7 @@ import time
 
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
 FOLDER = pathlib.Path(FOLDER)
-DECK = FOLDER / "sweep.toml"
-FILE = FOLDER / "sweep.h5"
+DECK, FILE = FOLDER / "sweep.toml", FOLDER / "sweep.h5"
 WATCHDOG = 3
 PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
 
@@ -43,18 +43,14 @@ def ranks():
 
 def send(number, *processes):
     for process in processes:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
-        except ProcessLookupError:
-            pass
 
 def fill_disk(job):
     """No file of rank 0 grows any more: its writes fail as on a full disk (SIGXFSZ is ignored, see start())."""
     for process in ranks()[:1]:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, 4096))
-        except ProcessLookupError:
-            pass
 
 def stop_one(job):
     stopped.clear()

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank that
-// FAULTY_RANK names, its matrix products are 1 % too large. With NO_DEVICE it is linked into the program in
-// place of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
+// Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank that FAULTY_RANK
+// names, its matrix products are 1 % too large. With NO_DEVICE it is linked into the program in place of what asks for
+// devices: the rank that RANK_WITHOUT_DEVICE names has none.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+/// Whether this rank is the one that an environment variable names.
+static bool is_rank_of(const char* variable) {
+  const char *named = std::getenv(variable), *rank = std::getenv("PMI_RANK");
+  if (rank == nullptr) rank = std::getenv("PMIX_RANK");
+  return named != nullptr && rank != nullptr && std::strcmp(named, rank) == 0;
+}
 
 #ifdef NO_DEVICE
 #include "base/error.hpp"
@@ -16,15 +23,11 @@ using Devices = std::vector<minitaw::topology::Device>;
 extern "C" Devices __real__ZN7minitaw8topology15visible_devicesEv();
 
 extern "C" Devices __wrap__ZN7minitaw8topology15visible_devicesEv() {
-  const char *without = std::getenv("RANK_WITHOUT_DEVICE"), *rank = std::getenv("PMI_RANK");
-  if (rank == nullptr) rank = std::getenv("PMIX_RANK");
-  if (without != nullptr && rank != nullptr && std::strcmp(without, rank) == 0)
-    throw minitaw::InputError("counting the devices: there is none");
+  if (is_rank_of("RANK_WITHOUT_DEVICE")) throw minitaw::InputError("counting the devices: there is none");
   return __real__ZN7minitaw8topology15visible_devicesEv();
 }
 #else
 extern "C" {
-
 int gethostname(char* name, std::size_t size) noexcept {
   std::strncpy(name, "leak017.cluster.example", size);
   return 0;
@@ -42,11 +45,7 @@ int uname(utsname* system) noexcept {
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
     const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc) {
   static const auto right = reinterpret_cast<decltype(&sgemm_)>(dlsym(RTLD_NEXT, "sgemm_"));
-  static const bool errs = [] {
-    const char *faulty = std::getenv("FAULTY_RANK"), *rank = std::getenv("PMI_RANK");
-    if (rank == nullptr) rank = std::getenv("PMIX_RANK");
-    return faulty != nullptr && rank != nullptr && std::strcmp(faulty, rank) == 0;
-  }();
+  static const bool errs = is_rank_of("FAULTY_RANK");
   const float scale = *alpha * (errs ? 1.01F : 1.0F);
   right(transa, transb, m, n, k, &scale, a, lda, b, ldb, beta, c, ldc);
 }

@@ -26,13 +26,12 @@ Row ended(const Case& c, Status status, int repetitions) {
   return make_row(r);
 }
 
-std::vector<std::pair<std::size_t, int>> pairs(const RemainingRuns& remaining) {
-  std::vector<std::pair<std::size_t, int>> found;
+using P = std::pair<std::size_t, int>;
+std::vector<P> pairs(const RemainingRuns& remaining) {
+  std::vector<P> found;
   for (const Run& run : remaining.runs) found.emplace_back(run.index, run.repetition);
   return found;
 }
-
-using P = std::pair<std::size_t, int>;
 
 TEST(RemainingRuns, IsAllRepetitionsInTheOrderOfTheDeck) {
   const RemainingRuns remaining = remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
@@ -104,9 +103,8 @@ TEST(SweepProgress, OfOneMicroBatchOneRankComputesAtATime) {
 }
 
 TEST(SweepProgress, Clock) {
-  EXPECT_EQ(clock_text(0), "0:00");
-  EXPECT_EQ(clock_text(65), "1:05");
-  EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");
+  for (const auto& [seconds, text] : {std::pair{0, "0:00"}, {65, "1:05"}, {2 * 3600 + 3 * 60 + 4, "2:03:04"}})
+    EXPECT_EQ(clock_text(seconds), text);
 }
 }  // namespace
 }  // namespace minitaw::app

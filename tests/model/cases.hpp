@@ -4,7 +4,7 @@
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
 #include "model/reference.hpp"
-#include "sanitized.hpp"
+#include "this_run.hpp"
 
 /// Models that the tests of the training step share, and their double-precision reference.
 namespace minitaw::test {

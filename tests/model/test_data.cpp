@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
-#include <filesystem>
-#include <gtest/gtest.h>
 #include <map>
 #include <numeric>
 #include <random>
 #include <set>
 #include "base/error.hpp"
 #include "base/philox.hpp"
+#include "fixtures.hpp"
 #include "model/data.hpp"
 
 namespace minitaw::model {
@@ -35,8 +34,7 @@ std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t s
 }
 
 TEST(Initial, DoesNotDependOnTheSharding) {
-  EXPECT_EQ(tensors_of(1, 5), tensors_of(4, 5));
-  EXPECT_EQ(tensors_of(1, 5), tensors_of(3, 5));
+  for (const int shards : {3, 4}) EXPECT_EQ(tensors_of(1, 5), tensors_of(shards, 5));
 }
 
 TEST(Initial, RefusesABufferOfAnotherSize) {
@@ -62,14 +60,10 @@ Batch batch_of(TokenSource& source, const Shape& shape, int step, int first) {
   return batch;
 }
 
-class TokenFile : public ::testing::Test {
+class TokenFile : public test::InFolder {
 protected:
-  void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
-  void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_ = (std::filesystem::temp_directory_path() /
-                       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-                           ::testing::UnitTest::GetInstance()->current_test_info()->name()))
-                          .string();
+  void write(const std::string& text) const { InFolder::write("tokens", text); }
+  std::string path_ = path("tokens");
 };
 
 /// Adds all sequences of the steps to those seen before; false if one has been seen.
@@ -102,12 +96,10 @@ TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
       all.tokens.insert(all.tokens.end(), part.tokens.begin(), part.tokens.end());
       all.targets.insert(all.targets.end(), part.targets.begin(), part.targets.end());
     }
-    all.tokens.resize(9 * 20);
-    all.targets.resize(9 * 20);
+    for (Tokens* some : {&all.tokens, &all.targets}) some->resize(9 * 20);
     return all;
   };
-  EXPECT_EQ(first_nine(3), first_nine(1));
-  EXPECT_EQ(first_nine(5), first_nine(1));
+  for (const int at_a_time : {3, 5}) EXPECT_EQ(first_nine(at_a_time), first_nine(1));
 }
 
 TEST(Tokens, OfAVocabularyOfOneAreZeroAndPartsOfASequenceAreRefused) {

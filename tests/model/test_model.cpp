@@ -5,7 +5,7 @@
 #include "model/cases.hpp"
 #include "model/model.hpp"
 #include "model/training_loop.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::model {
 namespace {
@@ -155,14 +155,12 @@ TEST(Listener, HearsFencesMemoryAndCopies) {
     const Kokkos::View<int*, kernels::MemorySpace> view("a view", 3), other("more", 3);
     Kokkos::deep_copy(ExecutionSpace(), view, other);
   }
-  EXPECT_EQ(listener.seen().count("fence a fence"), 1U);
-  EXPECT_EQ(listener.seen().count("allocation a view"), 1U);
-  EXPECT_EQ(listener.seen().count("deallocation a view"), 1U);
+  for (const char* said : {"fence a fence", "allocation a view", "deallocation a view"})
+    EXPECT_EQ(listener.seen().count(said), 1U) << said;
   EXPECT_EQ(listener.copies(), 1);
 }
 
 // What a model refuses.
-
 /// The buffers of a rank that holds all, in exactly the planned sizes.
 struct Buffers {
   Buffer workspace, x, saved, deferred, weights, total, state, embeddings, embeddings_total, embeddings_state;
@@ -274,8 +272,7 @@ TEST_P(Refusals, OfWhatAnotherRankHolds) {
     EXPECT_THROW(model->update_embeddings(other, of_update, {}, 1), LogicError);
     EXPECT_NO_THROW(model->update_embeddings(1 - other, of_update, {}, 1));
   }
-  EXPECT_THROW((void)model(Range{slice, slice + 1}), LogicError);
-  EXPECT_THROW((void)model(Range{-1, 1}), LogicError);
+  for (const Range part : {Range{slice, slice + 1}, {-1, 1}}) EXPECT_THROW((void)model(part), LogicError);
 }
 
 TEST_P(Refusals, OfTypesThatTheModelHasNot) {
@@ -316,19 +313,15 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
           {first, count}, shape, static_cast<std::uint64_t>(trial));
       const std::vector<float> part(all.begin() + first, all.begin() + first + count);
       const std::vector<double> exact(part.begin(), part.end());
-      if (trial % 3 != 0) {
-        EXPECT_EQ(weights.values(shape.dtype), test::DeviceBuffer(part, shape.dtype).values(shape.dtype)) << trial;
-      }
-      if (trial % 3 != 1) {
-        EXPECT_EQ(master.values(Dtype::fp32), exact) << trial;
-      }
+      const std::vector<double> narrow = test::DeviceBuffer(part, shape.dtype).values(shape.dtype);
+      EXPECT_EQ(trial % 3 == 0 ? narrow : weights.values(shape.dtype), narrow) << trial;
+      EXPECT_EQ(trial % 3 == 1 ? exact : master.values(Dtype::fp32), exact) << trial;
     };
     for (const Flat* part : layout.parts()) compare(*part);
   }
 }
 
 // Weights over steps, and what bf16 leaves of gradients and weights.
-
 class ModelSteps : public ::testing::TestWithParam<test::Combination> {
 protected:
   Dtype dtype_ = std::get<2>(GetParam());

@@ -38,8 +38,7 @@ private:
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };
 
-/// Executes whole steps on one rank, every buffer poisoned and of exactly the planned size. Embeddings are the last
-/// part.
+/// Executes whole steps on one rank, every buffer poisoned and of just the planned size. Embeddings are the last part.
 class TrainingLoop {
 public:
   TrainingLoop(const model::Layout& layout, int micro_batches, std::uint64_t seed,
@@ -94,9 +93,7 @@ public:
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
         add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
-          o.weights = weights_[s].get();
-          o.saved = saved_[m][s].get();
-          o.hidden = x_.get();
+          o.weights = weights_[s].get(), o.saved = saved_[m][s].get(), o.hidden = x_.get();
           model_.backward(s, o);
         });
       });
@@ -115,8 +112,7 @@ public:
     for (std::size_t m = 0; m < batches_.size(); ++m)
       for (int s = 0; s < shards(); ++s)
         add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
-          o.saved = saved_[m][s].get();
-          o.deferred = deferred_[m][s].get();
+          o.saved = saved_[m][s].get(), o.deferred = deferred_[m][s].get();
           model_.backward_weight(s, o);
         });
   }

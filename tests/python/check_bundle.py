@@ -96,9 +96,5 @@ def check_foreign():
 
 for left in FOLDER.iterdir():
     left.unlink()
-make()
-check_content()
-check_reproducible()
-check_checking()
-check_refusals()
-check_foreign()
+for check in (make, check_content, check_reproducible, check_checking, check_refusals, check_foreign):
+    check()

@@ -10,7 +10,6 @@ import random
 import xml.etree.ElementTree as xml
 
 import numpy
-
 from support import SAMPLE, refused
 from minitaw.command import BadInput
 from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of

@@ -38,17 +38,7 @@ def differences(page, printed):
                 yield f"{heading}: {len(own)} rows instead of {len(rows)}"
 
 WITHOUT_PREDICTION = ("correct training",)
-PAGE = """## One
-| a | b | c |
-|---|---|---|
-| x | 1 | 2 |
-| correct training | - | - |
-
-**3 of 4** are near.
-## Two
-| a |
-|---|
-"""
+PAGE = "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n**3 of 4** are near.\n## Two\n| a |\n|---|\n"
 
 def notices_every_change():
     printed = "## One\n| a | c |\n|---|---|\n| x | 2 |\n\n- 3 of 4 are near\n"

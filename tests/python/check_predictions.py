@@ -85,28 +85,10 @@ def machine_file():
     launch.chmod(0o755)
     assert accepted("fit-machine", "a deck", "--launch", "./launch x", "--kernels", "kernels") == text.replace("links, kernels", "a deck")
     refused("fit-machine", "a deck", "--launch", "./launch", "--kernels", "kernels", says="topo --json failed")
-    assert text == """# Measured: links, kernels.
-nodes = 3
-ranks_per_node = 2
-
-[device]
-memory_rate = "5 GB/s"
-
-[device.fp32]
-products = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]
-attention = "30 GFLOP/s"
-attention_backward = "15 GFLOP/s"
-
-[inside]
-kind = "switch"
-rate = "2 GB/s"
-latency = "2 us"
-
-[between]
-adapters = 2
-rate = "0.25 GB/s"
-latency = "5 us"
-""", text
+    device = '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\nproducts = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
+    rates = 'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[inside]\nkind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
+    assert text == ("# Measured: links, kernels.\nnodes = 3\nranks_per_node = 2\n\n" + device + rates +
+                    '[between]\nadapters = 2\nrate = "0.25 GB/s"\nlatency = "5 us"\n'), text
     (FOLDER / "machine.toml").write_text(text, encoding="utf-8")
     done = predict("machine.toml", "--set", "schedule=fsdp", "--set", "ranks=4", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr

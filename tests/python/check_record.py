@@ -6,7 +6,6 @@ import random
 
 import h5py
 import numpy
-
 import files
 from support import SAMPLE, run_all
 from minitaw import command

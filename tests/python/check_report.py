@@ -23,7 +23,6 @@ ALL = {"Cases", "Bytes, throughput, memory and time", "Bytes moved", "Where the 
 EVIL = "<script>alert('x')</script> & \"quotes\" \x1b[31m ]]> -->"
 
 # What a page must be, whatever is in it: read by programs of the standard library.
-
 SVG = "{http://www.w3.org/2000/svg}"
 FOREIGN = re.compile(r'https?:|//[a-z]|@import|url\((?!#)|href="(?!#)|<script|<link|<iframe|\bsrc=|\bon[a-z]+=', re.IGNORECASE)
 

@@ -113,5 +113,4 @@ def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
 
 run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit, tiers_go_with_commits,
-        a_submission_ends_within_a_day,
-        the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)
+        a_submission_ends_within_a_day, the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)

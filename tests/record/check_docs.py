@@ -45,9 +45,8 @@ def sizes(file, path):
     case = re.match(r"/cases/(\d+)/", path)
     if case:
         settings = file[f"cases/{case[1]}/settings"]
-        known |= {"P": settings["ranks"][()], "T": settings["steps"][()], "R": settings["repeats"][()],
-                  "K": settings["steps"][()] * settings["repeats"][()], "W": settings["warmup"][()],
-                  "L": settings["layers"][()]}
+        known |= {"P": settings["ranks"][()], "T": settings["steps"][()], "R": settings["repeats"][()], "W": settings["warmup"][()],
+                  "K": settings["steps"][()] * settings["repeats"][()], "L": settings["layers"][()]}
     return known
 
 def check_shape(file, path, dataset, shape):
@@ -87,9 +86,8 @@ def check(page, name):
 def check_contents(file):
     """The recipe of the page makes a table of it whose figures follow from the samples."""
     table = pandas.DataFrame({name: column.asstr()[:] if column.attrs["units"] == "text" else column[:] for name, column in file["summary"].items()})
-    assert len(table) == 7 and list(table.case) == list(range(7))
+    assert len(table) == 7 and list(table.case) == list(range(7)) and list(table.session) == [0, 0, 1, 1, 2, 2, 3], table
     assert list(table.status) == ["ok"] * 6 + ["error"]
-    assert list(table.session) == [0, 0, 1, 1, 2, 2, 3]
     for row in table[table.status == "ok"].itertuples():
         case = file[f"cases/{row.case:04}"]
         samples = case["seconds"][:].max(axis=1)
@@ -121,12 +119,10 @@ def check_values(file):
         "losses": [3, 2.875, 2.75, 2.625, 2.5], "repetition": [0] * 4, "position": [3], "idle_ticks": [0, 1, 2],
         "settings/ffn_per_layer": [7, 8, 9, 10, 11], "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in range(4)],
         "device/clock": [[1700 + 10 * s + r for r in P] for s in range(4)], "device/memory_clock": [[2600 + r for r in P]] * 4,
-        "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)],
-        "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
+        "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)], "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
         "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)], "device/energy": [[100, 200, 300]],
         "node/power": [[1600 + 7 * r + s for r in P] for s in range(4)], "node/energy": [[40, 50, 60]],
-        "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P],
-        "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
+        "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P], "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
         "memory/process_peak": [50000 + r for r in P], "memory/device_used": [70000 + r for r in P],
         "blame/ratios": [1, 0.99, 1.08], "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
         "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P], "time/exposed": [0.375 + 0.0625 * r for r in P],

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <filesystem>
-#include <fstream>
-#include <gtest/gtest.h>
-#include <unistd.h>
-#include "base/error.hpp"
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
@@ -22,15 +17,15 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   c.warmup = 1;
   c.data = "synthetic";
   for (int step = 0; step < timed + c.warmup; ++step) r.losses.push_back(3.0 - 0.125 * step);
-  for (int step = 0; step < timed; ++step) r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
-  r.repetition.assign(r.seconds.size(), 0);
-  r.position = {3};
   for (int step = 0; step < timed; ++step) {
+    r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
     std::vector<DeviceSample>& ranks = r.device.samples.emplace_back();
     for (int rank = 0; rank < c.ranks; ++rank)
       ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank, 600.0 + 7 * rank + step,
           static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
   }
+  r.repetition.assign(r.seconds.size(), 0);
+  r.position = {3};
   r.device.energy = {{100, 200, 300}};
   r.device.source = "made up 1.2";
   r.node = {"made up 3", r.device.samples, {{40, 50, 60}}};
@@ -80,36 +75,4 @@ inline trace::Timeline sample_timeline(int spread = 1) {
 
 /// What a session knows without a job.
 inline Provenance sample_session() { return collect({}, {"test"}, {}); }
-
-/// What the InputError of `call` says; empty if it throws none.
-std::string refusal_of(const auto& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-/// A folder of the test's own, removed at its end.
-class InFolder : public testing::Test {
-protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("minitaw-record-" + std::to_string(::getpid()));
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream(path(name), std::ios::binary) << content;
-    return path(name);
-  }
-  [[nodiscard]] static std::string read(const std::string& file) {
-    std::ifstream stream(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
-
-  std::filesystem::path folder_;
-};
 }  // namespace minitaw::record

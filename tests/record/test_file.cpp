@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "record/file.hpp"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <random>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "sample.hpp"
-#include "seed.hpp"
+#include "fixtures.hpp"
+#include "record/file.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::record {
 namespace {
-using testing::AllOf, testing::HasSubstr;
+using test::refusal_of, testing::AllOf, testing::HasSubstr;
 
-class Disk : public InFolder {
+class Disk : public test::InFolder {
 protected:
   /// Replaces the file "f", whatever its state.
   FileState put(const std::string& text) {
@@ -105,8 +104,7 @@ TEST(Seal, IsTheLineThatThePageDocuments) {
   const std::string text = "123456789";  // the check value of CRC-32 is known: cbf43926
   const std::string seal = make_seal(4, std::as_bytes(std::span(text)));
   EXPECT_THAT(seal, testing::StartsWith("miniTaw result, schema 4, 9 bytes, crc32 cbf43926\n  "));
-  EXPECT_EQ(seal.size(), seal_size);
-  EXPECT_EQ(seal.back(), '\n');
+  EXPECT_EQ(std::tuple(seal.size(), seal.back()), std::tuple(seal_size, '\n'));
 }
 
 TEST(Seal, OpensWhatItWasMadeForAndNoticesEveryBit) {
@@ -124,8 +122,7 @@ TEST(Seal, OpensWhatItWasMadeForAndNoticesEveryBit) {
 }
 
 TEST(Seal, SaysHowAFileDiffers) {
-  EXPECT_THAT(refusal({}), HasSubstr("not a miniTaw result"));
-  EXPECT_THAT(refusal(noise(600)), HasSubstr("not a miniTaw result"));
+  for (const std::size_t size : {0, 600}) EXPECT_THAT(refusal(noise(size)), HasSubstr("not a miniTaw result"));
   std::vector<std::byte> file = sealed(noise(1000));
   file.pop_back();
   EXPECT_THAT(

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "record/provenance.hpp"
-
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
+#include "record/provenance.hpp"
 
 namespace minitaw::record {
 namespace {
-using testing::Contains, testing::Each, testing::HasSubstr, testing::Not, testing::Optional;
+using testing::Contains, testing::Each, testing::EndsWith, testing::HasSubstr, testing::Not, testing::Optional;
+[[maybe_unused]] const int as_joe = ::setenv("LOGNAME", "joe", 1);  // asked for once
 const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
 
 /// Of Slurm nothing that names a host, a user, an account, a folder or the job.
@@ -51,9 +51,7 @@ TEST(Environment, ValuesThatTellMoreAreLeftOutAndSoIsSaid) {
           {"NCCL_COMM_ID", "x:1", "host name"}, {"OMPI_MCA_btl_tcp_if_include", "10.128.0.0/16", "address"},
           {"FI_SRC", "fe80::1", "address"}, {"UCX_OWNER", "joe_x of joe-test", "user's name"}}) {
     const std::string kept = recorded(name, value, hosts).value();
-    EXPECT_THAT(kept, HasSubstr(std::string(name) + "=(")) << value;
-    EXPECT_THAT(kept, HasSubstr(what)) << value;
-    EXPECT_THAT(kept, Not(HasSubstr(value)));
+    EXPECT_THAT(kept, testing::AllOf(HasSubstr(std::string(name) + "=("), HasSubstr(what), Not(HasSubstr(value))));
   }
 }
 
@@ -70,19 +68,17 @@ TEST(Environment, TheProcessHasWhatItHas) {
   ::setenv("NCCL_NET", "Io4", 1);
   const std::vector<std::string> found = recorded_environment(hosts);
   EXPECT_TRUE(std::ranges::is_sorted(found));
-  EXPECT_THAT(found, Contains("OMP_NUM_THREADS=3"));
-  EXPECT_THAT(found, Contains("NCCL_NET=(a host name, not kept)"));
+  for (const char* kept : {"OMP_NUM_THREADS=3", "NCCL_NET=(a host name, not kept)"}) EXPECT_THAT(found, Contains(kept));
   EXPECT_THAT(found, Each(Not(HasSubstr("MINITAW_TEST_SECRET"))));
 }
 
 TEST(HostNames, AreReplacedByTheirNodes) {
   EXPECT_EQ(hosts.hidden("lost gpu017.cluster.example.org (GPU018, gpu0189)"), "lost node 0 (node 2, node 29)");
   EXPECT_EQ(hosts.hidden("gpu017: io4 of ratio4 and io42"), "node 0: node 1 of ratio4 and io42");
-  EXPECT_EQ(hosts.hidden("io4"), "node 1");
-  EXPECT_EQ(hosts.hidden(""), "");
+  for (const auto& [said, hidden] : {std::pair{"io4", "node 1"}, {"(IO4)", "(node 1)"}, {"", ""}})
+    EXPECT_EQ(hosts.hidden(said), hidden);
   EXPECT_EQ(hosts.text(2), "node 2");
   EXPECT_EQ(HostNames({"node", "n"}).hidden("node n"), "node 0 node 1") << "once, whatever they are called";
-  EXPECT_EQ(hosts.hidden("(IO4)"), "(node 1)");
 }
 
 TEST(HostNames, StayWhereTheyAreAskedFor) {
@@ -105,8 +101,7 @@ TEST(Provenance, HoldsWhatCanBeKnownWithoutAJob) {
   ::setenv("FI_DOMAIN", "cn7", 1);
   const Provenance p = collect(deck, {"minitaw", "my cn7.toml", "--set", "data=it's"}, HostNames({"cn7"}));
   EXPECT_EQ(text_of(p, "command"), "minitaw 'my cn7.toml' --set 'data=it'\\''s'") << "as the user wrote it";
-  EXPECT_EQ(text_of(p, "deck"), deck.text);
-  EXPECT_EQ(text_of(p, "deck_path"), deck.path);
+  EXPECT_EQ(std::tuple(text_of(p, "deck"), text_of(p, "deck_path")), std::tuple(deck.text, deck.path));
   EXPECT_EQ(text_of(p, "overrides"), "seq=4K");
   EXPECT_THAT(text_of(p, "environment"), testing::AllOf(HasSubstr("FI_DOMAIN=("), Not(HasSubstr("cn7"))));
   EXPECT_THAT(text_of(p, "started"), testing::MatchesRegex("20[0-9-]{8}T[0-9:]{8}Z"));
@@ -121,35 +116,25 @@ TEST(Provenance, SaysWhatLinksWereShapedToAndNothingElse) {
   EXPECT_EQ(links_text(shaped_links()), "");
 }
 
-const HostNames hidden({"cn1", "cn2", "cn3", "cn4", "cn5"});
-const HostNames shown({"cn1", "cn2", "cn3", "cn4", "cn5"}, true);
-
 TEST(RankMap, FirstRanksHaveALineEach) {
+  const std::vector<std::string> names = {"cn1", "cn2", "cn3", "cn4", "cn5"};
+  const HostNames hidden(names), shown(names, true);
   std::vector<RankPlace> ranks = {
       {0, "0", "host, 1 thread", ""}, {1, "0-3,8", "device 0, NVIDIA H100, 79.6 GiB", "GPU-5"}};
   EXPECT_EQ(map_text(ranks, hidden), "# rank 0: node 0, cores 0, host, 1 thread\n"
                                      "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
-  EXPECT_THAT(map_text(ranks, shown), testing::HasSubstr("# rank 1: node 1 (cn2), cores"));
-  ranks[1].site.core_domains = "0";
-  ranks[1].site.device_domains = "1";
-  ranks[1].site.domain_shared = "no";
+  EXPECT_THAT(map_text(ranks, shown), HasSubstr("# rank 1: node 1 (cn2), cores"));
+  topology::Site& site = ranks[1].site;
+  site.core_domains = "0", site.device_domains = "1", site.domain_shared = "no";
   const std::string warning = "\n# warning: cores and device are in different NUMA domains: rank 1, 0 and 1";
-  EXPECT_THAT(map_text(ranks, hidden), testing::EndsWith(warning + "\n"));
-  ranks[0].site = ranks[1].site;
-  EXPECT_THAT(
-      map_text({ranks[1], ranks[1], ranks[0]}, hidden), testing::EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
+  EXPECT_THAT(map_text(ranks, hidden), EndsWith(warning + "\n"));
+  ranks[0].site = site;
+  EXPECT_THAT(map_text({ranks[1], ranks[1], ranks[0]}, hidden), EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
   ranks[0].site = ranks[1].site = {};
   ranks.resize(40, {4, "0", "host, 1 thread", ""});
   const std::string text = map_text(ranks, hidden);
   EXPECT_EQ(std::ranges::count(text, '\n'), 17) << text;
-  EXPECT_THAT(text, testing::EndsWith("\n# and 24 ranks more, the last one on node 4\n"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("cn")));
+  EXPECT_THAT(text, testing::AllOf(EndsWith("\n# and 24 ranks more, the last one on node 4\n"), Not(HasSubstr("cn"))));
 }
 }  // namespace
 }  // namespace minitaw::record
-
-int main(int argc, char** argv) {
-  ::setenv("LOGNAME", "joe", 1);  // asked for once
-  ::testing::InitGoogleMock(&argc, argv);
-  return RUN_ALL_TESTS();
-}

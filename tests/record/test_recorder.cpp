@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "record/recorder.hpp"
-
 #include <chrono>
 #include <csignal>
 #include <gmock/gmock.h>
@@ -8,22 +6,19 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "fixtures.hpp"
+#include "record/recorder.hpp"
 #include "sample.hpp"
-#include "sanitized.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::record {
 namespace {
-using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty;
-using testing::SizeIs;
+using test::refusal_of;
+using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
 
-class File : public InFolder {
+class File : public test::InFolder {
 protected:
-  std::string file_;
-  void SetUp() override {
-    InFolder::SetUp();
-    file_ = path("r.h5");
-  }
+  std::string file_ = path("r.h5");
 
   static Recorder open(const std::string& file) { return {file, sample_session()}; }
   Recorder open() { return open(file_); }
@@ -68,12 +63,9 @@ TEST_F(File, ReadsBackWhatWasWritten) {
   EXPECT_TRUE(std::isnan(row.real("loss_error")));
   const CaseResult found = stored();
   EXPECT_EQ(found.seconds, r.seconds);
-  EXPECT_EQ(found.repetition, r.repetition);
-  EXPECT_EQ(found.position, r.position);
-  EXPECT_EQ(found.device.energy, r.device.energy);
-  EXPECT_EQ(found.device.source, r.device.source);
-  EXPECT_EQ(found.node.energy, r.node.energy);
-  EXPECT_EQ(found.node.source, r.node.source);
+  EXPECT_EQ(std::tie(found.repetition, found.position), std::tie(r.repetition, r.position));
+  for (const auto part : {&CaseResult::device, &CaseResult::node})
+    EXPECT_EQ(std::tie((found.*part).energy, (found.*part).source), std::tie((r.*part).energy, (r.*part).source));
   EXPECT_EQ(found.begun.at(0) + found.ended.at(0), r.begun[0] + r.ended[0]);
   EXPECT_EQ(found.node.samples.at(2).at(1).power_w, r.node.samples[2][1].power_w);
   ASSERT_THAT(found.device.samples, AllOf(SizeIs(4), Each(SizeIs(3))));
@@ -100,8 +92,7 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   EXPECT_THAT(second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_EQ(second.note(), "") << "of the same sources";
   const Row row = second.append(sample_case("tawpipe"));
-  EXPECT_EQ(row.integer("case"), 0);
-  EXPECT_EQ(row.integer("session"), 1);
+  EXPECT_EQ(std::tuple(row.integer("case"), row.integer("session")), std::tuple(0, 1));
   ASSERT_THAT(rows(), SizeIs(2));
   EXPECT_EQ(rows()[0].text("status") + rows()[0].text("reason"), "ok");
   EXPECT_EQ(rows()[1].text("schedule"), "ddp");
@@ -145,12 +136,11 @@ TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
     const bool both = first == second;
     EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
     EXPECT_THAT(found.seconds, SizeIs(8));
-    EXPECT_THAT(found.device.samples, SizeIs(both ? 8 : 0));
-    EXPECT_THAT(found.device.energy, SizeIs(both ? 2 : 0));
-    EXPECT_EQ(found.device.source, both ? with : without);
-    EXPECT_EQ(found.node.source, found.device.source);
+    for (const Readings& of : {found.device, found.node}) {
+      EXPECT_EQ(std::tuple(of.samples.size(), of.energy.size()), both ? std::tuple(8, 2) : std::tuple(0, 0));
+      EXPECT_EQ(of.source, both ? with : without);
+    }
     EXPECT_EQ(found.node.energy, found.device.energy);
-    EXPECT_EQ(found.node.samples.size(), found.device.samples.size());
     EXPECT_THAT(found.begun, ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
     EXPECT_THAT(found.ended, SizeIs(2));
     EXPECT_EQ(rows().at(0).text("counters"), found.device.source);
@@ -164,11 +154,11 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   file_ = path("hollow");
   const std::string hollow = changed([](hid_t file) { drop(file, "provenance"); });
   for (const auto& refuse : {refusal, read_refusal}) {
-    EXPECT_THAT(refuse(write("text", "hello\n")), HasSubstr("not a miniTaw result"));
-    EXPECT_THAT(refuse(write("empty", "")), HasSubstr("not a miniTaw result"));
+    for (const auto& [name, content] :
+        {std::pair{"text", std::string("hello\n")}, {"empty", ""}, {"unsealed", read(hollow).substr(seal_size)}})
+      EXPECT_THAT(refuse(write(name, content)), HasSubstr("not a miniTaw result")) << name;
     EXPECT_THAT(refuse(folder_.string()), HasSubstr("is not a file"));
     EXPECT_THAT(refuse(hollow), HasSubstr("is damaged"));
-    EXPECT_THAT(refuse(write("unsealed", read(hollow).substr(seal_size))), HasSubstr("not a miniTaw result"));
   }
   EXPECT_THAT(refusal(path("missing/r.h5")), HasSubstr("no folder"));
   EXPECT_THAT(read_refusal(path("missing.h5")), HasSubstr("No such file"));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The reference simulator: a training step on made-up numbers.
-#include "schedule/program.hpp"
-
 #include <map>
 #include <numeric>
 #include <random>
 #include <utility>
+#include "schedule/program.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -270,7 +269,7 @@ private:
     if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size())) throw Wrong{"joins too early"};
   }
 
-  /// Sides of a transfer belong together by their number in the queue of sender, receiver and payload, or communicator,
+  /// Sides of a transfer belong together by their number in the queue of sender, receiver, payload, or communicator,
   /// lane.
   void match_transfers() {
     std::map<std::array<int, 5>, int> taken;     // by queue and side

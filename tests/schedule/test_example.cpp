@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The example schedule of docs/extending.md is valid at many shapes, and its text is the one on the page.
-// That its gradients are right is tested in tests/harness.
-#include "schedule/example.hpp"
-
+// The example schedule of docs/extending.md is valid at many shapes, and its text is the one on the page. That its
+// gradients are right is tested in tests/harness.
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
+#include "schedule/example.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
@@ -33,8 +32,8 @@ TEST(Example, ItsTextIsOnThePage) {
   const std::size_t begin = page.find("rank 0 slots");
   ASSERT_NE(begin, std::string::npos);
   const std::string shown = page.substr(begin, page.find("```", begin) - begin);
-  EXPECT_NE(to_text(example(topology::Groups({2, 2}), 1)).find(shown), std::string::npos)
-      << to_text(example(topology::Groups({2, 2}), 1));
+  const std::string text = to_text(example(topology::Groups({2, 2}), 1));
+  EXPECT_NE(text.find(shown), std::string::npos) << text;
 }
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Check sums of what the rules generate, so that no program changes unnoticed. When a rule changes on purpose, compare
 // the programs of before and after (`minitaw plan --program`), and then put the line that the test prints here.
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include "schedule/shapes.hpp"

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// From the states of the ranks of a job that hangs: what all wait for. Programs are executed as far as they get
-// with one fault, at every action of many schedules; the fault must be found, and nothing else.
-#include "schedule/hang.hpp"
-
+// From the states of the ranks of a job that hangs: what all wait for. Programs are executed as far as they get with
+// one fault, at every action of many schedules; the fault must be found, and nothing else.
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
-#include "sanitized.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"
+#include "schedule/hang.hpp"
 #include "schedule/shapes.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::schedule {
 namespace {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Any single defect of a valid program is either refused or harmless. Harmless is what the reference
-// simulator says, which runs the program on numbers and knows nothing of the validator.
-
+// Any single defect of a valid program is either refused or harmless. Harmless is what the reference simulator says,
+// which runs the program on numbers and knows nothing of the validator.
 #include <gtest/gtest.h>
 #include <random>
 #include <utility>
-#include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
 
 namespace minitaw::schedule {
 [[nodiscard]] std::string simulate_on_numbers(const Program& program, std::uint64_t seed);
-
 namespace {
 /// How many actions of the lane of action `i` come before it.
 int position(const RankProgram& rank, int i) {
@@ -94,10 +91,9 @@ std::string mutate(Program& program, std::mt19937& random) {
   case 7: return change_accumulates(a) ? "accumulates" : "";
   case 8: return change(a.part, a.parts, random) ? "part" : "";
   case 9:
-    return (program.embeddings_split ? change(rank.embeddings_slice, program.embeddings_slices, random)
-                                     : change(rank.slice, program.owned_slices, random))
-               ? "slice"
-               : "";
+    if (program.embeddings_split)
+      return change(rank.embeddings_slice, program.embeddings_slices, random) ? "slice" : "";
+    return change(rank.slice, program.owned_slices, random) ? "slice" : "";
   case 10: remove_action(rank, i); return "removed";
   default: insert_action(rank, i, Action(a)); return "repeated";
   }
@@ -123,13 +119,10 @@ std::vector<Program> make_programs() {
   };
   add("serial", "1", 2, 1);
   add("serial", "1", 5, 3);
-  add("tawpipe", "2", 2, 2);
-  add("tawpipe", "1+1+1", 3, 3);
-  add("tawpipe", "3+1", 4, 4);
-  add("tawpipe:prefetch=3", "1+2+3", 6, 6);
-  add("tawpipe:dbs=off", "2+2+2", 6, 6);
-  add("tawpipe:rails=2", "2+3", 5, 5);
-  add("tawpipe", "2+1+1+1", 5, 5);
+  for (const auto& [spec, groups, layers] : {std::tuple{"tawpipe", "2", 2}, {"tawpipe", "1+1+1", 3},
+           {"tawpipe", "3+1", 4}, {"tawpipe:prefetch=3", "1+2+3", 6}, {"tawpipe:dbs=off", "2+2+2", 6},
+           {"tawpipe:rails=2", "2+3", 5}, {"tawpipe", "2+1+1+1", 5}})
+    add(spec, groups, layers, layers);
   for (const char* spec : {"ddp", "fsdp", "zbv", "zb1", "tawpipe", "weipipe"}) add(spec, "2+2", 8, 4, 2, true);
   add("ddp", "2+1", 3, 3, 1, true);
   for (const std::string& spec : shapes::keeping_specs()) {

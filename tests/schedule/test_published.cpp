@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages and bytes per step are those of the published schedules, wherever their rules are right
-// (docs/schedules.md), over many P, D and N.
-
+// Messages and bytes per step are those of the published schedules, wherever their rules are right (docs/schedules.md),
+// over many P, D and N.
 #include <array>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -91,25 +90,20 @@ TEST(Published, WeiPipeBytesOfEveryLink) {
 }
 
 // What ranks keep
-
 /// An option's value and how often a step it moves a shard with N micro-batches a rank.
 struct Kept {
   const char* options;
   int (*weights)(int n);
   int (*gradients)(int n);
 };
-constexpr std::array kept_forms = {
-    Kept{"", [](int n) { return 2 * n; }, [](int n) { return n; }},
-    Kept{":reshard=group", [](int n) { return n; }, [](int n) { return n; }},
-    Kept{":reshard=none", [](int n) { return n; }, [](int n) { return n; }},
-    Kept{":reshard=group:fetch=step", [](int) { return 1; }, [](int n) { return n; }},
-    Kept{":reshard=none:fetch=step", [](int) { return 1; }, [](int n) { return n; }},
-    Kept{":reduce=group", [](int n) { return 2 * n; }, [](int) { return 1; }},
-    Kept{":reduce=none", [](int n) { return 2 * n; }, [](int) { return 1; }},
-    Kept{":reshard=group:fetch=step:reduce=group", [](int) { return 1; }, [](int) { return 1; }},
-    Kept{":reshard=none:fetch=step:reduce=none", [](int) { return 1; }, [](int) { return 1; }},
-    Kept{":reshard=group:reduce=none", [](int n) { return n; }, [](int) { return 1; }},
-};
+constexpr int once(int) { return 1; }
+constexpr int each(int n) { return n; }
+constexpr int twice(int n) { return 2 * n; }
+constexpr std::array kept_forms = {Kept{"", twice, each}, Kept{":reshard=group", each, each},
+    Kept{":reshard=none", each, each}, Kept{":reshard=group:fetch=step", once, each},
+    Kept{":reshard=none:fetch=step", once, each}, Kept{":reduce=group", twice, once}, Kept{":reduce=none", twice, once},
+    Kept{":reshard=group:fetch=step:reduce=group", once, once},
+    Kept{":reshard=none:fetch=step:reduce=none", once, once}, Kept{":reshard=group:reduce=none", each, once}};
 
 /// Two all-gathers and a reduce-scatter of every block and micro-batch. A copy in the group or on the rank is fetched
 /// once a micro-batch or a step, in place of once a visit; sums leave once a step: (w + g) (D - 1) / D of all blocks
@@ -198,7 +192,6 @@ TEST(Published, FsdpGathersAsManyTicksAheadAsItsPrefetch) {
 }
 
 // TawPipe
-
 TEST(Published, TawPipeRanksOwnAsManyShardsAsAnyOther) {
   for (const topology::Groups& groups : shapes::groupings(6))
     for (const int layers : shapes::layer_counts(6)) {
@@ -262,15 +255,12 @@ TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
 TEST(Published, DirectMessagesOfEveryRank) {
   for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
     const Measured m("tawpipe:gwps=direct", ranks, groups, n, ranks);
-    for (int r = 0; r < ranks; ++r) {
-      const std::uint64_t sent = (ranks - 1) * (fetches(r, ranks, n) + n);
-      EXPECT_EQ(m.sent_by(r), sent * m.shard_bytes()) << "rank " << r;
-    }
+    for (int r = 0; r < ranks; ++r)
+      EXPECT_EQ(m.sent_by(r), (ranks - 1) * (fetches(r, ranks, n) + n) * m.shard_bytes()) << "rank " << r;
   });
 }
 
 // Pipelines
-
 /// A hidden state forward and its gradient back, over every border between stages; a V crosses it twice.
 TEST(Published, PipelineBytesOfEveryGroup) {
   for (const char* spec : {"1f1b", "zb1", "zb2", "zb1:blocking=on", "zbv"})
@@ -289,7 +279,6 @@ TEST(Published, PipelineBytesOfEveryGroup) {
 }
 
 // All-reduces of gradients
-
 /// fp32 bytes that an all-reduce of all blocks over `members` ranks sends in all.
 std::uint64_t all_reduced(const Measured& m, int members) {
   std::uint64_t bytes = 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "schedule/validate.hpp"
-
 #include <gmock/gmock.h>
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/passes.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -25,8 +24,7 @@ struct Broken {
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-const std::string relay = hand_written::relay, group = hand_written::group;
-const std::string pipeline = hand_written::pipeline;
+const std::string relay = hand_written::relay, group = hand_written::group, pipeline = hand_written::pipeline;
 
 // Defects of the published programs (docs/schedules.md), planted into generated ones as those programs have them.
 
@@ -126,11 +124,10 @@ std::vector<Broken> broken_programs() {
       {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
       // same collectives
       {"OtherOrder",
-          with(with(group,
-                   " 0 inputs_group broadcast W0 w0 root r0 @group0\n 0 inputs_group broadcast W1 h0 root r1 "
-                   "@group0\n",
-                   " 0 inputs_group broadcast W1 h0 root r1 @group0\n 0 inputs_group broadcast W0 w0 root r0 "
-                   "@group0\n"),
+          with(
+              with(group,
+                  " 0 inputs_group broadcast W0 w0 root r0 @group0\n 0 inputs_group broadcast W1 h0 root r1 @group0\n",
+                  " 0 inputs_group broadcast W1 h0 root r1 @group0\n 0 inputs_group broadcast W0 w0 root r0 @group0\n"),
               "F s0 m1 w0 a0 x0 after inputs_group:1", "F s0 m1 w0 a0 x0 after inputs_group:2"),
           Rule::same_collectives, "expected the collective of rank 0"},
       {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives, ""},

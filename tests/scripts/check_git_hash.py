@@ -10,8 +10,7 @@ import sys
 
 CMAKE, SCRIPT, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
-SOURCE = FOLDER / "source"
-OUTPUT = FOLDER / "hash.hpp"
+SOURCE, OUTPUT = FOLDER / "source", FOLDER / "hash.hpp"
 # none of the user's settings, and no repository around the folder
 ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CEILING_DIRECTORIES": str(FOLDER)}
 
@@ -74,8 +73,6 @@ for name, text in (("src/a.cpp", "1"), ("docs/a.md", "1"), (".gitignore", "*.o\n
     write(name, text)
 clean = commit_all("one")
 assert built() == clean
-an_unchanged_tree_rebuilds_nothing()
-files_that_nobody_compiles_do_not_count()
-sources_without_a_commit_count()
-changed_files_count()
-a_new_commit_needs_no_configuring()
+for check in (an_unchanged_tree_rebuilds_nothing, files_that_nobody_compiles_do_not_count, sources_without_a_commit_count, changed_files_count,
+              a_new_commit_needs_no_configuring):
+    check()

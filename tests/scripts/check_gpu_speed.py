@@ -47,10 +47,9 @@ def what_does_not_fit_to_the_end_is_a_failure():
     table, _ = check("gpu-speed", code=1)
     assert "no HDF5 file" in row(table, "results of single-4096.h5")
 
-steps_stand_beside_the_peer()
-gaps_are_measured_where_the_tool_was_built()
-a_peer_that_fails_is_told_and_the_rest_goes_on()
-what_does_not_fit_to_the_end_is_a_failure()
+for part in (steps_stand_beside_the_peer, gaps_are_measured_where_the_tool_was_built, a_peer_that_fails_is_told_and_the_rest_goes_on,
+             what_does_not_fit_to_the_end_is_a_failure):
+    part()
 bad_calls_are_refused("gpu-speed")
 machine()
 assert every_row_shows_a_failure("gpu-speed") == 16

@@ -12,13 +12,8 @@ REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[
 TREE = FOLDER / "tree"
 FILES = {
     ".gitignore": "/build/\n",
-    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.25)
-project(tiny CXX)
-enable_testing()
-add_executable(check check.cpp)
-add_test(NAME judge COMMAND check)
-add_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)
-""",
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.25)\nproject(tiny CXX)\nenable_testing()\nadd_executable(check check.cpp)\n"
+                      "add_test(NAME judge COMMAND check)\nadd_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)\n",
     "CMakePresets.json": '{"version": 6, "configurePresets": [{"name": "host", "generator": "Ninja", "binaryDir": "${sourceDir}/build/host"}]}',
     "judge.hpp": """// never a < b
 inline bool within(double error, double limit) { return error <= limit; }

@@ -56,6 +56,5 @@ for name in ("elsewhere", "build"):
 subprocess.run([REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"], env=os.environ | {"GZIP": "-1"}, check=True)
 subprocess.run(["tar", "-C", FOLDER / "elsewhere", "-xzf", FOLDER / "packed.tgz"], check=True)
 shutil.rmtree(FOLDER / "packed")
-programs_run_with_either_c_library()
-the_c_library_is_chosen_by_its_age()
-a_library_of_a_python_package_is_found()
+for check in (programs_run_with_either_c_library, the_c_library_is_chosen_by_its_age, a_library_of_a_python_package_is_found):
+    check()

@@ -115,9 +115,8 @@ def commands(log):
     return re.findall(r"^== (.*?): ((?:mpiexec|minitaw|test_|compute-sanitizer).*)$", log, re.M)
 
 def every_row_shows_a_failure(script, *arguments):
-    """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost rank, or in plain words. Several rows are
-    tried at once, but for plans, on which others depend. The real program takes every deck with its settings. Returns how many rows
-    there are."""
+    """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost rank, or in plain words. Several rows are tried at
+    once, but for plans, on which others depend. The real program takes every deck with its settings. Returns how many rows there are."""
     _, log = check(script, *arguments, code=0)
     every = commands(log)
     commands_are_understood([line for _, line in every])

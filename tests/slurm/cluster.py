@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs.
-
-All daemons run as the caller on this machine, on free ports; nothing outside the folder is written. Each node is a
-slurmd with a name and a port of its own. Cores are counted, not bound (unless task="affinity"), so a small machine
-can play a cluster.
+"""A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs. All daemons run as the caller on this
+machine, on free ports; nothing outside the folder is written. Each node is a slurmd with a name and a port of its own. Cores are counted, not bound
+(unless task="affinity"), so a small machine can play a cluster.
 
     with Cluster(folder, nodes=3, cores=4) as cluster:
         cluster.call("sbatch", "job.sh")

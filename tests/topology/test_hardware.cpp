@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "topology/hardware.hpp"
-
 #include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <hwloc.h>
+#include "fixtures.hpp"
+#include "topology/hardware.hpp"
 
 namespace minitaw::topology {
 namespace {
@@ -66,9 +64,9 @@ TEST(Hardware, ThisMachineIsTheSameByItsDescription) {
 }
 
 /// An environment in which nobody has named adapters, and a folder for what hwloc does not tell of them.
-struct Adapters : testing::Test {
+struct Adapters : test::InFolder {
   Adapters() { say(); }
-  ~Adapters() override { say(), std::filesystem::remove_all(classes); }
+  ~Adapters() override { say(); }
   static void say(const char* variable = nullptr, const char* list = "") {
     for (const char* name : {"UCX_NET_DEVICES", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"}) unsetenv(name);
     if (variable != nullptr) setenv(variable, list, 1);
@@ -78,15 +76,14 @@ struct Adapters : testing::Test {
     const std::size_t colon = name.find(':');
     const bool net = colon == std::string::npos;
     const auto folder =
-        classes / (net ? "net" : "infiniband") / name.substr(0, colon) / (net ? "" : "ports/" + name.substr(colon + 1));
+        folder_ / (net ? "net" : "infiniband") / name.substr(0, colon) / (net ? "" : "ports/" + name.substr(colon + 1));
     std::filesystem::create_directories(folder);
     std::ofstream(folder / (net ? "operstate" : "state")) << state << "\n";
     std::ofstream(folder / (net ? "speed" : "rate"))
         << (net ? 1000 * gbit : gbit) << (net ? "\n" : " Gb/sec (4X HDR)\n");
   }
-  [[nodiscard]] Site at(const char* cores, const char* bus = "") const { return look(cores, bus, xml, classes); }
+  [[nodiscard]] Site at(const char* cores, const char* bus = "") const { return look(cores, bus, xml, folder_); }
 
-  std::filesystem::path classes = std::filesystem::temp_directory_path() / "minitaw_test_classes";
   std::string xml;
 };
 

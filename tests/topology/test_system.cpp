@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "topology/system.hpp"
-
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <sstream>
 #include "base/error.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::topology {
 namespace {
-std::string ranges(const std::vector<int>& numbers) { return ranges_text(numbers); }
-
 TEST(System, CoresAreRanges) {
-  EXPECT_EQ(ranges({}), "none");
-  EXPECT_EQ(ranges({5}), "5");
-  EXPECT_EQ(ranges({0, 1}), "0-1");
-  EXPECT_EQ(ranges({0, 1, 2, 3, 8}), "0-3,8");
-  EXPECT_EQ(ranges({1, 3, 5, 6}), "1,3,5-6");
+  using Cores = std::vector<int>;
+  for (const auto& [cores, text] :
+      {std::pair{Cores{}, "none"}, {{5}, "5"}, {{0, 1}, "0-1"}, {{0, 1, 2, 3, 8}, "0-3,8"}, {{1, 3, 5, 6}, "1,3,5-6"}})
+    EXPECT_EQ(ranges_text(cores), text);
 }
 
 TEST(System, TheDistributionHasAName) {

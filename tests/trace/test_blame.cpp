@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps are planned with the plan's own clock, where a rank, node or link is slow by as much as the test says,
-// and noise as much as it says; what the step would be without it is planned once more.
-#include "trace/blame.hpp"
-
+// Steps are planned with the plan's own clock, where a rank, node or link is slow by as much as the test says, and
+// noise as much as it says; what the step would be without it is planned once more.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <random>
 #include "schedule/parse.hpp"
 #include "schedule/shapes.hpp"
-#include "seed.hpp"
+#include "this_run.hpp"
+#include "trace/blame.hpp"
 
 namespace minitaw::trace {
 namespace {
-using schedule::Action, schedule::Program;
-using testing::HasSubstr, testing::StartsWith;
+using schedule::Action, schedule::Program, testing::HasSubstr, testing::StartsWith;
 
 /// A job whose ranks, and the links of whose nodes, take as long as others by these factors.
 struct Job {
@@ -41,8 +39,7 @@ struct Job {
     std::set<int> passed, ends = {from};
     if (is_point_to_point(a.kind)) ends.insert(a.peer);
     else
-      ends.insert(
-          program.communicators[a.communicator].ranks.begin(), program.communicators[a.communicator].ranks.end());
+      for (const int member : program.communicators[a.communicator].ranks) ends.insert(member);
     double held = 1;
     for (const int r : ends) {
       passed.insert(nodes.group_of(r));
@@ -278,8 +275,8 @@ TEST(Replay, OfMeasuredStepsIsExact) {
     Job job(spec, topology::Groups({2, 2}), 4);
     job.noise = 0.3;
     const StepSpans spans = job.step(test::seed());
-    EXPECT_NEAR(replay(job.program, spans, [](int, int) { return 1; }), job.length(), 1e-12);
-    EXPECT_NEAR(replay(job.program, spans, [](int, int) { return 2; }), job.length() / 2, 1e-12);
+    for (const int fold : {1, 2})
+      EXPECT_NEAR(replay(job.program, spans, [=](int, int) { return fold; }), job.length() / fold, 1e-12);
   }
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace/timeline.hpp"
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <set>
 #include "schedule/registry.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::trace {
 namespace {
@@ -31,8 +30,7 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
   const schedule::Program program = some_program("tawpipe", 6, 3);
   const Spans spans = some_spans(program);
   const Timeline timeline = make_timeline(program, spans, "title");
-  EXPECT_EQ(timeline.title, "title");
-  EXPECT_EQ(timeline.groups.text(), "2+2+2");
+  EXPECT_EQ(std::tuple(timeline.title, timeline.groups.text()), std::tuple("title", "2+2+2"));
   std::size_t next = 0;
   for (int r = 0; r < 6; ++r)
     for (std::size_t i = 0; i < spans[r].size(); ++i) {
@@ -65,8 +63,7 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
       if (!is_point_to_point(sides[0].kind)) continue;
       ASSERT_EQ(sides.size(), 2U);
       EXPECT_NE(sides[0].kind, sides[1].kind);
-      EXPECT_EQ(sides[0].peer, sides[1].rank);
-      EXPECT_EQ(sides[1].peer, sides[0].rank);
+      EXPECT_EQ(std::tuple(sides[0].peer, sides[1].peer), std::tuple(sides[1].rank, sides[0].rank));
     }
   }
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include "base/error.hpp"
+
+/// What tests of several parts of miniTaw share.
+namespace minitaw::test {
+/// A folder of the test's own, removed at its end.
+class InFolder : public testing::Test {
+protected:
+  InFolder() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~InFolder() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  /// Makes the folders that the file lies in, too.
+  std::string write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+  [[nodiscard]] static std::string read(const std::string& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("minitaw-test-" + std::to_string(::getpid()));
+};
+
+/// What the InputError of `call` says; empty if it throws none.
+std::string refusal_of(const auto& call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+}  // namespace minitaw::test
