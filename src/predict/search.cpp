@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <set>
+#include <span>
 #include <tuple>
 #include "base/error.hpp"
 
@@ -107,11 +108,17 @@ public:
   std::vector<Candidate> run() && {
     bound();
     predict_promising();
-    std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+    sort();
+    refine();
+    sort();
     return std::move(all_);
   }
 private:
   using Several = std::vector<Candidate>::iterator;
+
+  void sort() {
+    std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  }
 
   void bound() {
     constexpr double share = 0.5;  // of the time
@@ -146,31 +153,56 @@ private:
   void predict_promising() {
     std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.floor.seconds(); });
     Time time(left_);
-    std::multiset<double> times;
     std::size_t at = 0;
     for (Candidate& c : all_) {
       ++at;
       if (!c.why.empty()) continue;
-      if (times.size() >= options_.best && c.floor.seconds() >= *std::next(times.begin(), options_.best - 1)) {
-        c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
-        continue;
-      }
-      const double size = size_of(c.settings, machine_);
-      if (!go_on("steps", at) || !time.is_enough_for(size, 1)) {
-        c.why = "time";
-        continue;
-      }
-      time.spend(size, [&] { c.prediction = predict(c.settings, machine_); });
-      c.prediction->spans = {};
-      c.prediction->program = {};
-      if (!steps_.insert(step_of(c)).second) {
-        c.prediction.reset();
-        c.why = "groups";
-        continue;
-      }
-      times.insert(c.prediction->seconds);
-      if (best_ == nullptr || c.prediction->seconds < best_->prediction->seconds) best_ = &c;
+      if (times_.size() < options_.best || c.floor.seconds() < *std::next(times_.begin(), options_.best - 1))
+        predict_one(c, at, time);
+      else c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
     }
+    left_ -= time.passed();
+  }
+
+  void predict_one(Candidate& c, std::size_t at, Time& time) {
+    const double size = size_of(c.settings, machine_);
+    if (!go_on("steps", at) || !time.is_enough_for(size, 1)) {
+      c.why = "time";
+      return;
+    }
+    time.spend(size, [&] { c.prediction = predict(c.settings, machine_); });
+    c.prediction->spans = {};
+    c.prediction->program = {};
+    if (!c.prediction->fits.value_or(true)) c.why = "memory";
+    else if (!steps_.insert(step_of(c)).second) c.why = "groups";
+    if (!c.why.empty()) return c.prediction.reset();
+    times_.insert(c.prediction->seconds);
+    if (best_ == nullptr || c.prediction->seconds < best_->prediction->seconds) best_ = &c;
+  }
+
+  /// How far ahead weights should leave, and how much time gradients should have, depends on all else: tries other
+  /// values for those of the best that have both options.
+  void refine() {
+    std::vector<Candidate> more;
+    for (const Candidate& c : std::span(all_).first(std::min(options_.best, all_.size()))) {
+      const schedule::Spec spec = schedule::parse_spec(c.settings.schedule);
+      if (!c.prediction ||
+          !std::ranges::count(schedule::entry_of(spec.name).options, "grad_ticks", &schedule::OptionDoc::name))
+        continue;
+      for (const int prefetch : {1, 2, 3, 4, 6})
+        for (const int ticks : {1, 2, 3, 4}) {
+          schedule::Spec other = spec;
+          other.options["prefetch"] = std::to_string(prefetch);
+          other.options["grad_ticks"] = std::to_string(ticks);
+          more.push_back({c.settings});  // what has been tried counts as known
+          more.back().settings.schedule = schedule::to_text(schedule::parse_spec(schedule::to_text(other)));
+        }
+    }
+    const std::size_t before = all_.size();
+    all_.insert(all_.end(), more.begin(), more.end());
+    best_ = all_.empty() || !all_.front().prediction ? nullptr : all_.data();
+    Time time(left_);
+    for (std::size_t i = before; i < all_.size(); ++i) predict_one(all_[i], i + 1, time);
   }
 
   [[nodiscard]] bool go_on(std::string_view part, std::ptrdiff_t done) {
@@ -189,6 +221,7 @@ private:
   const SearchOptions& options_;
   std::vector<Candidate> all_;
   std::set<Step> steps_;
+  std::multiset<double> times_;  ///< of steps, seconds
   const Candidate* best_ = nullptr;
   double left_ = 0;  ///< seconds, for predictions
   bool goes_on_ = true;

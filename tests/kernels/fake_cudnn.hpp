@@ -12,9 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-/// Stands in for cuDNN, cudnn-frontend and the types of CUDA's headers, so that cudnn_attention.cpp runs on a processor. A graph
-/// computes what cudnn-frontend documents (docs/operations/Attention.md there) of exactly the sizes, strides, types, mask, scale and
-/// addresses that it was given; what was not set has the documented default. Plain loops in double precision.
+/// Stands in for cuDNN, cudnn-frontend and the types of CUDA's headers, so that cudnn_attention.cpp runs on a
+/// processor. A graph computes what cudnn-frontend documents (docs/operations/Attention.md there) of exactly the sizes,
+/// strides, types, mask, scale and addresses that it was given; what was not set has the documented default. Plain
+/// loops in double precision.
 
 using cudaError_t = int;
 using cudaStream_t = struct FakeStream*;
@@ -151,8 +152,9 @@ public:
       return {"a type that is not supported"};
     Sizes rows = q_->dim;
     rows[3] = 1;
-    const bool fits = k_->dim == v_->dim && o_->dim == q_->dim && q_->dim[1] % k_->dim[1] == 0 && stats_->dim == rows &&
-                      (!do_ || (do_->dim == q_->dim && dq_->dim == q_->dim && dk_->dim == k_->dim && dv_->dim == v_->dim));
+    const bool fits =
+        k_->dim == v_->dim && o_->dim == q_->dim && q_->dim[1] % k_->dim[1] == 0 && stats_->dim == rows &&
+        (!do_ || (do_->dim == q_->dim && dq_->dim == q_->dim && dk_->dim == k_->dim && dv_->dim == v_->dim));
     return fits ? error_t{} : error_t{"sizes that do not fit each other"};
   }
   error_t build_operation_graph(cudnnHandle_t) { return {}; }
@@ -173,7 +175,6 @@ public:
         for (std::int64_t s = 0; s < q_->dim[2]; ++s) do_ ? backward(b, h, h / group, s) : forward(b, h, h / group, s);
     return {};
   }
-
 private:
   [[nodiscard]] void* at(const Tensor& t, std::int64_t b, std::int64_t h, std::int64_t s, std::int64_t i) const {
     const std::int64_t element = b * t->stride[0] + h * t->stride[1] + s * t->stride[2] + i;
@@ -204,7 +205,8 @@ private:
     return sum;
   }
   [[nodiscard]] std::int64_t keys(std::int64_t s) const {
-    const std::int64_t all = k_->dim[2], shift = how_.alignment == DiagonalAlignment_t::BOTTOM_RIGHT ? all - q_->dim[2] : 0;
+    const std::int64_t all = k_->dim[2],
+                       shift = how_.alignment == DiagonalAlignment_t::BOTTOM_RIGHT ? all - q_->dim[2] : 0;
     return how_.right ? std::min(all, s + shift + *how_.right + 1) : all;
   }
 

@@ -15,8 +15,8 @@ using reference::Doubles;
 using Halves = std::vector<std::uint16_t>;  ///< bf16
 namespace cudnn = test::cudnn;
 
-const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 8}, {2, 5, 4, 2, 16}, {3, 17, 6, 3, 8}, {1, 33, 4, 1, 128},
-    {2, 9, 3, 3, 24}};
+const std::vector<AttentionSizes> shapes = {
+    {1, 1, 1, 1, 8}, {2, 5, 4, 2, 16}, {3, 17, 6, 3, 8}, {1, 33, 4, 1, 128}, {2, 9, 3, 3, 24}};
 
 constexpr std::uint16_t poison = 0x7fc0;  // not a number
 
@@ -63,17 +63,6 @@ TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
     EXPECT_EQ(attention.prepare(z), 4096);  // what the larger of the two needs
     attention.forward(z, y.data(), lse.data(), qkv.data(), &place);
     expect_close(doubles(y), reference::attention_forward(doubles(qkv), z), 0.005);
-    for (int b = 0; b < z.batch; ++b)
-      for (int head = 0; head < z.heads; ++head)
-        for (int s = 0; s < z.seq; ++s) {
-          const reference::Places at{z};
-          const Doubles in = doubles(qkv);
-          double sum = 0;
-          for (int k = 0; k <= s; ++k)
-            sum += std::exp(reference::dot(in, in, at.query(b, s, head), at.key(b, k, head), z.head_dim) /
-                            std::sqrt(z.head_dim));
-          EXPECT_NEAR(lse[(b * z.heads + head) * z.seq + s], std::log(sum), 1e-5);
-        }
     attention.backward(z, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), &place);
     expect_close(doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
   }
@@ -85,17 +74,21 @@ TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
   CudnnAttention attention(nullptr);
   EXPECT_THROW(attention.forward(shapes[0], nullptr, nullptr, nullptr, nullptr), LogicError);
   for (const AttentionSizes& z : {shapes[0], shapes[1], shapes[0]}) (void)attention.prepare(z);
-  const std::vector<std::string> once = {"attention_forward", "attention_backward"};
-  EXPECT_EQ(cudnn::state.built, (std::vector{once[0], once[1], once[0], once[1]}));
+  std::ranges::sort(cudnn::state.built);
+  const std::string one = "attention_backward", other = "attention_forward";
+  EXPECT_EQ(cudnn::state.built, (std::vector{one, one, other, other}));
 }
 
 TEST_F(Cudnn, SaysWhyItCannot) {
-  const auto expect = [](const AttentionSizes& z, const std::string& words) { EXPECT_EQ(reason_against_cudnn(z), words); };
+  const auto expect = [](const AttentionSizes& z, const std::string& words) {
+    EXPECT_EQ(reason_against_cudnn(z), words);
+  };
   expect({1, 8, 2, 1, 12}, "head_dim must be a multiple of 8, at most 128");
   expect({1, 8, 2, 1, 136}, "head_dim must be a multiple of 8, at most 128");
   cudnn::state.capability = 7;
   expect({1, 8, 2, 1, 16}, "the device has compute capability 7.x, and 8.0 is needed");
-  cudnn::state = {.refusal = "no kernel"};
+  cudnn::state = {};
+  cudnn::state.refusal = "no kernel";
   expect({1, 8, 2, 1, 24}, "no kernel");
   EXPECT_THROW((void)CudnnAttention(nullptr).prepare({1, 8, 2, 1, 24}), std::runtime_error);
   cudnn::state = {};
