@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
+#include <ranges>
 #include <set>
-#include <span>
 #include <tuple>
 #include "base/error.hpp"
+#include "deck/deck.hpp"
 
 namespace minitaw::predict {
 namespace {
@@ -103,36 +105,37 @@ private:
 class Search {
 public:
   Search(const Case& base, const Machine& machine, const SearchOptions& options)
-      : machine_(machine), options_(options), all_(candidates(base, machine)) {}
+      : base_(base), machine_(machine), options_(options), left_(options.seconds) {}
 
   std::vector<Candidate> run() && {
-    bound();
-    predict_promising();
-    sort();
-    refine();
-    sort();
+    add(candidates(base_, machine_));
+    if (goes_on_) add(refined());
     return std::move(all_);
   }
 private:
   using Several = std::vector<Candidate>::iterator;
 
-  void sort() {
+  void add(std::vector<Candidate> some) {
+    bound(some);
+    predict_promising(some);
+    std::ranges::move(some, std::back_inserter(all_));
     std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   }
 
-  void bound() {
+  void bound(std::vector<Candidate>& all) {
     constexpr double share = 0.5;  // of the time
-    std::ranges::stable_sort(all_, {}, [&](const Candidate& c) { return size_of(c.settings, machine_); });
-    Time time(options_.seconds);
-    for (Several first = all_.begin(), last; first != all_.end(); first = last) {
+    std::ranges::stable_sort(all, {}, [&](const Candidate& c) { return size_of(c.settings, machine_); });
+    Time time(left_);
+    for (Several first = all.begin(), last; first != all.end(); first = last) {
       const schedule::Request request = request_of(first->settings);
-      last = std::find_if(first, all_.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
+      last = std::find_if(first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
       const double size = size_of(first->settings, machine_);
-      if (!go_on("bounds", first - all_.begin()) || !time.is_enough_for(size, share))
+      if (!go_on({"bounds", static_cast<std::size_t>(first - all.begin()), all.size()}) ||
+          !time.is_enough_for(size, share))
         std::for_each(first, last, [](Candidate& c) { c.why = "time"; });
       else time.spend(size, [&] { bound(first, last); });
     }
-    left_ = options_.seconds - time.passed();
+    left_ -= time.passed();
   }
 
   void bound(Several first, Several last) {
@@ -150,63 +153,60 @@ private:
   }
 
   /// Low bounds first. Once enough candidates are faster than the next bound, the rest has lost.
-  void predict_promising() {
-    std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.floor.seconds(); });
+  void predict_promising(std::vector<Candidate>& all) {
+    std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
     Time time(left_);
     std::size_t at = 0;
-    for (Candidate& c : all_) {
+    for (Candidate& c : all) {
       ++at;
       if (!c.why.empty()) continue;
-      if (times_.size() < options_.best || c.floor.seconds() < *std::next(times_.begin(), options_.best - 1))
-        predict_one(c, at, time);
-      else c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
+      if (times_.size() >= options_.best && c.floor.seconds() >= *std::next(times_.begin(), options_.best - 1)) {
+        c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
+        continue;
+      }
+      const double size = size_of(c.settings, machine_);
+      if (!go_on({"steps", at, all.size()}) || !time.is_enough_for(size, 1)) {
+        c.why = "time";
+        continue;
+      }
+      time.spend(size, [&] { c.prediction = predict(c.settings, machine_); });
+      c.prediction->spans = {};
+      c.prediction->program = {};
+      if (!steps_.insert(step_of(c)).second) {
+        c.prediction.reset();
+        c.why = "groups";
+        continue;
+      }
+      times_.insert(c.prediction->seconds);
+      if (!best_ || c.prediction->seconds < best_->prediction->seconds) best_ = c;
     }
     left_ -= time.passed();
   }
 
-  void predict_one(Candidate& c, std::size_t at, Time& time) {
-    const double size = size_of(c.settings, machine_);
-    if (!go_on("steps", at) || !time.is_enough_for(size, 1)) {
-      c.why = "time";
-      return;
-    }
-    time.spend(size, [&] { c.prediction = predict(c.settings, machine_); });
-    c.prediction->spans = {};
-    c.prediction->program = {};
-    if (!c.prediction->fits.value_or(true)) c.why = "memory";
-    else if (!steps_.insert(step_of(c)).second) c.why = "groups";
-    if (!c.why.empty()) return c.prediction.reset();
-    times_.insert(c.prediction->seconds);
-    if (best_ == nullptr || c.prediction->seconds < best_->prediction->seconds) best_ = &c;
-  }
-
-  /// How far ahead weights should leave, and how much time gradients should have, depends on all else: tries other
-  /// values for those of the best that have both options.
-  void refine() {
+  /// How far ahead weights should leave, and how much time gradients should have, depends on all else: other values for
+  /// those of the best that have both options.
+  [[nodiscard]] std::vector<Candidate> refined() const {
+    std::set<std::string> known;
+    for (const Candidate& c : all_) known.insert(deck::identity(c.settings));
     std::vector<Candidate> more;
-    for (const Candidate& c : std::span(all_).first(std::min(options_.best, all_.size()))) {
-      const schedule::Spec spec = schedule::parse_spec(c.settings.schedule);
-      if (!c.prediction ||
-          !std::ranges::count(schedule::entry_of(spec.name).options, "grad_ticks", &schedule::OptionDoc::name))
-        continue;
+    for (Candidate c : all_ | std::views::take(options_.best)) {
+      schedule::Spec spec = schedule::parse_spec(c.settings.schedule);
+      const std::vector<schedule::OptionDoc>& options = schedule::entry_of(spec.name).options;
+      if (!c.prediction || std::ranges::count(options, "grad_ticks", &schedule::OptionDoc::name) == 0) continue;
       for (const int prefetch : {1, 2, 3, 4, 6})
         for (const int ticks : {1, 2, 3, 4}) {
-          schedule::Spec other = spec;
-          other.options["prefetch"] = std::to_string(prefetch);
-          other.options["grad_ticks"] = std::to_string(ticks);
-          more.push_back({c.settings});  // what has been tried counts as known
-          more.back().settings.schedule = schedule::to_text(schedule::parse_spec(schedule::to_text(other)));
+          spec.options["prefetch"] = std::to_string(prefetch);
+          spec.options["grad_ticks"] = std::to_string(ticks);
+          c.settings.schedule = schedule::to_text(schedule::parse_spec(schedule::to_text(spec)));  // without defaults
+          if (known.insert(deck::identity(c.settings)).second) more.push_back({c.settings});
         }
     }
-    const std::size_t before = all_.size();
-    all_.insert(all_.end(), more.begin(), more.end());
-    best_ = all_.empty() || !all_.front().prediction ? nullptr : all_.data();
-    Time time(left_);
-    for (std::size_t i = before; i < all_.size(); ++i) predict_one(all_[i], i + 1, time);
+    return more;
   }
 
-  [[nodiscard]] bool go_on(std::string_view part, std::ptrdiff_t done) {
-    goes_on_ = goes_on_ && options_.go_on({part, static_cast<std::size_t>(done), all_.size(), best_});
+  [[nodiscard]] bool go_on(SearchProgress progress) {
+    if (best_) progress.best = &*best_;
+    goes_on_ = goes_on_ && options_.go_on(progress);
     return goes_on_;
   }
 
@@ -217,13 +217,14 @@ private:
         c.prediction->seconds};
   }
 
+  const Case& base_;
   const Machine& machine_;
   const SearchOptions& options_;
   std::vector<Candidate> all_;
   std::set<Step> steps_;
   std::multiset<double> times_;  ///< of steps, seconds
-  const Candidate* best_ = nullptr;
-  double left_ = 0;  ///< seconds, for predictions
+  std::optional<Candidate> best_;
+  double left_;  ///< seconds
   bool goes_on_ = true;
 };
 }  // namespace

@@ -32,7 +32,7 @@ struct SearchOptions {
 };
 
 /// Tries what fits ranks and layers: all schedules with prefetch, rails and what ranks keep, replicas, groups of a
-/// node and of half a node, micro-batches, recomputation; for the sequences of a step of `base`. Returns all
-/// candidates, those predicted first, by their seconds.
+/// node and of half a node, micro-batches, recomputation; for the sequences of a step of `base`. Then other values of
+/// prefetch and grad_ticks for the best. Returns all candidates, those predicted first, by their seconds.
 [[nodiscard]] std::vector<Candidate> search(const Case& base, const Machine& machine, const SearchOptions& options);
 }  // namespace minitaw::predict

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
+#include "deck/deck.hpp"
 
 namespace minitaw::predict {
 namespace {
@@ -46,6 +47,21 @@ TEST(Search, FindsTheBestOfAllThatFit) {
   EXPECT_TRUE(why["memory"] > 0 && why["time"] == 0) << why["time"];
   for (const char* schedule : {"ddp", "fsdp", "tawpipe", "weipipe", "1f1b", "zb1", "zb2", "zbv"})
     EXPECT_TRUE(schedules.contains(schedule)) << schedule;
+}
+
+/// Of the best that have both options, every pair of values is a candidate like all others, once.
+TEST(Search, ChoosesPrefetchAndTheTimeOfGradients) {
+  const std::vector<Candidate> all = search(base(), machine_with("1 GB"), {.best = 1000, .seconds = 1e6});
+  std::set<std::string> cases, schedules;
+  for (const Candidate& c : all) {
+    EXPECT_TRUE(cases.insert(deck::identity(c.settings)).second) << deck::identity(c.settings);
+    EXPECT_TRUE(c.floor.seconds() > 0 && (!c.prediction || c.floor.seconds() <= c.prediction->seconds * (1 + 1e-9)));
+    schedules.insert(c.settings.schedule);
+  }
+  for (const int prefetch : {1, 2, 3, 4, 6})
+    for (const int ticks : {1, 2, 3, 4})
+      EXPECT_TRUE(schedules.contains(schedule::to_text(schedule::parse_spec(
+          "tawpipe:prefetch=" + std::to_string(prefetch) + ":grad_ticks=" + std::to_string(ticks)))));
 }
 
 TEST(Search, EndsInTimeOrWhenItIsToldTo) {
