@@ -28,6 +28,7 @@ struct MpiJob {
   /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there. Collective.
   template <class Work> [[nodiscard]] auto on_root(const Work& work) const {
     decltype(work()) result{};
+    static_assert(std::is_trivially_copyable_v<decltype(result)>, "it travels as bytes");
     harness::agree(MPI_COMM_WORLD, [&] {
       if (is_root()) result = work();
     });

@@ -74,8 +74,8 @@ public:
   }
 
   /// Returns how many rounds there are now.
-  [[nodiscard]] int add(const std::vector<std::vector<double>>& values) {
-    for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(values[q]);
+  [[nodiscard]] int add(std::vector<std::vector<double>> values) {
+    for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(std::move(values[q]));
     write(judged(), "");
     return rounds();
   }
@@ -271,9 +271,9 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   double longest = 0;
   while (round < options.rounds && mpi.on_root([&] { return time.left() > longest; })) {
     const double begin = MPI_Wtime();
-    const std::vector<std::vector<double>> values = probe->round();
+    std::vector<std::vector<double>> values = probe->round();
     longest = std::max(longest, MPI_Wtime() - begin);
-    round = mpi.on_root([&] { return report->add(values); });
+    round = mpi.on_root([&] { return report->add(std::move(values)); });
   }
   mpi.runner.guard().pause();
   if (shows) fmt::print(stderr, "\r\033[K");

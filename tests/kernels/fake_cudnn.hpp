@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
+#include "base/bf16.hpp"
 
 /// Stands in for cuDNN, cudnn-frontend and the types of CUDA's headers, so that cudnn_attention.cpp runs on a
 /// processor. A graph computes what cudnn-frontend documents (docs/operations/Attention.md there) of exactly the sizes,
@@ -182,15 +183,12 @@ private:
   }
   template <class... I> [[nodiscard]] double get(const Tensor& t, I... i) const {
     if (t->type == DataType_t::FLOAT) return *static_cast<float*>(at(t, i...));
-    return std::bit_cast<float>(std::uint32_t{*static_cast<std::uint16_t*>(at(t, i...))} << 16);
+    return minitaw::to_float(*static_cast<minitaw::Bf16*>(at(t, i...)));
   }
   template <class... I> void set(double value, const Tensor& t, I... i) const {
     const auto single = static_cast<float>(value);
     if (t->type == DataType_t::FLOAT) *static_cast<float*>(at(t, i...)) = single;
-    else {  // to the nearest, ties to even
-      const auto bits = std::bit_cast<std::uint32_t>(single);
-      *static_cast<std::uint16_t*>(at(t, i...)) = static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
+    else *static_cast<minitaw::Bf16*>(at(t, i...)) = minitaw::to_bf16(single);
   }
   void fill(const Tensor& t) { sums_[t->uid].assign(t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3], 0); }
   /// Adds in double precision; what has been summed so far is there, rounded.

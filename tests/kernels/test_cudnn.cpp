@@ -3,36 +3,30 @@
 
 #include "kernels/cuda/libraries.hpp"
 
-#include <bit>
 #include <gtest/gtest.h>
 #include "base/error.hpp"
+#include "base/range.hpp"
 #include "kernels/finite_difference.hpp"
 #include "kernels/reference.hpp"
 
 namespace minitaw::kernels::detail::cuda {
 namespace {
 using reference::Doubles;
-using Halves = std::vector<std::uint16_t>;  ///< bf16
+using Halves = std::vector<Bf16>;
 namespace cudnn = test::cudnn;
 
 const std::vector<AttentionSizes> shapes = {
     {1, 1, 1, 1, 8}, {2, 5, 4, 2, 16}, {3, 17, 6, 3, 8}, {1, 33, 4, 1, 128}, {2, 9, 3, 3, 24}};
 
-constexpr std::uint16_t poison = 0x7fc0;  // not a number
-
 Halves halves(const Doubles& values) {
-  Halves all;
-  for (const double v : values) all.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(v)) >> 16);
-  return all;
+  return list_of(values, [](double v) { return to_bf16(static_cast<float>(v)); });
 }
-
 Doubles doubles(const Halves& values) {
-  Doubles all;
-  for (const std::uint16_t v : values) all.push_back(std::bit_cast<float>(std::uint32_t{v} << 16));
-  return all;
+  return list_of(values, [](Bf16 v) { return double{to_float(v)}; });
 }
 
-void expect_close(const Doubles& a, const Doubles& b, double tolerance) {
+/// Every element, relative to the largest.
+void expect_each_close(const Doubles& a, const Doubles& b, double tolerance) {
   double largest = 0, difference = 0;
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -58,13 +52,13 @@ TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
     const std::int64_t rows = std::int64_t{z.batch} * z.seq, row = reference::Places{z}.stride();
     const Halves qkv = halves(test::random_doubles(rows * row, 1, 2)),
                  dy = halves(test::random_doubles(rows * z.heads * z.head_dim, 2));
-    Halves y(dy.size(), poison), dqkv(qkv.size(), poison);
+    Halves y(dy.size(), to_bf16(NAN)), dqkv(qkv.size(), to_bf16(NAN));  // poisoned
     std::vector<float> lse(rows * z.heads, NAN);
     EXPECT_EQ(attention.prepare(z), 4096);  // what the larger of the two needs
     attention.forward(z, y.data(), lse.data(), qkv.data(), &place);
-    expect_close(doubles(y), reference::attention_forward(doubles(qkv), z), 0.005);
+    expect_each_close(doubles(y), reference::attention_forward(doubles(qkv), z), 0.005);
     attention.backward(z, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), &place);
-    expect_close(doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
+    expect_each_close(doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
   }
   EXPECT_EQ(cudnn::state.streams, std::set{stream});
   EXPECT_EQ(cudnn::state.workspaces, std::set<void*>{&place});
