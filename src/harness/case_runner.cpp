@@ -19,6 +19,8 @@ using comm::mpi::check;
 constexpr double affordable_flops = 1e11;
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
+/// Before the end of the job: mpiexec drops output that it has not passed on by then.
+constexpr std::chrono::seconds time_to_print{2};
 
 /// Kokkos and CUDA say it in words.
 bool is_out_of_memory(std::string_view message) {
@@ -93,6 +95,7 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
         const std::string root = finder_.find();
         if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
         hang_(report, root);
+        std::this_thread::sleep_for(time_to_print);
         alarm(10);  // the process ends even if the MPI library does not manage to end the job
         MPI_Abort(MPI_COMM_WORLD, 1);
       }) {}
@@ -229,7 +232,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const s
 std::string CaseRunner::on_stall(const std::string& report) {
   std::string root = finder_.find();
   print_error(report);
-  std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
+  std::this_thread::sleep_for(time_to_print + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);
   return root;
 }
