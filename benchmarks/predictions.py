@@ -109,7 +109,7 @@ class Cluster:
     def changes(self, links):
         nodes = int(links["nodes"])
         return [f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={mbits(links['rate']) * self.reach} Mbit/s",
-                f"device.processors={CORES if CORES % nodes else CORES // nodes}", f"device.shared_by={'machine' if CORES % nodes else 'node'}",
+                *(f"device.{key}={value}" for key, value in zip(("pools", "processors"), pools(nodes))),
                 self.scaled("device.moving", self.cores * self.moving), *(self.scaled(key, self.cores * self.device) for key in DEVICE_KEYS)]
 
     def __call__(self, case):
@@ -117,6 +117,12 @@ class Cluster:
             deck.write(deck_of(case))
             deck.flush()
             return predict(self.program, deck.name, self.machine, changes=self.changes(links_of(case)))[0]
+
+
+def pools(nodes):
+    """Cores as scripts/cluster gives them to nodes: how many pools, and cores of each."""
+    count = CORES if nodes % CORES == 0 else 1 if CORES % nodes else nodes
+    return count, CORES // count
 
 
 def mbits(rate):

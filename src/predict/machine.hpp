@@ -49,9 +49,9 @@ struct Machine {
   Device device;
   std::vector<Own> own;  ///< by rank
   bool alike = true;     ///< the file has no exceptions
-  /// Processors that the ranks of a node, or of all nodes, share in time; 0: each rank has a device.
+  /// Processors of a pool that ranks share in time; 0: each rank has a device.
   int processors = 0;
-  bool one_machine = false;  ///< all nodes share them, as on a cluster on one machine
+  int pools = 1;  ///< node n uses number n mod `pools`; less than the nodes on a cluster on one machine
   /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0: for free.
   double moving = 0;
 

@@ -60,7 +60,7 @@ public:
     if (machine_.rate > 0) add_adapters(*root);
     if (machine_.processors > 0) {
       sg::NetZone* const zone = root->add_netzone_empty("processors");
-      for (int i = 0; i < (machine_.one_machine ? 1 : machine_.nodes); ++i) {
+      for (int i = 0; i < std::min(machine_.pools, machine_.nodes); ++i) {
         processors_.push_back(zone->add_host(fmt::format("processors{}", i), processor_speed));
         processors_.back()->set_core_count(machine_.processors);
       }
@@ -77,9 +77,8 @@ public:
   /// So many seconds of one of the processors that the rank shares with others; work that is `first` takes a
   /// processor from all other work, as interrupts and threads that wake up do.
   void work(int rank, double seconds, Done done, bool first = false) {
-    const int node = machine_.one_machine ? 0 : machine_.node_of(rank);
     const sg::ExecPtr exec = sg::Exec::init();
-    exec->set_flops_amount(seconds * processor_speed)->set_priority(first ? 1000 : 1)->set_host(processors_[node]);
+    exec->set_flops_amount(seconds * processor_speed)->set_priority(first ? 1000 : 1)->set_host(processors_[machine_.node_of(rank) % processors_.size()]);
     start(exec, std::move(done));
   }
   static void later(double seconds, Done done) { simgrid::kernel::timer::Timer::set(now() + seconds, std::move(done)); }
@@ -177,7 +176,7 @@ private:
 
   const Machine& machine_;
   std::vector<sg::Host*> ranks_, adapters_;
-  std::vector<sg::Host*> processors_;  ///< of each node, or of all
+  std::vector<sg::Host*> processors_;  ///< of each pool
   std::list<sg::ActivityPtr> under_way_;
   sg::ActivityPtr last_;  ///< the activity whose completion callback runs: SimGrid still uses it
 };

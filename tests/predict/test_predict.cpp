@@ -286,15 +286,23 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
 }
 
 TEST(Predict, RanksShareProcessors) {
-  const schedule::Program program = program_of("ddp", topology::Groups({2}), 2, 2);
+  const schedule::Program program = program_of("ddp", topology::Groups({4}), 4, 4);
   const model::Layout layout = model::make_layout(shape_of(2), schedule::cut_of(program));
-  const auto on = [&](const std::string& device) {
-    const Machine machine = parse_machine(machine_text(1, 2, "", device), "m.toml");
-    return simulate(program, layout, machine, [](int, const Action& a) { return visit(a); }).account.ranks[0].compute;
+  const auto on = [&](int nodes, const std::string& device) {
+    const Machine machine = parse_machine(machine_text(nodes, 4 / nodes, "", device), "m.toml");
+    const Prediction p = simulate(program, layout, machine, [](int, const Action& a) { return visit(a); });
+    return list_of(p.account.ranks, &trace::RankAccount::compute);
   };
-  const double alone = on("");
-  EXPECT_NEAR(on("processors = 2"), alone, 1e-6);
-  EXPECT_NEAR(on("processors = 1"), 2 * alone, 1e-6);
+  const auto expect = [&](std::vector<double> found, std::vector<double> times) {
+    const double alone = on(1, "")[0];
+    for (std::size_t r = 0; r < 4; ++r) EXPECT_NEAR(found[r], times[r] * alone, 1e-6 * alone) << r;
+  };
+  expect(on(1, "processors = 4"), {1, 1, 1, 1});
+  expect(on(1, "processors = 1"), {4, 4, 4, 4});
+  expect(on(2, "processors = 1"), {2, 2, 2, 2});
+  expect(on(2, "processors = 1\npools = 1"), {4, 4, 4, 4});
+  expect(on(4, "processors = 1\npools = 3"), {2, 1, 1, 2});
+  expect(on(4, "processors = 1\npools = 9"), {1, 1, 1, 1});
 }
 
 Case case_of(const std::string& schedule, int ranks, const topology::Groups& groups) {

@@ -48,10 +48,10 @@ def links():
     cluster = predictions.Cluster("", MACHINE, 0.9)
     cluster.device = 2
     two = cluster.changes(predictions.links_of(Case("400mbit", 2)))
-    assert "between.rate=360.0 Mbit/s" in two and "device.processors=1" in two and "device.shared_by=node" in two, two
+    assert "between.rate=360.0 Mbit/s" in two and "device.processors=1" in two and "device.pools=2" in two, two
     assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
     three = cluster.changes(predictions.links_of(Case("1gbit", 3)))
-    assert "between.rate=900.0 Mbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
+    assert "between.rate=900.0 Mbit/s" in three and "device.processors=2" in three and "device.pools=1" in three, three
 
 def judging():
     rows = [("2", "a", "x", 1.0, 1.1), ("2", "a", "y", 1.04, 1.0), ("2", "a", "z", 2.0, 1.0), ("2", "b", "x", 0.5, 0.5)]
