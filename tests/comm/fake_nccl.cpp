@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <optional>
 #include <set>
+#include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::test {
 namespace {
@@ -131,8 +132,7 @@ class FakeCommunicator final : public nccl::Communicator {
 public:
   FakeCommunicator(FakeNccl& nccl, MPI_Comm comm) : nccl_(nccl), comm_(comm) {
     if (comm_ == MPI_COMM_NULL) return;
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
+    rank_ = mpi::rank_in(comm_), size_ = mpi::size_of(comm_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
     ++nccl_.communicators;
@@ -361,12 +361,10 @@ nccl::UniqueId FakeNccl::unique_id() {
 
 std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::UniqueId& id, int rank) {
   const MPI_Comm members = ranks == 1 ? MPI_COMM_SELF : MPI_COMM_WORLD;
-  int size = 0, here = 0;
-  MPI_Comm_size(members, &size);
-  MPI_Comm_rank(members, &here);
   nccl::UniqueId first = id;
   MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_BYTE, 0, members);
-  if (size != ranks || here != rank || first != id) throw Error("ranks do not know each other");
+  if (mpi::size_of(members) != ranks || mpi::rank_in(members) != rank || first != id)
+    throw Error("ranks do not know each other");
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_dup(members, &comm);
   return std::make_unique<FakeCommunicator>(*this, comm);

@@ -3,7 +3,6 @@
 #include <Kokkos_Core.hpp>
 #include <functional>
 #include "base/error.hpp"
-#include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"
 #include "transports.hpp"
 
@@ -165,15 +164,10 @@ public:
 };
 
 TEST(Reach, IsTheSameOnAllRanks) {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  {
-    const Wish wish("1");
-    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::direct);
-  }
-  {
-    const Wish wish(rank + 1 == ranks_of_job() ? "0" : "1");
-    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::staged);
+  const int rank = mpi::rank_in(MPI_COMM_WORLD);
+  for (const auto& [of_last, reach] : {std::pair{"1", Reach::direct}, {"0", Reach::staged}}) {
+    const Wish wish(rank + 1 == ranks_of_job() ? of_last : "1");
+    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), reach);
   }
   if (kernels_on_host) {
     EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::staged) << "no MPI takes device pointers here";

@@ -155,9 +155,7 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
 /// The stand-in has to notice what NCCL would not forgive.
 TEST(FakeNccl, SeesMisuse) {
   FakeNccl fake;
-  const int ranks = ranks_of_job(), last = ranks - 1;
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const int ranks = ranks_of_job(), last = ranks - 1, rank = mpi::rank_in(MPI_COMM_WORLD);
   std::vector<std::byte> memory(4096);
   std::unique_ptr<nccl::Communicator> communicator;
   const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "comm/nccl/transport.hpp"
 #include "fake_nccl.hpp"
@@ -17,11 +18,7 @@ inline constexpr std::array collectives{
 inline constexpr Dtype dtypes[] = {Dtype::fp32, Dtype::bf16};
 inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
 
-inline int ranks_of_job() {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  return ranks;
-}
+inline int ranks_of_job() { return mpi::size_of(MPI_COMM_WORLD); }
 
 /// Copies when somebody waits, and leaves poison until then: a missing wait, or memory used too early, shows.
 class LazyCopier final : public mpi::Copier {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <filesystem>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <numeric>
 #include <set>
@@ -41,8 +39,7 @@ TEST(Rails, AreSettledByAdaptersAndGroups) {
 
 TEST(Rails, EqualCasesAreRunOnce) {
   const std::vector<std::string> both = {"schedule=tawpipe,tawpipe:rails=1,tawpipe:rails=2"};
-  EXPECT_THAT(make(small, both, with_adapters(1)).cases, SizeIs(2));
-  EXPECT_THAT(make(small, both, with_adapters(2)).cases, SizeIs(2));
+  for (const int adapters : {1, 2}) EXPECT_THAT(make(small, both, with_adapters(adapters)).cases, SizeIs(2));
 }
 
 TEST(Deck, Defaults) {
@@ -113,12 +110,6 @@ TEST(Deck, HeadsFollowFromTheirWidth) {
   EXPECT_EQ(std::tuple(deck.cases[1].shape.heads, deck.cases[1].shape.kv_heads), std::tuple(6, 6));
 }
 
-TEST(Deck, AValueThatNeverFitsIsRefused) {
-  EXPECT_THAT(refusal(small, {"ranks=2,4", "groups=1,2,3"}), HasSubstr("3 equal groups"));
-  EXPECT_THAT(refusal(small, {"heads=4,5"}), HasSubstr("heads"));
-  EXPECT_THAT(refusal(small, {"schedule=serial,tawpipe", "ranks=9"}), HasSubstr("too few for tawpipe"));
-}
-
 TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
   const Deck deck = make(small, {"schedule=serial,ddp", "groups=1,2"});
   ASSERT_THAT(deck.cases, SizeIs(3));
@@ -177,9 +168,8 @@ TEST(Deck, GroupsDefaultToTheNodesOfTheFirstRanks) {
 
 TEST(Deck, APlanWithoutAJobNeedsRanks) {
   EXPECT_THAT(refusal(small, {}, planned(0)), HasSubstr("ranks: not given"));
-  EXPECT_EQ(make(small, {"ranks=3"}, planned(0)).cases[0].ranks, 3);
-  EXPECT_EQ(make(small, {"groups=1+2"}, planned(0)).cases[0].ranks, 3);
-  EXPECT_EQ(make(small, {"schedule=serial"}, planned(0)).cases[0].ranks, 1);
+  for (const auto& [given, ranks] : {std::pair{"ranks=3", 3}, {"groups=1+2", 3}, {"schedule=serial", 1}})
+    EXPECT_EQ(make(small, {given}, planned(0)).cases[0].ranks, ranks) << given;
 }
 
 TEST(Override, TomlListsAndWords) {
@@ -295,6 +285,7 @@ TEST(Override, BadOnesAreRefused) {
   for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
+/// In the end, values of an axis that never fit.
 TEST(Deck, RefusalsNameTheScheduleAndCount) {
   for (const auto& [settings, says] : std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
            {{"micro_batches=7"}, "micro_batches: tawpipe cannot share 7 micro-batches evenly among 4 ranks; "},
@@ -304,7 +295,9 @@ TEST(Deck, RefusalsNameTheScheduleAndCount) {
            {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
            {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
            {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
-           {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "}})
+           {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "},
+           {{"ranks=2,4", "groups=1,2,3"}, "3 equal groups"}, {{"heads=4,5"}, "heads"},
+           {{"schedule=serial,tawpipe", "ranks=9"}, "too few for tawpipe"}})
     EXPECT_THAT(refusal(small, settings), HasSubstr(says));
 }
 
@@ -375,7 +368,7 @@ TEST(Identity, TellsEveryKeyApart) {
   EXPECT_FALSE(seen.insert(identity(make(small, {"grad_dtype=fp32"}).cases[0])).second);
 }
 
-TEST(Keys, ExamplesAndDefaultsAreValid) {
+TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
   for (const Key& key : keys()) {
     const std::string complete =
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
@@ -384,6 +377,7 @@ TEST(Keys, ExamplesAndDefaultsAreValid) {
       EXPECT_NO_THROW(key.store(draft, key.initial)) << key.name;
     }
     EXPECT_NE(find_key(key.name), nullptr);
+    EXPECT_THAT(help_text(), HasSubstr("\n" + key.name + " ("));
     EXPECT_THAT(key.example, StartsWith(key.name + " = "));
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
     std::vector<std::string> overrides = {key.example};
@@ -423,10 +417,6 @@ TEST(Docs, EveryDeckOfTheRepositoryIsValid) {
     EXPECT_EQ(refused_by_all(file.path().string()), "");
   }
   EXPECT_GT(decks, 5);
-}
-
-TEST(Docs, HelpNamesEveryKey) {
-  for (const Key& key : keys()) EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
 }
 }  // namespace
 }  // namespace minitaw::deck

@@ -17,10 +17,8 @@ Case own_sizes(const std::vector<std::string>& more = {}) {
 
 TEST(Sequences, OfEqualMicroBatchesFollowEachOther) {
   const Case c = make(small, {"ranks=2", "micro_batch=3", "micro_batches=8"}).cases[0];
-  EXPECT_EQ(sequences_of_step(c), 24);
-  EXPECT_EQ(first_sequence(c, 0), 0);
-  EXPECT_EQ(first_sequence(c, 5), 15);
-  EXPECT_EQ(tokens_of_step(c), 24 * 128);
+  EXPECT_EQ(std::tuple(sequences_of_step(c), tokens_of_step(c)), std::tuple(24, 24 * 128));
+  EXPECT_EQ(std::tuple(first_sequence(c, 0), first_sequence(c, 5)), std::tuple(0, 15));
   EXPECT_EQ(micro_batch_text(c), "3");
 }
 
@@ -30,8 +28,7 @@ TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
   std::vector<std::int64_t> firsts;
   for (int m = 0; m <= c.micro_batches; ++m) firsts.push_back(first_sequence(c, m));
   EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 5, 8, 10, 12));
-  EXPECT_EQ(sequences_of_step(c), 12);
-  EXPECT_EQ(tokens_of_step(c), 12 * 128);
+  EXPECT_EQ(std::tuple(sequences_of_step(c), tokens_of_step(c)), std::tuple(12, 12 * 128));
   EXPECT_EQ(c.shape.micro_batch, 3) << "the largest, by which buffers are checked";
   EXPECT_EQ(micro_batch_of(c, 2), 2);
   EXPECT_EQ(shape_of_rank(c, 0).micro_batch, 1);
@@ -40,15 +37,11 @@ TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
 
 TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
   const Case one = on_one_rank(own_sizes());
-  EXPECT_EQ(one.ranks, 1);
-  EXPECT_EQ(one.micro_batches, 12);
-  EXPECT_EQ(one.shape.micro_batch, 1);
+  EXPECT_EQ(std::tuple(one.ranks, one.micro_batches, one.shape.micro_batch), std::tuple(1, 12, 1));
   EXPECT_EQ(tokens_of_step(one), tokens_of_step(own_sizes()));
-  EXPECT_EQ(identity(own_sizes({"schedule=serial"})), identity([&] {
-    Case serial = one;
-    serial.schedule = "serial";
-    return serial;
-  }()));
+  Case serial = one;
+  serial.schedule = "serial";
+  EXPECT_EQ(identity(own_sizes({"schedule=serial"})), identity(serial));
 }
 
 TEST(Replicas, AreAnAxisThatSchedulesCheck) {
@@ -67,17 +60,14 @@ TEST(Sequences, EqualSizesAreThoseOfMicroBatch) {
 }
 
 TEST(Sequences, SizesThatDoNotFitAreRefused) {
-  const auto refused = [](const std::vector<std::string>& overrides) { return refusal(small, overrides); };
-  EXPECT_THAT(refused({"micro_batch_per_rank=1,2"}),
-      AllOf(StartsWith("--set: micro_batch_per_rank"), HasSubstr("2 values for 4 ranks")));
-  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batch=2"}),
-      AllOf(StartsWith("--set: micro_batch"), HasSubstr("keep one")));
-  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batches=6"}), HasSubstr("multiple of 4"));
-  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,0"}), HasSubstr("out of range"));
-  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "schedule=zb1"}), HasSubstr("zb1 visit all ranks"));
-  EXPECT_THAT(refused({"micro_batch_per_rank=3"}), HasSubstr("takes a list"));
-  EXPECT_THAT(
-      refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}), HasSubstr("sequences per step"));
+  for (const auto& [sizes, other, begin, says] :
+      {std::tuple{"1,2", "seed=1", "--set: micro_batch_per_rank", "2 values for 4 ranks"},
+          {"1,2,3,4", "micro_batch=2", "--set: micro_batch", "keep one"},
+          {"1,2,3,4", "micro_batches=6", "", "multiple of 4"}, {"1,2,3,0", "seed=1", "", "out of range"},
+          {"1,2,3,4", "schedule=zb1", "", "zb1 visit all ranks"}, {"3", "seed=1", "", "takes a list"},
+          {"999999,999999,999999,1", "micro_batches=4000", "", "sequences per step"}})
+    EXPECT_THAT(refusal(small, {std::string("micro_batch_per_rank=") + sizes, other}),
+        AllOf(StartsWith(begin), HasSubstr(says)));
 }
 }  // namespace
 }  // namespace minitaw::deck

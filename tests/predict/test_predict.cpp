@@ -31,21 +31,14 @@ TEST(Machine, ReadsUnitsAndChanges) {
       "[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\nlatency = '2 us'\n"
       "[between]\nadapters = 2\nrate = '100 Gbit/s'\nlatency = '0.5 ms'\n",
       "m.toml", {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
-  EXPECT_EQ(m.ranks(), 12);
-  EXPECT_EQ(m.own[0].memory, 80'000'000'000U);
-  EXPECT_DOUBLE_EQ(m.device.memory_rate, 2e12);
-  EXPECT_DOUBLE_EQ(m.device.overhead, 5e-6);
-  EXPECT_EQ(m.inside, Inside::pairs);
-  EXPECT_DOUBLE_EQ(m.inside_rate, 25.0 * (1 << 30));
-  EXPECT_DOUBLE_EQ(m.rate, 25e9 / 8);
-  EXPECT_DOUBLE_EQ(m.latency, 5e-4);
+  EXPECT_EQ(std::tuple(m.ranks(), m.own[0].memory, m.inside), std::tuple(12, 80'000'000'000U, Inside::pairs));
   const Speed& speed = m.device.speeds.at(model::Dtype::bf16);
-  EXPECT_DOUBLE_EQ(speed.peak, 2e12);
-  EXPECT_DOUBLE_EQ(speed.products.at(1e8), 50e12);
-  EXPECT_DOUBLE_EQ(speed.products.at(1e10), 150e12);  // half way on a logarithmic scale
-  EXPECT_DOUBLE_EQ(speed.products.at(1e12), 250e12);
-  EXPECT_DOUBLE_EQ(speed.attention_backward.at(1), 300e12);
-  EXPECT_DOUBLE_EQ(speed.actions.at(schedule::Kind::loss), 100e12);
+  for (const auto& [found, expected] : {std::pair{m.device.memory_rate, 2e12}, {m.device.overhead, 5e-6},
+           {m.inside_rate, 25.0 * (1 << 30)}, {m.rate, 25e9 / 8}, {m.latency, 5e-4}, {speed.peak, 2e12},
+           {speed.products.at(1e8), 50e12}, {speed.products.at(1e10), 150e12},  // half way on a logarithmic scale
+           {speed.products.at(1e12), 250e12}, {speed.attention_backward.at(1), 300e12},
+           {speed.actions.at(schedule::Kind::loss), 100e12}})
+    EXPECT_DOUBLE_EQ(found, expected);
   EXPECT_EQ(std::tuple(m.adapter_of(0), m.adapter_of(3), m.adapter_of(4)), std::tuple(0, 1, 2));
 }
 
@@ -188,8 +181,9 @@ TEST(Predict, TransfersShareLinks) {
   EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
 }
 
-/// A flow has the rate of the slower of its two adapters, a ring that of its slowest link.
-TEST(Predict, AdaptersMayBeUnlike) {
+/// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring through both nodes takes
+/// three quarters of the buffer over each adapter, and each of the three hops of a slice pays the latency.
+TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
   const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
       all({call, call, call, call});
@@ -198,6 +192,8 @@ TEST(Predict, AdaptersMayBeUnlike) {
   };
   const double unit = one.shard / 100e6,
                bytes = 0.75 * static_cast<double>(all.layout.embeddings.elements) * sizeof(float);
+  EXPECT_NEAR(all.on(machine_text(2, 2)).seconds, bytes / 100e6, exact);
+  EXPECT_NEAR(all.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + bytes / 100e6, exact);
   for (const char* node : {"nodes = 0\n", "nodes = 1\n"}) {
     EXPECT_NEAR(seconds(one, "", node + std::string("between.rate = \"25 MB/s\"")), 4 * unit, exact) << node;
     const std::string slow = node + std::string("between.rate = \"20 MB/s\"");
@@ -232,16 +228,6 @@ TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
   const Prediction arrived = late.on(eager);
   EXPECT_NEAR(arrived.spans[0][0].end, 2 * unit, exact) << "both share the adapter";
   EXPECT_NEAR(arrived.spans[2][1].end, 2.1 * unit, exact) << "the receive finds the data";
-}
-
-/// A ring through both nodes: each adapter carries three of four slices.
-TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
-  const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
-  const Transfers t({call, call, call, call});
-  const double embeddings = static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
-  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * embeddings / 100e6, exact);
-  // Each of the three hops of a slice pays the latency.
-  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
 }
 
 /// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it.
@@ -411,14 +397,8 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   EXPECT_EQ(predict(c, machine).seconds, p.seconds) << "the same input, the same output";
   EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
   EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
-}
-
-TEST(Predict, FloorsKnowSlowAdapters) {
-  const Case c = case_of("weipipe", 4, topology::Groups({2, 2}));
-  const std::string slow = "\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
-  const Machine all = parse_machine(machine_text(2, 2, "adapters = 2"), "m.toml"),
-                one = parse_machine(machine_text(2, 2, "adapters = 2" + slow), "m.toml");
-  EXPECT_NEAR(floor_of(c, one).adapter / floor_of(c, all).adapter, 200.0 / 125, 1e-9);
+  const std::string slow = "adapters = 2\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
+  EXPECT_NEAR(floor_of(c, parse_machine(machine_text(2, 2, slow), "m.toml")).adapter / floor.adapter, 200.0 / 125, 1e-9);
 }
 
 /// As if all were simulated: on a fat tree that is a switch. Eight of a node each, and three on nodes of their own.

@@ -10,8 +10,7 @@ import random
 import xml.etree.ElementTree as xml
 
 import numpy
-from support import SAMPLE, refused
-from minitaw.command import BadInput
+from support import SAMPLE, refusal_of, refused
 from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of
 from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
@@ -81,13 +80,6 @@ def fail(case):
 
 def unchanged(case):
     pass
-
-def refusal_of(work):
-    try:
-        work()
-    except BadInput as error:
-        return str(error)
-    raise AssertionError("nothing was refused")
 
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
@@ -186,7 +178,7 @@ def check_matching():
     fail(failed)
     both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
     assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp") and "; 1 of the base's cases missing in the new one" in both, both
-    said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
+    said = refusal_of(compare, [file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules())
     assert "no case in common" in said and "schedule is tawpipe" in said
 
 def check_what_matters():
@@ -195,14 +187,14 @@ def check_what_matters():
                       "grad_dtype": {"grad_dtype": "fp16"}, "clip_norm": {"clip_norm": 0.5}}.items():
         def change(case, row=row):
             case.row.update(row)
-        assert f"--allow {name}" in refusal_of(lambda change=change: compared_once(change))
+        assert f"--allow {name}" in refusal_of(compared_once, change)
         found = compared_once(change, Rules(allow=[name]))
         assert found.cases[0].differs == [name] and any("as allowed" in note for note in found.notes)
     machines = {"threads": {"devices": ["host, 1 threads"] * 3}, "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
                 "nodes": {"nodes": [0, 0, 1]}, "processor": {"cpu": ["one", "one", "another"]}, "links": {"links": ["rate=100mbit"]},
                 "build_type": {"build_type": "Debug"}}
     for name, session in machines.items():
-        assert f"--allow {name}" in refusal_of(lambda session=session: compared_once(unchanged, **session))
+        assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
         assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).text() == "SAME"
     devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
@@ -227,7 +219,7 @@ def check_validity():
     bad = file_of(failed)
     repaired = compare([bad], [file_of(measured(1, 6))], Rules())
     assert repaired.cases[0].aspects["verdict"].word == "REPAIRED" and repaired.outcome == "same"
-    assert "valid" in refusal_of(lambda: compare([bad], [bad], Rules()))
+    assert "valid" in refusal_of(compare, [bad], [bad], Rules())
     base, new = [file_of(measured(1)) for _ in range(7)], [measured(1) for _ in range(7)]
     fail(new[3])
     found = compare(base, [file_of(case) for case in new], Rules())
@@ -291,21 +283,19 @@ def check_median_ranks():
     assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
 
 def check_shift_ranks():
-    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1."""
+    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1. Few have no interval."""
     for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106),
                         (30, 30, 338, 317, 275)):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
             interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
             assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
             assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
-
-def check_few():
     assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
 
 print(f"MINITAW_SEED={SEED}")
 for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_first_decides, check_more_steps, check_matching,
               check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
-              check_shift_ranks, check_few):
+              check_shift_ranks):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

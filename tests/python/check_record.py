@@ -7,20 +7,15 @@ import random
 import h5py
 import numpy
 import files
-from support import SAMPLE, run_all
-from minitaw import command
+from support import SAMPLE, refusal_of, run_all
 from minitaw import record as subject
 
 SEALED = SAMPLE.read_bytes()
 IMAGE = SEALED[subject.SEAL_BYTES:]
 
 def refused(content, says):
-    try:
-        subject.load("copy.h5", content)
-    except command.BadInput as error:
-        assert all(words in str(error) for words in ("copy.h5", says)) and "\n" not in str(error), f"{error} does not say {says!r}"
-        return
-    raise AssertionError(f"opened, and should say {says!r}")
+    said = refusal_of(subject.load, "copy.h5", content)
+    assert all(words in said for words in ("copy.h5", says)) and "\n" not in said, f"{said} does not say {says!r}"
 
 def check_seals():
     assert subject.seal_of(4, IMAGE) + IMAGE == SEALED

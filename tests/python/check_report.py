@@ -304,13 +304,10 @@ def check_charts():
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
 def check_refusals():
-    refused("report", FOLDER / "failed.h5", "-o", FOLDER / "failed.png", says="no valid case")
-    refused("report", FOLDER / "missing.h5", says="missing.h5")
-    refused("report", REPOSITORY / "README.md", says="not a miniTaw result")
-    refused("report", SAMPLE, "-o", FOLDER / "missing/charts.png", says="cannot be written")
-    refused("report", SAMPLE, "-o", "charts.jpg", says="must end in")
-    refused("report", SAMPLE, "-o", "/dev/full", says="cannot be written")
-    refused("report", says="FILE.h5")
+    for arguments, says in ((("failed.h5", "-o", "failed.png"), "no valid case"), (("missing.h5",), "missing.h5"), ((), "FILE.h5"),
+                            ((REPOSITORY / "README.md",), "not a miniTaw result"), ((SAMPLE, "-o", "missing/charts.png"), "cannot be written"),
+                            ((SAMPLE, "-o", "charts.jpg"), "must end in"), ((SAMPLE, "-o", "/dev/full"), "cannot be written")):
+        refused("report", *arguments, says=says)
 
 for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_several,
               check_unavailable, check_pictures, check_charts, check_refusals):

@@ -42,6 +42,13 @@ def refused(name, *arguments, says):
     assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
     assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
 
+def refusal_of(work, *arguments, **options):
+    """What the BadInput of a call in Python says; a call that throws none fails the test."""
+    try:
+        raise AssertionError(f"not refused: {work(*arguments, **options)}")
+    except command.BadInput as error:
+        return str(error)
+
 def run_all(*tests):
     """Calls every test, and ends with the names of those that failed."""
     failed = []

@@ -5,8 +5,8 @@
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"
+#include "schedule/measured.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/simulate.hpp"
 #include "this_run.hpp"
 
 namespace minitaw::schedule {
@@ -53,20 +53,7 @@ TEST(Simulate, DeadlockIsADefect) {
 /// An action is ready when the one before it in its lane ends, and begins as early as waits and other sides allow.
 void check_laws(const Program& program, const Spans& spans, const Costs& costs) {
   const Matching matching = detail::match(program);
-  std::vector<std::vector<double>> starts(spans.size());
-  for (std::size_t r = 0; r < spans.size(); ++r) {
-    std::array<std::vector<double>, lanes> ends;
-    for (std::size_t i = 0; i < spans[r].size(); ++i) {
-      const Action& a = program.ranks[r].actions[i];
-      std::vector<double>& lane = ends[index_of(a.lane)];
-      double start = lane.empty() ? 0 : lane.back();
-      EXPECT_EQ(spans[r][i].ready, start);
-      for (int l = 0; l < lanes; ++l)
-        if (a.waits[l] > 0) start = std::max(start, ends[l][a.waits[l] - 1]);
-      starts[r].push_back(start);
-      lane.push_back(spans[r][i].end);
-    }
-  }
+  const Spans own = as_measured(program, spans);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r)
     for (int i = 0; i < static_cast<int>(spans[r].size()); ++i) {
       const Action& a = program.ranks[r].actions[i];
@@ -75,8 +62,8 @@ void check_laws(const Program& program, const Spans& spans, const Costs& costs) 
       if (is_point_to_point(a.kind)) sides.insert(a.kind == Kind::send ? sides.end() : sides.begin(), {a.peer, other});
       if (is_collective(a.kind)) sides.assign(matching.calls_of(other).begin(), matching.calls_of(other).end());
       double begin = 0;
-      for (const Place side : sides) begin = std::max(begin, starts[side.rank][side.action]);
-      EXPECT_EQ(spans[r][i].begin, begin);
+      for (const Place side : sides) begin = std::max(begin, own[side.rank][side.action].begin);
+      EXPECT_EQ(std::tuple(spans[r][i].ready, spans[r][i].begin), std::tuple(own[r][i].ready, begin));
       EXPECT_EQ(spans[r][i].end, begin + costs(sides[0].rank, program.ranks[sides[0].rank].actions[sides[0].action]));
     }
 }

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <random>
 #include "schedule/execute.hpp"
+#include "schedule/measured.hpp"
 #include "schedule/parse.hpp"
-#include "schedule/simulate.hpp"
 #include "this_run.hpp"
 #include "trace/account.hpp"
 
@@ -156,23 +156,6 @@ private:
   const StepSpans& spans_;
   schedule::Matching matching_;
 };
-
-/// Planned spans as measured: a planned message begins when both sides are there, a measured one with its own side.
-StepSpans as_measured(const Program& program, StepSpans planned) {
-  for (std::size_t r = 0; r < planned.size(); ++r) {
-    const std::vector<Action>& actions = program.ranks[r].actions;
-    for (std::size_t i = 0; i < actions.size(); ++i) {
-      std::array<int, schedule::lanes> left = actions[i].waits;
-      left[index_of(actions[i].lane)] = 0;
-      double begin = 0;
-      for (std::size_t k = 0; k < actions.size(); ++k)
-        if ((actions[k].lane == actions[i].lane && k < i) || left[index_of(actions[k].lane)]-- > 0)
-          begin = std::max(begin, planned[r][k].end);
-      planned[r][i].begin = begin;  // ends stay as they are
-    }
-  }
-  return planned;
-}
 
 /// By moments in the middle between whole seconds, when nothing begins or ends.
 StepAccount by_moments(const Program& program, const StepSpans& spans) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <random>
+#include "schedule/measured.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/shapes.hpp"
 #include "this_run.hpp"
@@ -60,30 +61,14 @@ struct Job {
       common.push_back(std::exp(0.5 * noise * normal(random)));
       if (std::uniform_real_distribution<double>()(random) < burst) common.back() *= 3;
     }
-    StepSpans spans = simulate(program, [&](int r, const Action& a) {
+    const StepSpans spans = simulate(program, [&](int r, const Action& a) {
       const double drawn = common[r] * std::exp(noise * normal(random));
       if (is_communication(a.kind)) return inside * slow_link(r, a) * drawn;
       const bool parted = !own.empty() && a.micro_batch >= 0;
       return (parted ? static_cast<double>(own[r]) / 3 : 1) * slow(r) * drawn *
              (2e-9 * flops(a, layout) + 1e-10 * touched_bytes(program, r, a, layout));
     });
-    see_own_side(spans);
-    return spans;
-  }
-
-  /// In a plan a transfer begins when all of its sides are there; an engine sees its own side start.
-  void see_own_side(StepSpans& spans) const {
-    for (std::size_t r = 0; r < spans.size(); ++r) {
-      std::array<std::vector<double>, schedule::lanes> ends;
-      for (std::size_t i = 0; i < spans[r].size(); ++i) {
-        const Action& a = program.ranks[r].actions[i];
-        std::vector<double>& lane = ends[index_of(a.lane)];
-        spans[r][i].begin = lane.empty() ? 0 : lane.back();
-        for (std::size_t l = 0; l < schedule::lanes; ++l)
-          if (a.waits[l] > 0) spans[r][i].begin = std::max(spans[r][i].begin, ends[l][a.waits[l] - 1]);
-        lane.push_back(spans[r][i].end);
-      }
-    }
+    return as_measured(program, spans);
   }
 
   [[nodiscard]] Blame blame(int steps = 9) const {
