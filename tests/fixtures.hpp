@@ -32,11 +32,11 @@ protected:
       std::filesystem::temp_directory_path() / ("minitaw-test-" + std::to_string(::getpid()));
 };
 
-/// What the InputError of `call` says; empty if it throws none.
-std::string refusal_of(const auto& call) {
+/// What the InputError of `call` says, or an error of another type that is named; empty if it throws none.
+template <class Refusal = InputError> std::string refusal_of(const auto& call) {
   try {
     call();
-  } catch (const InputError& error) {
+  } catch (const Refusal& error) {
     return error.what();
   }
   return "";

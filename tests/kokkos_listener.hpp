@@ -39,20 +39,16 @@ public:
   KokkosListener(const KokkosListener&) = delete;
   KokkosListener& operator=(const KokkosListener&) = delete;
 
-  [[nodiscard]] Seen seen() const {
-    return locked([] { return seen_; });
-  }
-  [[nodiscard]] int copies() const {
-    return locked([] { return copies_; });
-  }
-  [[nodiscard]] Seen begun() const {
-    return locked([] { return begun_; });
-  }
+  [[nodiscard]] Seen seen() const { return copy_of(seen_); }
+  [[nodiscard]] int copies() const { return copy_of(copies_); }
+  [[nodiscard]] Seen begun() const { return copy_of(begun_); }
   /// Regions and sections that have not ended.
-  [[nodiscard]] int open() const {
-    return locked([] { return open_; });
-  }
+  [[nodiscard]] int open() const { return copy_of(open_); }
 private:
+  template <class T> static T copy_of(const T& value) {
+    const std::scoped_lock lock(mutex_);
+    return value;
+  }
   static auto locked(const auto& work) -> decltype(work()) {
     const std::scoped_lock lock(mutex_);
     return work();

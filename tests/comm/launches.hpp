@@ -58,11 +58,7 @@ inline schedule::Program one_at_a_time(schedule::Program program) {
 
 /// Why the program comes to no end, or what meets what it does not mean; empty if all is well.
 inline std::string fault_of(const schedule::Program& program) {
-  try {
-    (void)schedule::simulate(program, [](int, const schedule::Action&) { return 1.0; });
-    return {};
-  } catch (const LogicError& error) {
-    return error.what();
-  }
+  return minitaw::test::refusal_of<LogicError>(
+      [&] { (void)schedule::simulate(program, [](int, const schedule::Action&) { return 1.0; }); });
 }
 }  // namespace minitaw::comm::test

@@ -26,9 +26,8 @@ float rounded(float value) { return to_float(to_bf16(value)); }
 
 TEST(Bf16, KeepsTheSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(rounded(infinity), infinity);
+  for (const float large : {infinity, std::numeric_limits<float>::max()}) EXPECT_EQ(rounded(large), infinity);
   EXPECT_EQ(rounded(-infinity), -infinity);
-  EXPECT_EQ(rounded(std::numeric_limits<float>::max()), infinity);
   EXPECT_TRUE(std::signbit(rounded(-0.0f)));
   for (const std::uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u})
     EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits)))) << bits;

@@ -94,17 +94,14 @@ TEST_P(Contract, OfMessagesBothWays) {
 TEST_P(ContractOfMpi, OfMessagesMatchesByPayloadAndInOrder) {
   World world(GetParam());
   if (world.ranks == 1) GTEST_SKIP() << "MPI keeps no message that a rank sends to itself";
-  Values a(Dtype::fp32, 1), b = a, c = a, d = a;
-  const std::array out{contribution_of(0, Dtype::fp32, 1), contribution_of(1, Dtype::fp32, 1),
-      contribution_of(2, Dtype::fp32, 1), contribution_of(3, Dtype::fp32, 1)};
-  auto sent = out;
-  // Small enough to leave before they are asked for.
-  world.exchange({sent[0].message(true, world.next, Payload::activation),
-      sent[1].message(true, world.next, Payload::weights), sent[2].message(true, world.next, Payload::activation),
-      sent[3].message(true, world.next, Payload::embeddings), a.message(false, world.previous, Payload::activation),
-      c.message(false, world.previous, Payload::activation), b.message(false, world.previous, Payload::weights),
-      d.message(false, world.previous, Payload::embeddings)});
-  EXPECT_EQ((std::array{a, b, c, d}), out);
+  constexpr std::array payloads{Payload::activation, Payload::weights, Payload::activation, Payload::embeddings};
+  std::vector<Values> out, in(4, Values(Dtype::fp32, 1));  // small enough to leave before they are asked for
+  std::vector<Message> messages;
+  for (const int k : {0, 1, 2, 3}) out.push_back(contribution_of(k, Dtype::fp32, 1));
+  for (const int k : {0, 1, 2, 3}) messages.push_back(out[k].message(true, world.next, payloads[k]));
+  for (const int k : {0, 2, 1, 3}) messages.push_back(in[k].message(false, world.previous, payloads[k]));
+  world.exchange(messages);
+  EXPECT_EQ(in, out);
 }
 
 TEST_P(ContractOfMpi, RefusesAMessageOfAnotherLength) {
@@ -130,11 +127,6 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
     EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError) << name_of(call);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
   EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError) << "a program of another size";
-}
-
-TEST(HostTransport, RefusesTooLittleStaging) {
-  std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
-  EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
 }
 
 /// Cancels a little later, as the watchdog would, when so many bytes have been handed to MPI.
@@ -193,7 +185,9 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
 }
 
 // What only the transport over MPI has: slots, and how it waits.
-TEST(Staged, RefusesTooFewSlots) {
+TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
+  std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
+  EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
   LazyCopier copier;
   std::vector<std::byte> pinned(16 * staged_piece - 1);
   EXPECT_THROW((void)mpi::through_slots(pinned, staged_piece, copier), LogicError);

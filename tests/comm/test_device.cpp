@@ -152,28 +152,22 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
   wait_ready();
 }
 
-/// Sets MINITAW_MPI_DIRECT on this rank, for a while.
-class Wish {
-public:
-  explicit Wish(const char* text) {
-    if (text != nullptr) setenv("MINITAW_MPI_DIRECT", text, 1);
-  }
-  Wish(const Wish&) = delete;
-  Wish& operator=(const Wish&) = delete;
-  ~Wish() { unsetenv("MINITAW_MPI_DIRECT"); }
-};
+/// With this text as MINITAW_MPI_DIRECT on this rank; nullptr: it is not set.
+Reach reach_with(const char* wish) {
+  if (wish != nullptr) setenv("MINITAW_MPI_DIRECT", wish, 1);
+  else unsetenv("MINITAW_MPI_DIRECT");
+  return mpi::agreed_reach(MPI_COMM_WORLD);
+}
 
 TEST(Reach, IsTheSameOnAllRanks) {
   const int rank = mpi::rank_in(MPI_COMM_WORLD);
-  for (const auto& [of_last, reach] : {std::pair{"1", Reach::direct}, {"0", Reach::staged}}) {
-    const Wish wish(rank + 1 == ranks_of_job() ? of_last : "1");
-    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), reach);
-  }
+  for (const auto& [of_last, reach] : {std::pair{"1", Reach::direct}, {"0", Reach::staged}})
+    EXPECT_EQ(reach_with(rank + 1 == ranks_of_job() ? of_last : "1"), reach);
   if (kernels_on_host) {
-    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::staged) << "no MPI takes device pointers here";
+    EXPECT_EQ(reach_with(nullptr), Reach::staged) << "no MPI takes device pointers here";
   }
-  const Wish wish(rank == 0 ? "maybe" : nullptr);
-  EXPECT_THROW((void)mpi::agreed_reach(MPI_COMM_WORLD), InputError) << "on all ranks";
+  EXPECT_THROW((void)reach_with(rank == 0 ? "maybe" : nullptr), InputError) << "on all ranks";
+  unsetenv("MINITAW_MPI_DIRECT");
 }
 }  // namespace
 }  // namespace minitaw::comm::test

@@ -11,8 +11,9 @@ using schedule::Kind, schedule::shapes::name_of;
 class EveryProgram : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));
 
-/// No rank sends and receives on the same communicator, each has the ranks that use it, and they are few.
-TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
+/// No rank sends and receives on the same communicator, each has the ranks that use it, and they are few. Each is split
+/// off in one round, once, and no rank twice in a round.
+TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwnSplitOffInRounds) {
   for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
     using Links = std::set<std::pair<int, int>>;
     std::map<schedule::Lane, Links> links, planned;
@@ -25,7 +26,8 @@ TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
         links[sender].insert(a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
         neighbours[sender][r].insert(a.peer);
       }
-    for (const nccl::CommunicatorPlan& plan : nccl::plan_communicators(program)) {
+    const auto plans = nccl::plan_communicators(program);
+    for (const nccl::CommunicatorPlan& plan : plans) {
       if (plan.communicator >= 0) continue;
       ++count[plan.lane];
       std::set<int> senders, receivers, users;
@@ -41,13 +43,6 @@ TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
       for (const auto& [rank, others] : peers) most = std::max(most, others.size());
       ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
     }
-  });
-}
-
-/// Each communicator is split off in one round, once, and no rank twice in a round.
-TEST_P(EveryProgram, SplitsItsCommunicatorsOffInRounds) {
-  for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
-    const auto plans = nccl::plan_communicators(program);
     std::set<int> seen;
     for (const auto& round : nccl::rounds(plans)) {
       std::set<int> ranks;

@@ -185,14 +185,12 @@ struct World {
       busy = false;
       bool moved = false;
       for (const bool send : {false, true}) {
-        if (open[send] != nullptr && !open[send]->done()) {
-          moved |= open[send]->advance();
-        } else if (!left[send].empty()) {
+        if (open[send] != nullptr && !open[send]->done()) moved |= open[send]->advance();
+        else if (left[send].empty()) continue;
+        else {
           open[send] = transport.start(send ? Lane::inputs_send : Lane::inputs_recv, left[send].front());
           left[send].pop_front();
           moved = true;
-        } else {
-          continue;
         }
         busy = true;
       }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <gtest/gtest.h>
-#include "base/error.hpp"
 #include "deck/deck.hpp"
+#include "fixtures.hpp"
 
 namespace minitaw::deck {
 /// The smallest deck that is complete.
@@ -17,14 +16,9 @@ inline Deck make(const std::string& text, const std::vector<std::string>& overri
 /// The message with which a deck is refused; fails the test if it is not.
 inline std::string refusal(
     const std::string& text, const std::vector<std::string>& overrides = {}, const Job& job = planned()) {
-  try {
-    (void)make(text, overrides, job);
-  } catch (const InputError& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(message.find('\n'), std::string::npos) << "not one line: " << message;
-    return message;
-  }
-  ADD_FAILURE() << "accepted:\n" << text;
-  return "";
+  const std::string message = test::refusal_of([&] { (void)make(text, overrides, job); });
+  EXPECT_NE(message, "") << "accepted:\n" << text;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << "not one line: " << message;
+  return message;
 }
 }  // namespace minitaw::deck

@@ -5,7 +5,6 @@
 #include <sstream>
 #include <tuple>
 #include "deck/keys.hpp"
-#include "fixtures.hpp"
 #include "helpers.hpp"
 
 namespace minitaw::deck {
@@ -17,7 +16,7 @@ Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
   return {.ranks = ranks, .node_sizes = std::move(node_sizes), .planning = true, .adapters = adapters};
 }
 
-/// `auto` is as many as nodes have adapters, at most what two groups can share; a number is kept.
+/// `auto` is as many as nodes have adapters, at most what two groups can share; a number is kept. Equal cases run once.
 TEST(Rails, AreSettledByAdaptersAndGroups) {
   for (const auto& [job, override, schedule] : std::initializer_list<std::tuple<Job, const char*, const char*>>{
            {with_adapters(1), "", "tawpipe"}, {with_adapters(2), "", "tawpipe:rails=2"},
@@ -35,9 +34,6 @@ TEST(Rails, AreSettledByAdaptersAndGroups) {
     const std::vector<std::string> overrides(*override == 0 ? 0 : 1, override);
     EXPECT_EQ(make(small, overrides, job).cases.at(0).schedule, schedule) << job.adapters << " " << override;
   }
-}
-
-TEST(Rails, EqualCasesAreRunOnce) {
   const std::vector<std::string> both = {"schedule=tawpipe,tawpipe:rails=1,tawpipe:rails=2"};
   for (const int adapters : {1, 2}) EXPECT_THAT(make(small, both, with_adapters(adapters)).cases, SizeIs(2));
 }
@@ -399,12 +395,11 @@ TEST(Docs, KeysPageIsTheHelpOfTheProgram) {
 /// Why no job of the usual sizes (0: the deck says its own) can run the deck; empty if one can.
 std::string refused_by_all(const std::string& path) {
   std::string why;
-  for (const int ranks : {0, 4, 6}) try {
-      (void)read_deck(path, {}, planned(ranks));
-      return "";
-    } catch (const InputError& error) {
-      why += fmt::format("{}\n", error.what());
-    }
+  for (const int ranks : {0, 4, 6}) {
+    const std::string said = test::refusal_of([&] { (void)read_deck(path, {}, planned(ranks)); });
+    if (said.empty()) return "";
+    why += said + "\n";
+  }
   return why;
 }
 

@@ -5,12 +5,10 @@
 namespace minitaw::deck {
 namespace {
 const std::string good =
-    "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\nranks = [2, 4]\ngroups = [1, 2, \"1+1\"]\nlayers "
-    "= 8\n"
+    "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\nranks = [2, 4]\ngroups = [1, 2, \"1+1\"]\nlayers = 8\n"
     "hidden = \"1K\"\nheads = 8\nkv_heads = 2\nvocab = 300\nffn = 96\ndtype = \"bf16\"\nseq = [64, \"1K\"]\n"
-    "tokens_per_micro_batch = \"1K\"\nsequences_per_step = 64\nrecompute = \"none\"\nsteps = 3\nwarmup = "
-    "1\nseed = 7\n"
-    "learning_rate = 1e-3\ndata = \"synthetic\"\n";
+    "tokens_per_micro_batch = \"1K\"\nsequences_per_step = 64\nrecompute = \"none\"\nsteps = 3\nwarmup = 1\n"
+    "seed = 7\nlearning_rate = 1e-3\ndata = \"synthetic\"\n";
 
 class Mutator {
 public:

@@ -30,8 +30,7 @@ TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
   EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 5, 8, 10, 12));
   EXPECT_EQ(std::tuple(sequences_of_step(c), tokens_of_step(c)), std::tuple(12, 12 * 128));
   EXPECT_EQ(c.shape.micro_batch, 3) << "the largest, by which buffers are checked";
-  EXPECT_EQ(micro_batch_of(c, 2), 2);
-  EXPECT_EQ(shape_of_rank(c, 0).micro_batch, 1);
+  EXPECT_EQ(std::tuple(micro_batch_of(c, 2), shape_of_rank(c, 0).micro_batch), std::tuple(2, 1));
   EXPECT_THAT(identity(c), HasSubstr(" micro_batch=1,3,2 micro_batches=6 "));
 }
 

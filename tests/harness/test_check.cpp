@@ -12,9 +12,10 @@ using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-Case serial_case(int layers = 2) {
+Case serial_case(int layers = 2, Dtype dtype = Dtype::fp32) {
   Case c = tests::small_case("serial", topology::Groups({1}), layers, 2);
   c.steps = 3;
+  c.shape.dtype = dtype;
   return c;
 }
 
@@ -134,8 +135,7 @@ double size_of(const NamedTensor& tensor, const Tensors& all) {
 
 TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    Case c = serial_case();
-    c.shape.dtype = dtype;
+    Case c = serial_case(2, dtype);
     c.steps = 4;
     const Reference right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
     const Tolerance t = float64_tolerance(c);
@@ -167,8 +167,7 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
 // The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.
 TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    Case c = serial_case();
-    c.shape.dtype = dtype;
+    const Case c = serial_case(2, dtype);
     Runtime one(c, 0), two(c, 0);
     one.connect();
     two.connect();

@@ -324,12 +324,7 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   lose_a_message(program);
   const auto runtime = tests::runtime_by_mpi(c, std::move(program), options);
   runtime->prepare();
-  std::string reason;
-  try {
-    (void)runtime->step();
-  } catch (const Stalled& stalled) {
-    reason = stalled.what();
-  }
+  const std::string reason = minitaw::test::refusal_of<Stalled>([&] { (void)runtime->step(); });
   EXPECT_TRUE(reason.starts_with(fmt::format("rank {}: no lane has moved for 3 s", rank))) << reason;
   EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
   const std::scoped_lock lock(mutex);

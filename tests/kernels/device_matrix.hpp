@@ -10,6 +10,8 @@ namespace minitaw::test {
 /// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1 (scripts/gpu-check) large ones.
 inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
 
+inline kernels::ExecutionSpace exec() { return {}; }
+
 /// From and to the type in memory.
 template <class E> E element_of(double value) {
   if constexpr (std::is_same_v<E, Bf16>) return to_bf16(static_cast<float>(value));

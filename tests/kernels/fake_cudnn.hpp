@@ -145,10 +145,8 @@ public:
       if (t->dim.size() != 4 || t->stride.size() != 4 || t->stride[3] != 1) return {"a tensor without 4 dimensions"};
       if (!uids.insert(t->uid).second) return {"two tensors have one uid"};
     }
-    for (const Tensor& t : {o_, stats_})
-      if (!do_ && !t->is_output) return {"a result that is not an output"};
-    for (const Tensor& t : {dq_, dk_, dv_})
-      if (do_ && !t->is_output) return {"a result that is not an output"};
+    for (const Tensor& t : do_ ? std::vector{dq_, dk_, dv_} : std::vector{o_, stats_})
+      if (!t->is_output) return {"a result that is not an output"};
     if (io_ != DataType_t::BFLOAT16 || inner_ != DataType_t::FLOAT || stats_->type != DataType_t::FLOAT)
       return {"a type that is not supported"};
     Sizes rows = q_->dim;

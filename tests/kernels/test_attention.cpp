@@ -9,9 +9,8 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles, test::expect_close;
+using test::Doubles, test::exec, test::expect_close;
 
-ExecutionSpace exec() { return {}; }
 /// The longest has more than eight tiles of keys, however large they are.
 const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 6}, {1, 5, 6, 3, 10}, {3, 17, 4, 1, 4},
     {1, 64, 2, 2, 32}, {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128}, {2, 200, 2, 2, 16},

@@ -92,8 +92,7 @@ TEST_F(Cudnn, SaysWhyItCannot) {
 }
 
 TEST_F(Cudnn, TellsVersions) {
-  EXPECT_EQ(cudnn_version(), "9.19.0");
-  EXPECT_EQ(cudnn_frontend_version(), "1.19.0");
+  EXPECT_EQ(std::tuple(cudnn_version(), cudnn_frontend_version()), std::tuple("9.19.0", "1.19.0"));
 }
 }  // namespace
 }  // namespace minitaw::kernels::detail::cuda

@@ -8,7 +8,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles, test::expect_close;
+using test::Doubles, test::exec, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
 using Floats = test::DeviceMatrix<float>;
 
@@ -21,7 +21,6 @@ const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64
     {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1}, {300, 24, 2},
     {3, 96}, {2, 200}};
 
-ExecutionSpace exec() { return {}; }
 Indices indices(const std::vector<std::int32_t>& values) {
   return {static_cast<std::int64_t>(values.size()), 1, Doubles(values.begin(), values.end())};
 }
@@ -273,8 +272,7 @@ TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
     const Doubles values = test::random_floats(count, count, 0.1);
     const Floats given(count, 1, values), sum = Floats::poisoned(1, 1);
     const Kokkos::View<double*, ExecutionSpace::memory_space> partials("partials", most_square_partials);
-    double squares = 0;
-    for (const double v : values) squares += v * v;
+    const double squares = test::dot(values, values);
     for (int times = 1; times <= 2; ++times) {
       this->launch_([&] { add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1); });
       expect_close(sum.values(), {times * squares}, 1e-6);
@@ -286,8 +284,7 @@ TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
 TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
   const int count = 203;
   const Doubles gradient = test::random_floats(count, 1, 1e-3), start = test::random_floats(count, 2);
-  double squares = 1e-4;  // of other weights
-  for (const double g : gradient) squares += g * g;
+  const double squares = test::dot(gradient, gradient) + 1e-4;  // of other weights
   for (const float limit : {0.005F, 0.01F, 1.0F}) {
     const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
     ASSERT_EQ(factor < 1, limit < 1);

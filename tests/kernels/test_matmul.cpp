@@ -7,9 +7,7 @@
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles, test::expect_close;
-
-ExecutionSpace exec() { return {}; }
+using test::Doubles, test::exec, test::expect_close;
 
 struct Size {
   int m, n, k, shift = 0;

@@ -226,10 +226,9 @@ def check_topo():
         said = topo(2, *options, code=2)
         assert not said.stdout and said.stderr.startswith("minitaw: ") and said.stderr.count("\n") == 1, f"{options}: {said}"
 
-if __name__ == "__main__":
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    DECK.write_text(TEXT, encoding="utf-8")
-    for check in (check_topo, check_refusals, check_results, check_statuses, check_time_limit, check_repeats, check_verify,
-                  check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
-        check()
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+DECK.write_text(TEXT, encoding="utf-8")
+for check in (check_topo, check_refusals, check_results, check_statuses, check_time_limit, check_repeats, check_verify,
+              check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
+    check()

@@ -15,8 +15,7 @@ MPIEXEC, NUMBER, PROGRAM, FAKE_HOST, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 HOST, USER = "leak017", "leakjoe"
 
-TEXT = ('schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\n' 'warmup = 1\n')
-
+TEXT = 'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n'
 SECRETIVE = {"SLURM_JOB_NODELIST": f"{HOST},leak[018-019]", "SLURMD_NODENAME": HOST, "SLURM_SUBMIT_DIR": f"/home/{USER}/x", "SLURM_JOB_USER": USER,
              "SLURM_TOPOLOGY_ADDR": f"switch.{HOST}", "SLURM_JOB_ACCOUNT": "leakaccount", "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}",
              "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml", "MPICH_INTERFACE_HOSTNAME": f"{HOST}-ib0", "FI_DOMAIN": f"{HOST}_mlx", "HOSTNAME": HOST,
@@ -66,9 +65,8 @@ def check_what_the_user_wrote():
     _, _, found = run("written.h5", deck=deck)
     assert found["deck_path"] == deck and f"# for {HOST}" in found["deck"] and f"run {deck} " in found["command"], found
 
-if __name__ == "__main__":
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    (FOLDER / "leaks.toml").write_text(TEXT, encoding="utf-8")
-    for check in (check_nothing_leaks_and_the_map, check_hosts_that_are_asked_for, check_what_the_user_wrote):
-        check()
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+(FOLDER / "leaks.toml").write_text(TEXT, encoding="utf-8")
+for check in (check_nothing_leaks_and_the_map, check_hosts_that_are_asked_for, check_what_the_user_wrote):
+    check()

@@ -166,9 +166,6 @@ for blow in chance.sample([*STRIKES] * -(-count // len(STRIKES)), count):
     ends[f"{blow}, exit {code}"] += 1
     if cases == CASES:
         finish_sweep()
-if count > 0:
-    finish_sweep()
-else:
-    check_two_signals()
+(finish_sweep if count > 0 else check_two_signals)()
 for end, count in sorted(ends.items()):
     print(f"{count:4} {end}")

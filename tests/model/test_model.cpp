@@ -25,13 +25,10 @@ Tolerance tolerance_of(const Layout& layout) {
 
 class ModelStep : public ::testing::TestWithParam<test::Combination> {
 protected:
-  ModelStep()
-      : case_(std::get<0>(GetParam())), dtype_(std::get<2>(GetParam())),
-        layout_(test::layout_of(case_, dtype_, std::get<1>(GetParam()))), tolerance_(tolerance_of(layout_)) {}
-  test::ModelCase case_;
-  Dtype dtype_;
-  Layout layout_;
-  Tolerance tolerance_;
+  test::ModelCase case_ = std::get<0>(GetParam());
+  Dtype dtype_ = std::get<2>(GetParam());
+  Layout layout_ = test::layout_of(case_, dtype_, std::get<1>(GetParam()));
+  Tolerance tolerance_ = tolerance_of(layout_);
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ModelStep, test::all_combinations(), test::name_of);
@@ -166,13 +163,6 @@ struct Buffers {
   Buffer workspace, x, saved, deferred, weights, total, state, embeddings, embeddings_total, embeddings_state;
 };
 
-/// An action of the model, and the buffers that it refuses if they are smaller.
-struct Use {
-  const char* name;
-  std::function<void(Model&, const Buffers&)> run;
-  std::vector<Buffer Buffers::*> needs;
-};
-
 class Refusals : public AnyDtype {
 protected:
   Refusals() {
@@ -214,40 +204,31 @@ INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf
 
 TEST_P(Refusals, OfBuffersThatAreTooSmall) {
   using B = Buffers;
-  const std::vector<Use> uses = {
-      {"backward",
-          [](Model& m, const B& b) {
-            m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
-          },
-          {&B::x, &B::total, &B::saved, &B::weights}},
-      {"backward_input",
-          [](Model& m, const B& b) {
-            m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
-          },
-          {&B::x, &B::saved, &B::deferred, &B::weights}},
-      {"backward_weight",
-          [](Model& m, const B& b) {
-            m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
-          },
-          {&B::total, &B::saved, &B::deferred}},
-      {"loss", [this](Model& m, const B& b) { m.loss(embeddings(b), loss_.data(), batch_); },
-          {&B::x, &B::embeddings_total, &B::embeddings}},
-      {"update", [](Model& m, const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); },
-          {&B::weights, &B::state, &B::total}},
-      {"update_embeddings",
-          [](Model& m, const B& b) {
-            m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
-          },
-          {&B::embeddings, &B::embeddings_state, &B::embeddings_total}}};
-  Model whole = model();
-  for (const Use& use : uses) {
-    EXPECT_NO_THROW(use.run(whole, all_)) << use.name;
-    for (const auto member : use.needs) {
+  Model m = model();
+  const auto expect_needs = [&](const char* name, const std::vector<Buffer B::*>& members, const auto& action) {
+    EXPECT_NO_THROW(action(all_)) << name;
+    for (const auto member : members) {
       Buffers one_less = all_;
       one_less.*member = less(all_.*member);
-      EXPECT_THROW(use.run(whole, one_less), LogicError) << use.name;
+      EXPECT_THROW(action(one_less), LogicError) << name;
     }
-  }
+  };
+  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights}, [&](const B& b) {
+    m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
+  });
+  expect_needs("backward_input", {&B::x, &B::saved, &B::deferred, &B::weights}, [&](const B& b) {
+    m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+  });
+  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred}, [&](const B& b) {
+    m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
+  });
+  expect_needs("loss", {&B::x, &B::embeddings_total, &B::embeddings},
+      [&](const B& b) { m.loss(embeddings(b), loss_.data(), batch_); });
+  expect_needs("update", {&B::weights, &B::state, &B::total},
+      [&](const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); });
+  expect_needs("update_embeddings", {&B::embeddings, &B::embeddings_state, &B::embeddings_total}, [&](const B& b) {
+    m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
+  });
   EXPECT_THROW(Model({}, layout_, 1, less(all_.workspace)), LogicError);
 }
 

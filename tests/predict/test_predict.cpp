@@ -67,14 +67,11 @@ TEST(Machine, EveryFileOfTheRepositoryIsValid) {
 
 /// What is wrong, what is put in its place, and what the sentence says behind "m.toml".
 TEST(Machine, RefusesInOneSentence) {
-  struct Bad {
-    std::string old, now, sentence;
-  };
   const std::string good = machine_text(2, 2), rate = "rate = \"100 MB/s\"";
   ASSERT_NO_THROW((void)parse_machine(good, "m.toml"));
   const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n",
                     own = rate + "\n[[exceptions]]\n";
-  for (const auto& [old, now, sentence] : std::vector<Bad>{
+  for (const auto& [old, now, sentence] : std::vector<std::array<std::string, 3>>{
            {rate, "rate = \"100\"", ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = \"0 MB/s\"", ":11: between.rate is \"0 MB/s\", which is not above zero"},
@@ -156,11 +153,7 @@ const std::string send_to_3 = "   0 inputs_send send W1 h0 -> r3\n", from_1 = " 
 TEST(Predict, TransfersShareLinks) {
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
       opposite({send_to_2, "   0 inputs_recv recv W3 w0 <- r3\n", from_0, "   0 inputs_send send W3 h0 -> r1\n"});
-  struct Shared {
-    const Transfers& transfers;
-    std::string machine;
-    double shards;
-  };
+  using Shared = std::tuple<const Transfers&, std::string, double>;  // shards
   const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";        // one node at each router
   const std::vector<Shared> all = {{one, machine_text(2, 2), 1},                        // has its link alone
       {one, machine_text(1, 4), 0.1}, {two, machine_text(2, 2), 2},                     // out of one adapter
@@ -181,8 +174,8 @@ TEST(Predict, TransfersShareLinks) {
   EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
 }
 
-/// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring through both nodes takes
-/// three quarters of the buffer over each adapter, and each of the three hops of a slice pays the latency.
+/// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring through both nodes
+/// takes three quarters of the buffer over each adapter, and each of the three hops of a slice pays the latency.
 TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
   const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
@@ -398,7 +391,8 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
   EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
   const std::string slow = "adapters = 2\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
-  EXPECT_NEAR(floor_of(c, parse_machine(machine_text(2, 2, slow), "m.toml")).adapter / floor.adapter, 200.0 / 125, 1e-9);
+  const Floor slower = floor_of(c, parse_machine(machine_text(2, 2, slow), "m.toml"));
+  EXPECT_NEAR(slower.adapter / floor.adapter, 200.0 / 125, 1e-9);
 }
 
 /// As if all were simulated: on a fat tree that is a switch. Eight of a node each, and three on nodes of their own.

@@ -3,8 +3,8 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::schedule {
-/// Planned spans as an engine measures them: an action is ready when the one before it in its lane ends, and begins when
-/// what it waits for has ended. In a plan a transfer begins when all of its sides are there; ends stay as they are.
+/// Planned spans as an engine measures them: an action is ready when the one before it in its lane ends, and begins
+/// when what it waits for has ended. In a plan a transfer begins when all sides are there; ends stay as they are.
 inline std::vector<std::vector<Span>> as_measured(const Program& program, std::vector<std::vector<Span>> spans) {
   for (std::size_t r = 0; r < spans.size(); ++r) {
     std::array<std::vector<double>, lanes> ends;

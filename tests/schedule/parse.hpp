@@ -50,22 +50,19 @@ inline Action action_of(std::istream& words, const Program& program) {
     const bool adds = word[0] == '+';
     const std::size_t colon = word.find(':');
     if (word == "after") continue;
-    if (word == "->" || word == "<-" || word == "root") {
+    if (colon != std::string::npos)
+      a.waits[index_of(named<Lane>(word.substr(0, colon), lanes))] = number(word, colon + 1);
+    else if (word[0] == 'm') a.micro_batch = number(word, 1);
+    else if (word == "->" || word == "<-" || word == "root") {
       words >> word;
       a.peer = number(word, 1);
-    } else if (colon != std::string::npos) {
-      a.waits[index_of(named<Lane>(word.substr(0, colon), lanes))] = number(word, colon + 1);
     } else if (word[0] == '@') {
       const auto at = std::ranges::find(program.communicators, word.substr(1), &Communicator::name);
       a.communicator = static_cast<int>(at - program.communicators.begin());
-    } else if (word[0] == 'm') {
-      a.micro_batch = number(word, 1);
     } else if (const Slot slot = slot_of(word.substr(adds ? 1 : 0)); slot.valid()) {
       a.accumulates = a.accumulates || adds;
       a.slots.at(slots++) = slot;
-    } else {
-      read_payload(word, a);
-    }
+    } else read_payload(word, a);
   }
   return a;
 }
@@ -97,23 +94,18 @@ inline Program parse_program(const std::string& text) {
   for (std::string line, key, word; std::getline(lines, line);) {
     std::istringstream words(line);
     words >> key;
-    if (const auto at = numbers.find(key); at != numbers.end()) {
-      words >> program.*at->second;
-    } else if (key == "program") {
-      words >> program.schedule;
-    } else if (key == "clips") {
-      words >> program.clips;
-    } else if (key == "embeddings_split") {
-      words >> program.embeddings_split;
-    } else if (key == "groups") {
+    if (const auto at = numbers.find(key); at != numbers.end()) words >> program.*at->second;
+    else if (key == "program") words >> program.schedule;
+    else if (key == "clips") words >> program.clips;
+    else if (key == "embeddings_split") words >> program.embeddings_split;
+    else if (key == "rank") program.ranks.push_back(parsing::rank_of(words));
+    else if (key == "groups") {
       words >> word;
       program.groups = topology::parse_groups(word);
     } else if (key == "communicator") {
       Communicator& c = program.communicators.emplace_back();
       words >> c.name;
       for (int rank = 0; words >> rank;) c.ranks.push_back(rank);
-    } else if (key == "rank") {
-      program.ranks.push_back(parsing::rank_of(words));
     } else {
       words.seekg(0);
       program.ranks.at(program.ranks.size() - 1).actions.push_back(parsing::action_of(words, program));

@@ -123,13 +123,9 @@ TEST(Judge, AmongManyRanksChanceNamesNobody) {
   EXPECT_EQ(suspects(judge(m, {products(rounds)})), (std::vector<Suspect>{{Suspect::rank, 150}}));
 }
 
-TEST(Judge, OfTwoRanksTheSlowerOneIsNamed) {
+TEST(Judge, OfTwoNodesOfARankTheSlowerRankIsNamedAndTheSlowDirectionAsALink) {
   const Machine m{topology::Groups({1, 1}), 1};
   EXPECT_EQ(suspects(judge(m, {products({{10, 8}, {10, 8}})})), (std::vector<Suspect>{{Suspect::rank, 1}}));
-}
-
-TEST(Judge, ADirectionThatIsSlowIsALinkOfTwoNodes) {
-  const Machine m{topology::Groups({1, 1}), 1};
   const double none = std::nan("");
   const std::vector<double> round = {none, 9, 3, none};  // [to][from]: rank 0 receives 9, rank 1 receives 3
   const auto found = judge(m, {{{"rate", "B/s", Partner::node}, {round, round}}});

@@ -161,17 +161,15 @@ def check_binding(_):
         code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in), options=("--nodes=1",))
     assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
 
-if __name__ == "__main__":
-    if missing():
-        sys.exit(f"not found on this machine: {', '.join(missing())}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in filter(pathlib.Path.is_file, FOLDER.glob("*.*")):
-        old.unlink()
-    os.environ.pop("SLURM_CONF", None)
-    with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends, check_chain_cancelled]
-        checks += [check_binding] * (os.cpu_count() >= 2)
-        for check in checks:
-            began = time.monotonic()
-            check(own)
-            print(f"{check.__name__}: {time.monotonic() - began:.1f} s", flush=True)
+if missing():
+    sys.exit(f"not found on this machine: {', '.join(missing())}")
+FOLDER.mkdir(parents=True, exist_ok=True)
+for old in filter(pathlib.Path.is_file, FOLDER.glob("*.*")):
+    old.unlink()
+os.environ.pop("SLURM_CONF", None)
+with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
+    checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends, check_chain_cancelled]
+    for check in checks + [check_binding] * (os.cpu_count() >= 2):
+        began = time.monotonic()
+        check(own)
+        print(f"{check.__name__}: {time.monotonic() - began:.1f} s", flush=True)
