@@ -283,7 +283,7 @@ def check_median_ranks():
     assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
 
 def check_shift_ranks():
-    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1. Few have no interval."""
+    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are 0 .. n m - 1. Few have no interval."""
     for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106),
                         (30, 30, 338, 317, 275)):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
