@@ -213,22 +213,19 @@ TEST_P(Refusals, OfBuffersThatAreTooSmall) {
       EXPECT_THROW(action(one_less), LogicError) << name;
     }
   };
-  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights}, [&](const B& b) {
-    m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
-  });
+  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights},
+      [&](const B& b) { m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total}); });
   expect_needs("backward_input", {&B::x, &B::saved, &B::deferred, &B::weights}, [&](const B& b) {
     m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
   });
-  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred}, [&](const B& b) {
-    m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
-  });
+  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred},
+      [&](const B& b) { m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total}); });
   expect_needs("loss", {&B::x, &B::embeddings_total, &B::embeddings},
       [&](const B& b) { m.loss(embeddings(b), loss_.data(), batch_); });
   expect_needs("update", {&B::weights, &B::state, &B::total},
       [&](const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); });
-  expect_needs("update_embeddings", {&B::embeddings, &B::embeddings_state, &B::embeddings_total}, [&](const B& b) {
-    m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
-  });
+  expect_needs("update_embeddings", {&B::embeddings, &B::embeddings_state, &B::embeddings_total},
+      [&](const B& b) { m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1); });
   EXPECT_THROW(Model({}, layout_, 1, less(all_.workspace)), LogicError);
 }
 

@@ -153,7 +153,7 @@ const std::string send_to_3 = "   0 inputs_send send W1 h0 -> r3\n", from_1 = " 
 TEST(Predict, TransfersShareLinks) {
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
       opposite({send_to_2, "   0 inputs_recv recv W3 w0 <- r3\n", from_0, "   0 inputs_send send W3 h0 -> r1\n"});
-  using Shared = std::tuple<const Transfers&, std::string, double>;  // shards
+  using Shared = std::tuple<const Transfers&, std::string, double>;                     // shards
   const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";        // one node at each router
   const std::vector<Shared> all = {{one, machine_text(2, 2), 1},                        // has its link alone
       {one, machine_text(1, 4), 0.1}, {two, machine_text(2, 2), 2},                     // out of one adapter
