@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <new>
 #include <ranges>
@@ -78,7 +79,9 @@ public:
   /// processor from all other work, as interrupts and threads that wake up do.
   void work(int rank, double seconds, Done done, bool first = false) {
     const sg::ExecPtr exec = sg::Exec::init();
-    exec->set_flops_amount(seconds * processor_speed)->set_priority(first ? 1000 : 1)->set_host(processors_[machine_.node_of(rank) % processors_.size()]);
+    exec->set_flops_amount(seconds * processor_speed)
+        ->set_priority(first ? 1000 : 1)
+        ->set_host(processors_[machine_.node_of(rank) % processors_.size()]);
     start(exec, std::move(done));
   }
   static void later(double seconds, Done done) { simgrid::kernel::timer::Timer::set(now() + seconds, std::move(done)); }
@@ -364,24 +367,34 @@ private:
     double slowest = machine_.rates[out];
     for (int i = 0; i < count; ++i) {
       slowest = std::min({slowest, machine_.rates[out + i], machine_.rates[in + i]});
-      if (count > 1 || from == to) between(t, out + i, in + i, bytes / count);
+      if (count > 1 || from == to) between(out + i, in + i, bytes / count, part_of(t));
     }
     if (count == 1 && from != to) move(t, from, to, bytes);
     return slowest;
   }
 
-  void between(const Shared& t, int adapter, int other, double bytes) {
+  void between(int adapter, int other, double bytes, Network::Done done) {
     adapters_[adapter].out += bytes;
     adapters_[other].in += bytes;
-    network_.between(adapter, other, bytes, part_of(t));
+    network_.between(adapter, other, bytes, std::move(done));
   }
 
   void move(const Shared& t, int from, int to, double bytes) {
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to}) network_.work(side, bytes / machine_.moving, part_of(t), true);
-    if (machine_.node_of(from) != machine_.node_of(to))
-      return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
-    network_.flow(from, to, bytes, part_of(t));
+    if (machine_.node_of(from) == machine_.node_of(to)) return network_.flow(from, to, bytes, part_of(t));
+    const int out = machine_.adapter_of(from), in = machine_.adapter_of(to);
+    if (!machine_.eager) return between(out, in, bytes, part_of(t));
+    // What one rank sends to another passes one connection (TCP): a message leaves when those before it have passed.
+    std::deque<std::function<void()>>& waiting = connections_[{from, to}];
+    waiting.emplace_back([=, this, &waiting, done = part_of(t)] {
+      between(out, in, bytes, [=, &waiting] {
+        waiting.pop_front();
+        if (!waiting.empty()) waiting.front()();
+        done();
+      });
+    });
+    if (waiting.size() == 1) waiting.front()();
   }
 
   /// Returns what is to be called when the part is over.
@@ -417,6 +430,7 @@ private:
   std::vector<bool> is_stirred_;
   trace::StepSpans spans_;
   std::vector<AdapterUse> adapters_;
+  std::map<std::pair<int, int>, std::deque<std::function<void()>>> connections_;  ///< by rank: messages, in order
   std::vector<bool> started_, over_;       ///< by number; sends and receives only, all actions
   std::vector<std::vector<Place>> calls_;  ///< of each collective, in order of arrival
   std::size_t left_;

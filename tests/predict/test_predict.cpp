@@ -205,6 +205,14 @@ TEST(Predict, MessagesOfALaneTakeTurns) {
   EXPECT_NEAR(turns.spans[2][0].end, t.shard / 100e6, exact);
   EXPECT_NEAR(together.spans[2][0].end, 2 * t.shard / 100e6, exact);
   EXPECT_NEAR(turns.seconds, together.seconds, exact);
+  const Transfers same(
+      {send_to_2 + "   1 inputs_send send W0 h0 -> r2\n", "", from_0 + "   1 inputs_recv recv W0 w1 <- r0\n", ""});
+  const auto first = [](const Transfers& of, const std::string& protocol) {
+    return of.on(machine_text(2, 2, "messages = 2\nprotocol = \"" + protocol + '"')).spans[2][0].end;
+  };
+  EXPECT_NEAR(first(same, "rendezvous"), 2 * t.shard / 100e6, exact);
+  EXPECT_NEAR(first(same, "eager"), t.shard / 100e6, exact) << "one connection of two ranks";
+  EXPECT_NEAR(first(t, "eager"), 2 * t.shard / 100e6, exact) << "two connections";
 }
 
 /// Rank 2 first receives from rank 3 of its node, what that has at once or gets from rank 1.
@@ -266,11 +274,11 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
 
 TEST(Predict, RanksShareProcessors) {
   const schedule::Program program = program_of("ddp", topology::Groups({4}), 4, 4);
-  const model::Layout layout = model::make_layout(shape_of(2), schedule::cut_of(program));
+  const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
   const auto on = [&](int nodes, const std::string& device) {
     const Machine machine = parse_machine(machine_text(nodes, 4 / nodes, "", device), "m.toml");
     const Prediction p = simulate(program, layout, machine, [](int, const Action& a) { return visit(a); });
-    return list_of(p.account.ranks, &trace::RankAccount::compute);
+    return list_of(p.account.ranks, [](const auto& rank) { return rank.compute; });
   };
   const auto expect = [&](std::vector<double> found, std::vector<double> times) {
     const double alone = on(1, "")[0];
@@ -417,19 +425,23 @@ TEST(Predict, OneReplicaStandsForAll) {
   }
 }
 
-/// Over links of three speeds (docs/predict.md); the rates were fitted on one step, hierarchical FSDP at 400 Mbit/s.
+/// Over links of four speeds (docs/predict.md); the rates were fitted on one step, hierarchical FSDP at 400 Mbit/s. Of
+/// TawPipe's program of today those are measured that links limit: on that day cores were as fast as on no other.
 TEST(Predict, ComesCloseToMeasuredSteps) {
   const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
-  const deck::Deck deck = deck::read_deck(inputs + "wires/nodes.toml",
-      {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
-  const std::map<std::string, std::vector<double>> measured = {
-      {"97.6", {11.86, 13.57, 20.19, 29.87}}, {"390.4", {3.74, 3.70, 5.09, 7.46}}, {"976", {2.97, 3.08, 3.31, 3.61}}};
-  ASSERT_EQ(deck.cases.size(), 4U);
-  for (const auto& [rate, seconds] : measured) {
+  const std::map<std::string, std::map<std::string, double>> measured = {
+      {"48.8", {{"tawpipe", 23.44}, {"fsdp:hierarchical=on", 27.38}, {"fsdp", 40.81}, {"weipipe", 59.88}}},
+      {"97.6", {{"tawpipe", 11.86}, {"fsdp:hierarchical=on", 13.57}, {"fsdp", 20.19}, {"weipipe", 29.87}}},
+      {"195.2", {{"tawpipe", 5.96}, {"fsdp:hierarchical=on", 6.71}, {"fsdp", 10.09}, {"weipipe", 14.93}}},
+      {"390.4", {{"fsdp:hierarchical=on", 3.70}, {"fsdp", 5.09}, {"weipipe", 7.46}}},
+      {"976", {{"fsdp:hierarchical=on", 3.08}, {"fsdp", 3.31}, {"weipipe", 3.61}}}};
+  for (const auto& [rate, steps] : measured) {
     const Machine machine = read_machine(inputs + "machines/cluster-2x2.toml", {"between.rate=" + rate + " Mbit/s"});
-    for (std::size_t i = 0; i < seconds.size(); ++i)
-      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, rate == "976" ? 0.12 : 0.05)
-          << deck.cases[i].schedule << " " << rate;
+    for (const auto& [schedule, seconds] : steps) {
+      const deck::Deck deck = deck::read_deck(
+          inputs + "wires/nodes.toml", {"schedule=" + schedule}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+      EXPECT_NEAR(predict(deck.cases.at(0), machine).seconds / seconds, 1, 0.05) << schedule << " " << rate;
+    }
   }
 }
 
