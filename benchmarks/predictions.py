@@ -213,10 +213,13 @@ def measured(options):
         fit(cluster, case_of([options.fit], options.fit_schedule), "device", "moving")
     for day, results in enumerate([options.results, *options.cores]):
         if day > 0:
-            fit(cluster, case_of(results, "1f1b"), "cores")
+            names = {case["schedule"] for path in results for case in measured_cases(path)}
+            fit(cluster, case_of(results, "1f1b" if "1f1b" in names else None), "cores")
         for case in (case for path in results for case in measured_cases(path)):
+            if options.skip and re.match(options.skip, case["schedule"]):
+                continue
             links, name = links_of(case), schedule_of(case) + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
-            key = f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name
+            key = f"{links['nodes']} x {links['ranks_per_node']}", f"{mbits(links['rate']):g}mbit", name
             found[key] = (case["median_s"], cluster(case)["step_s"])  # measured again: the last one counts
     rows = [(*key, *seconds) for key, seconds in found.items()]
     links = sorted({row[:2] for row in rows}, key=lambda link: (link[0], mbits(link[1])))
@@ -315,7 +318,9 @@ def main():
             verb.add_argument("--machine", required=True)
             verb.add_argument("--fit", help="result whose first case the machine is calibrated with")
             verb.add_argument("--fit-schedule", metavar="SCHEDULE", help="the case of this schedule instead of the first")
-            verb.add_argument("--cores", action="append", nargs="+", default=[], metavar="RESULT", help="results of another day, the first with 1F1B")
+            verb.add_argument("--cores", action="append", nargs="+", default=[], metavar="RESULT",
+                              help="results of another day: the speed of its cores is fitted on the first 1F1B, or else on the first case")
+            verb.add_argument("--skip", metavar="REGEX", help="schedules whose names begin so")
             verb.add_argument("--reach", type=float, default=0.976, help="what messages reach of an adapter's rate (0.976, as minitaw topo measures)")
     options = parser.parse_args()
     try:

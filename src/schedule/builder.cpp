@@ -235,11 +235,12 @@ void ComputeEmitter::visit(const Visit& v, VirtualBuffer of_weights, VirtualBuff
   if (v.kind == Kind::backward_weight) {
     add(v.kind, v.shard, {{saved, kept.saved}, {deferred, kept.deferred}, {gradient, of_gradient}});
   } else {
-    const bool both = v.kind == Kind::backward;
-    if (!both) kept.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
-    add(v.kind, v.shard,
-        {{weights, of_weights}, {saved, kept.saved}, {hidden, state},
-            both ? Builder::Use{gradient, of_gradient} : Builder::Use{deferred, kept.deferred}});
+    Builder::Use result{gradient, of_gradient};
+    if (v.kind != Kind::backward) {
+      kept.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
+      result = {deferred, kept.deferred};
+    }
+    add(v.kind, v.shard, {{weights, of_weights}, {saved, kept.saved}, {hidden, state}, result});
     if (v.shard == 0) add(Kind::embed_backward, -1, {{hidden, state}, {gradient, head_gradient}});
   }
   if (v.kind != Kind::backward_input) kept_.erase({v.micro_batch, v.shard});
