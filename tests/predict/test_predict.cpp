@@ -273,23 +273,24 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
 }
 
 TEST(Predict, RanksShareProcessors) {
-  const schedule::Program program = program_of("ddp", topology::Groups({4}), 4, 4);
-  const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
-  const auto on = [&](int nodes, const std::string& device) {
-    const Machine machine = parse_machine(machine_text(nodes, 4 / nodes, "", device), "m.toml");
-    const Prediction p = simulate(program, layout, machine, [](int, const Action& a) { return visit(a); });
-    return list_of(p.account.ranks, [](const auto& rank) { return rank.compute; });
+  const auto expect = [](int nodes, const std::string& device, const std::vector<double>& times) {
+    const int ranks = static_cast<int>(times.size());
+    const schedule::Program program = program_of("ddp", topology::Groups({ranks}), ranks, ranks);
+    const model::Layout layout = model::make_layout(shape_of(ranks), schedule::cut_of(program));
+    const auto seconds = [&](const std::string& of, int rank) {
+      const Machine machine = parse_machine(machine_text(nodes, ranks / nodes, "", of), "m.toml");
+      const auto costs = [](int, const Action& a) { return visit(a); };
+      return simulate(program, layout, machine, costs).account.ranks[rank].compute;
+    };
+    for (int r = 0; r < ranks; ++r) EXPECT_NEAR(seconds(device, r) / seconds("", r), times[r], 1e-6) << device << r;
   };
-  const auto expect = [&](std::vector<double> found, std::vector<double> times) {
-    const double alone = on(1, "")[0];
-    for (std::size_t r = 0; r < 4; ++r) EXPECT_NEAR(found[r], times[r] * alone, 1e-6 * alone) << r;
-  };
-  expect(on(1, "processors = 4"), {1, 1, 1, 1});
-  expect(on(1, "processors = 1"), {4, 4, 4, 4});
-  expect(on(2, "processors = 1"), {2, 2, 2, 2});
-  expect(on(2, "processors = 1\npools = 1"), {4, 4, 4, 4});
-  expect(on(4, "processors = 1\npools = 3"), {2, 1, 1, 2});
-  expect(on(4, "processors = 1\npools = 9"), {1, 1, 1, 1});
+  expect(1, "processors = 4", {1, 1, 1, 1});
+  expect(1, "processors = 1", {4, 4, 4, 4});
+  expect(2, "processors = 1", {2, 2, 2, 2});
+  expect(2, "processors = 1\npools = 1", {4, 4, 4, 4});
+  expect(4, "processors = 1\npools = 3", {2, 1, 1, 2});
+  expect(4, "processors = 1\npools = 9", {1, 1, 1, 1});
+  expect(3, "processors = 1\npools = 2", {4, 4, 2, 2, 4, 4});
 }
 
 Case case_of(const std::string& schedule, int ranks, const topology::Groups& groups) {

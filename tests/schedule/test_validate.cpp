@@ -105,6 +105,9 @@ std::vector<Broken> broken_programs() {
           Rule::fresh_reads, "a0 holds what shard 0 saved of micro-batch 0"},
       {"EmptyGradient", with(relay, "BW s1 m0 w0 a1 x0 g0", "BW s1 m0 w0 a1 x0 +g0"), Rule::fresh_reads,
           "g0 holds nothing"},
+      {"HalfOfAWholeShard", with(relay, " owned 1", " kept 0/2 owned 1"), Rule::fresh_reads,
+          "keeps part 0 of 2 of a shard that is cut into 1"},
+      {"PartBehindTheLast", with(relay, " owned 1", " partial 1/1 owned 1"), Rule::fresh_reads, "keeps part 1 of 1"},
       // no overwrite
       {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after inputs_recv:4", "BW s0 m1 w0 a0 x0 g0"),
           Rule::no_overwrite, "overwrites g0"},
