@@ -74,8 +74,11 @@ struct Row {
   const Prediction& prediction;
 };
 
-/// Rows are printed as they come, so the widths are fixed.
-record::TextTable<Row> make_table(const Machine& machine, int width) {
+/// Rows are printed as they come, so the widths are fixed. `names` of schedules will be in them.
+record::TextTable<Row> make_table(const Machine& machine, int width, const std::vector<std::string>& names) {
+  int longest = 8;
+  for (const std::string& name : names) longest = std::max(longest, static_cast<int>(name.size()));
+  const int note = std::ranges::any_of(machine.own, [](const predict::Own& own) { return own.memory.has_value(); });
   const auto percent = [](auto share) {
     return [share](const Row& row) {
       const Total total(row.prediction.account);
@@ -86,32 +89,32 @@ record::TextTable<Row> make_table(const Machine& machine, int width) {
     return [value](const Row& row) { return fmt::to_string(value(row.settings)); };
   };
   return {
-      {{"schedule", "", -24, [](const Row& row) { return row.settings.schedule; }},
-          {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 4},
+      {{"schedule", "", -longest, [](const Row& row) { return row.settings.schedule; }},
+          {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 5},
           {"groups", "", -10,
               [](const Row& row) {
                 const topology::Groups& groups = row.settings.groups;
                 return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
               },
-              7},
-          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; }), 3},
-          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; }), 6},
-          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; }), 5},
+              8},
+          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; }), 4},
+          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; }), 7},
+          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; }), 6},
           {"step", "s", 8, [](const Row& row) { return record::figure(row.prediction.seconds); }},
           {"rate", "token/s", 8, [](const Row& row) { return record::figure(row.prediction.tokens_per_s); }},
           {"rate/rank", "token/s", 9,
-              [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); }, 8},
+              [](const Row& row) { return record::figure(row.prediction.tokens_per_s / row.settings.ranks); }, 9},
           {"MFU", "%", 5,
               [](const Row& r) { return r.prediction.mfu > 0 ? fmt::format("{:.1f}", 100 * r.prediction.mfu) : "-"; },
-              2},
-          {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 9},
+              3},
+          {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 10},
           {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
-          {"idle", "%", 5, percent([](const Total& t) { return t.idle; })},
+          {"idle", "%", 5, percent([](const Total& t) { return t.idle; }), 1},
           {"adapter", "busy, %", 7,
-              [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }, 1},
+              [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }, 2},
           {"memory", "GiB", 8,
               [](const Row& r) { return fmt::format("{:.2f}", 0x1p-30 * r.prediction.worst_memory()); }},
-          {"", "", 0, [](const Row& row) { return row.prediction.fits.value_or(true) ? "" : " does not fit"; }}},
+          {"", "", -12 * note, [](const Row& r) { return r.prediction.fits.value_or(true) ? "" : "does not fit"; }}},
       {}, width};
 }
 
@@ -181,7 +184,9 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
   const std::vector<predict::Candidate> all =
       predict::search(base, machine, {shown, seconds, [&](const auto& progress) { return line(progress); }});
   line.end();
-  const record::TextTable<Row> table = make_table(machine, width);
+  const auto names = list_of(all, [](const predict::Candidate& c) { return c.settings.schedule; });
+  const record::TextTable<Row> table =
+      make_table(machine, width, {names.begin(), names.begin() + std::min<std::ptrdiff_t>(shown, std::ssize(names))});
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -221,7 +226,7 @@ int run(const Options& options) {
   }
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
-  const record::TextTable<Row> table = make_table(machine, width);
+  const record::TextTable<Row> table = make_table(machine, width, list_of(deck.cases, &Case::schedule));
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
   if (!options.json) {

@@ -25,26 +25,27 @@ struct Row {
   Tolerance tolerance;
 };
 
-/// Rows are printed as they come: `width` is that of the longest schedule.
+/// Rows are printed as they come: `width` is that of the longest schedule. On a terminal, columns that do not fit are
+/// left out.
 record::TextTable<Row> make_table(std::size_t width) {
   const auto error = [](auto value) {
     return [value](const Row& row) { return fmt::format("{:.1e}", value(row.check)); };
   };
   return {{{"schedule", "", -static_cast<int>(width), [](const Row& row) { return row.schedule; }},
               {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
-              {"groups", "", -11, [](const Row& row) { return row.groups; }},
-              {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }},
+              {"groups", "", -11, [](const Row& row) { return row.groups; }, 4},
+              {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }, 3},
               {"against", "", -17, [](const Row& row) { return row.tolerance.reference; }},
-              {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; })},
+              {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; }), 1},
               {"gradient", "first step", 10, error([](const Check& c) { return c.first.gradient.worst; })},
-              {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; })},
+              {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; }), 2},
               {"gradient", "later steps", 11, error([](const Check& c) { return c.later.gradient.worst; })},
               {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
               {"result", "", -6,
                   [](const Row& row) {
                     return row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance);
                   }}},
-      {}};
+      {}, terminal_width()};
 }
 
 Json to_json(const Row& row) {
