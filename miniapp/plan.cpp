@@ -223,8 +223,8 @@ std::string slots_text(const CasePlan& plan) {
 std::string table_text(const Plans& plans, int width) {
   std::vector<Column> columns = {{"case", "", 0, [](const CasePlan& p) { return fmt::to_string(p.number); }},
       {"schedule", "", -1, [](const CasePlan& p) { return p.settings.schedule; }},
-      {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }, 3},
-      {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }, 4}};
+      {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }, 5},
+      {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }, 6}};
   for (const std::string_view name : record::varying_settings(list_of(plans, &CasePlan::row))) {
     if (name == "schedule" || name == "ranks" || name == "groups") continue;
     const std::string title = name == "micro_batch" ? "B" : name == "micro_batches" ? "M" : std::string(name);
@@ -234,20 +234,21 @@ std::string table_text(const Plans& plans, int width) {
     return static_cast<double>(total(bytes)) / p.settings.ranks;
   };
   append_bytes(columns, plans, "/rank",
-      {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }},
-          {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }, 1}});
+      {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }, 2},
+          {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }, 3}});
   const auto busiest = [](std::uint64_t GroupTraffic::* bytes) {
     return [=](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); };
   };
-  append_bytes(columns, plans, "", {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
+  append_bytes(
+      columns, plans, "", {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in), 1}});
   std::vector<ByteColumn> memory;
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
     memory.push_back({std::string(schedule::name_of(static_cast<schedule::Memory>(k))),
-        [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }, 5});
+        [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }, 7});
   memory.push_back({"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
   append_bytes(columns, plans, "", memory);
-  columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text, 6});
-  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }, 2});
+  columns.push_back({"w/k/g/p/a/b/x", "slots", 0, slots_text, 8});
+  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }, 4});
   columns.push_back(
       {"idle", "%", 0, [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
   const record::TextTable<CasePlan> table(columns, plans, width);
