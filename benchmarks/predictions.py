@@ -9,7 +9,8 @@
 `measured` takes results of scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
 processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
 measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
-predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
+predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B, or
+else of the first case. --skip leaves out schedules whose names begin so.
 `map` prints and draws the best schedule for 8 to 4096 devices and four links.
 """
 
@@ -32,6 +33,7 @@ from matplotlib.ticker import NullLocator
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
+from lib.cluster import cores_of  # noqa: E402
 from minitaw.command import BadInput  # noqa: E402
 from minitaw.figures import COLOURS, MARKERS, new_figure, save  # noqa: E402
 from minitaw.record import Case, Result, load  # noqa: E402
@@ -121,8 +123,8 @@ class Cluster:
 
 def pools(nodes):
     """Cores as scripts/cluster gives them to nodes: how many pools, and cores of each."""
-    count = CORES if nodes % CORES == 0 else 1 if CORES % nodes else nodes
-    return count, CORES // count
+    shares = {tuple(share) for share in cores_of(nodes, list(range(CORES)))}
+    return len(shares), CORES // len(shares)
 
 
 def mbits(rate):
@@ -200,11 +202,12 @@ def draw_measured(rows, path):
     save(drawn, path)
 
 
-def case_of(paths, schedule):
-    """The first case of that schedule, or of any."""
-    if case := next((case for path in paths for case in measured_cases(path) if schedule in (None, case["schedule"])), None):
+def case_of(paths, *schedules):
+    """The first case of the first of these schedules that there is; None: of any."""
+    cases = [case for path in paths for case in measured_cases(path)]
+    if case := next((case for schedule in schedules for case in cases if schedule in (None, case["schedule"])), None):
         return case
-    raise BadInput(f"{', '.join(paths)}: no case of {schedule}, which the machine is fitted on")
+    raise BadInput(f"{', '.join(paths)}: no case of {schedules[0]}, which the machine is fitted on")
 
 
 def measured(options):
@@ -213,8 +216,7 @@ def measured(options):
         fit(cluster, case_of([options.fit], options.fit_schedule), "device", "moving")
     for day, results in enumerate([options.results, *options.cores]):
         if day > 0:
-            names = {case["schedule"] for path in results for case in measured_cases(path)}
-            fit(cluster, case_of(results, "1f1b" if "1f1b" in names else None), "cores")
+            fit(cluster, case_of(results, "1f1b", None), "cores")
         for case in (case for path in results for case in measured_cases(path)):
             if options.skip and re.match(options.skip, case["schedule"]):
                 continue

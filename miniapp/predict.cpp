@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -74,10 +75,8 @@ struct Row {
   const Prediction& prediction;
 };
 
-/// Rows are printed as they come, so the widths are fixed. `names` of schedules will be in them.
-record::TextTable<Row> make_table(const Machine& machine, int width, const std::vector<std::string>& names) {
-  int longest = 8;
-  for (const std::string& name : names) longest = std::max(longest, static_cast<int>(name.size()));
+/// `name`: width of the longest schedule.
+record::TextTable<Row> make_table(const Machine& machine, int width, int name) {
   const int note = std::ranges::any_of(machine.own, [](const predict::Own& own) { return own.memory.has_value(); });
   const auto percent = [](auto share) {
     return [share](const Row& row) {
@@ -89,7 +88,7 @@ record::TextTable<Row> make_table(const Machine& machine, int width, const std::
     return [value](const Row& row) { return fmt::to_string(value(row.settings)); };
   };
   return {
-      {{"schedule", "", -longest, [](const Row& row) { return row.settings.schedule; }},
+      {{"schedule", "", -name, [](const Row& row) { return row.settings.schedule; }},
           {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }, 5},
           {"groups", "", -10,
               [](const Row& row) {
@@ -184,9 +183,9 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
   const std::vector<predict::Candidate> all =
       predict::search(base, machine, {shown, seconds, [&](const auto& progress) { return line(progress); }});
   line.end();
-  const auto names = list_of(all, [](const predict::Candidate& c) { return c.settings.schedule; });
+  const auto name_of = [](const predict::Candidate& c) { return c.settings.schedule; };
   const record::TextTable<Row> table =
-      make_table(machine, width, {names.begin(), names.begin() + std::min<std::ptrdiff_t>(shown, std::ssize(names))});
+      make_table(machine, width, longest(list_of(all | std::views::take(shown), name_of)));
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -226,7 +225,7 @@ int run(const Options& options) {
   }
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
-  const record::TextTable<Row> table = make_table(machine, width, list_of(deck.cases, &Case::schedule));
+  const record::TextTable<Row> table = make_table(machine, width, longest(list_of(deck.cases, &Case::schedule)));
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
   if (!options.json) {

@@ -107,6 +107,12 @@ record::TableLayout layout_of(const TableOptions& options, int behind) {
   return {width > 0 ? std::max(1, width - behind) : 0, options.columns};
 }
 
+int longest(const std::vector<std::string>& names) {
+  std::size_t most = 0;
+  for (const std::string& name : names) most = std::max(most, name.size());
+  return static_cast<int>(most);
+}
+
 std::string wrapped(const std::string& text, int width) {
   std::string all;
   std::istringstream lines(text);

@@ -54,6 +54,8 @@ void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
 [[nodiscard]] int terminal_width();
 /// Of a table, behind whose lines so many characters are needed.
 [[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
+/// Characters of the longest name: a table whose rows are printed as they come needs its widths before.
+[[nodiscard]] int longest(const std::vector<std::string>& names);
 /// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
 [[nodiscard]] std::string wrapped(const std::string& text, int width);
 

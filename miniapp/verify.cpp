@@ -25,13 +25,12 @@ struct Row {
   Tolerance tolerance;
 };
 
-/// Rows are printed as they come: `width` is that of the longest schedule. On a terminal, columns that do not fit are
-/// left out.
-record::TextTable<Row> make_table(std::size_t width) {
+/// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
+record::TextTable<Row> make_table(int width) {
   const auto error = [](auto value) {
     return [value](const Row& row) { return fmt::format("{:.1e}", value(row.check)); };
   };
-  return {{{"schedule", "", -static_cast<int>(width), [](const Row& row) { return row.schedule; }},
+  return {{{"schedule", "", -width, [](const Row& row) { return row.schedule; }},
               {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
               {"groups", "", -11, [](const Row& row) { return row.groups; }, 4},
               {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }, 3},
@@ -108,9 +107,7 @@ int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);
   require_memory(deck, mpi);
-  std::size_t width = 8;
-  for (const Case& c : deck.cases) width = std::max(width, c.schedule.size());
-  const record::TextTable<Row> table = make_table(width);
+  const record::TextTable<Row> table = make_table(longest(list_of(deck.cases, &Case::schedule)));
   std::vector<Row> rows;  // of rank 0
   const auto say = [&](const std::string& text) {
     if (mpi.is_root() && !options.json) fmt::print("{}", text);

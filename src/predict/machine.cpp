@@ -214,7 +214,7 @@ void read_devices(Table table, Machine& machine) {
   read_own(table, own);
   machine.own.assign(machine.ranks(), own);
   if (table.has("processors")) machine.processors = table.count("processors");
-  machine.pools = table.count("pools", machine.nodes);
+  machine.pools = std::min(table.count("pools", machine.nodes), machine.nodes);
   machine.moving = table.number("moving", data_rate, 0);
   table.finish();
 }

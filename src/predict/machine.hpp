@@ -51,7 +51,7 @@ struct Machine {
   bool alike = true;     ///< the file has no exceptions
   /// Processors of a pool that ranks share in time; 0: each rank has a device.
   int processors = 0;
-  int pools = 1;  ///< node n uses number n mod `pools`; less than the nodes on a cluster on one machine
+  int pools = 1;  ///< node n uses number n mod `pools`; less than `nodes` on a cluster on one machine
   /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0: for free.
   double moving = 0;
 

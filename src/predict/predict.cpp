@@ -124,7 +124,7 @@ Floor floor_of(const Prepared& p) {
 std::size_t Prediction::worst_memory() const { return worst(memory); }
 
 bool replicas_are_alike(const Case& c, const Machine& machine) {
-  return c.replicas > 2 && machine.topology == Topology::one_switch && machine.pools >= machine.nodes &&
+  return c.replicas > 2 && machine.topology == Topology::one_switch && machine.pools == machine.nodes &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
          machine.alike;
 }

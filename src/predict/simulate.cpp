@@ -61,7 +61,7 @@ public:
     if (machine_.rate > 0) add_adapters(*root);
     if (machine_.processors > 0) {
       sg::NetZone* const zone = root->add_netzone_empty("processors");
-      for (int i = 0; i < std::min(machine_.pools, machine_.nodes); ++i) {
+      for (int i = 0; i < machine_.pools; ++i) {
         processors_.push_back(zone->add_host(fmt::format("processors{}", i), processor_speed));
         processors_.back()->set_core_count(machine_.processors);
       }
