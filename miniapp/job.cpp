@@ -209,6 +209,7 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
 }
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+  engine::return_freed_memory();
   const AtEnd after_mpi{0};
   const double patience = std::max(flags.watchdog, 30.0);
   end_after(patience);

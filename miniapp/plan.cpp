@@ -41,6 +41,13 @@ struct GroupTraffic {
   std::uint64_t out = 0, in = 0;
 };
 
+/// A rank on a host: the resident set that its process needs.
+struct HostRank {
+  std::uint64_t step = 0;     ///< buffers of the step, tokens included
+  std::uint64_t process = 0;  ///< estimate of what the process has beside them
+  [[nodiscard]] std::uint64_t total() const { return step + process; }
+};
+
 struct Fit {
   std::uint64_t available = 0;
   std::uint64_t arena = 0;       ///< of the rank that needs most
@@ -63,6 +70,7 @@ struct CasePlan {
   double idle_share = 0;            ///< of that step, 0 to 1
   std::vector<double> idle_shares;  ///< of each rank
   std::vector<MemoryBytes> memory;  ///< of each rank
+  std::vector<HostRank> host;       ///< of each rank
   std::size_t worst = 0;            ///< the rank that needs most memory
   std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
   std::optional<Fit> device;                        ///< nothing without a device to fit
@@ -84,7 +92,7 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
     const Layout layout = model::make_layout(shape, schedule::cut_of(program));
     Fit fit{available, 0, context_bytes + model::library_estimate(shape)};
     for (const auto& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
-      fit.arena = std::max<std::uint64_t>(fit.arena, rank.total());
+      fit.arena = std::max<std::uint64_t>(fit.arena, rank.arena());
     return fit;
   };
   // Memory grows with S, so halving finds the last that fits.
@@ -131,6 +139,8 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
+  for (int r = 0; r < c.ranks; ++r)
+    plan.host.push_back({total(plan.memory[r]), schedule::process_base + schedule::process_bytes(program, r, c.steps)});
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
@@ -178,6 +188,8 @@ Json to_json(const CasePlan& plan) {
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
       {"idle", {{"share", plan.idle_share}, {"step_s", plan.step_s}, {"share_per_rank", plan.idle_shares}}},
       {"slots", slots}, {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+  for (const HostRank& rank : plan.host)
+    json["host_bytes"].push_back({{"step", rank.step}, {"process_estimate", rank.process}, {"total", rank.total()}});
   if (const auto& fit = plan.device)
     json["device"] = {{"available_bytes", fit->available}, {"arena_bytes", fit->arena},
         {"libraries_estimate_bytes", fit->libraries}, {"fits", fit->fits()}, {"largest_seq", fit->largest_seq}};
@@ -310,7 +322,9 @@ std::string memory_text(const CasePlan& plan) {
     text += line(
         end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1), ranks[first]);
   }
-  return text;
+  const HostRank& worst = plan.host[plan.worst];
+  return text + fmt::format("  on a host        rank {} needs {} and about {} for its process, {} in all\n", plan.worst,
+                    size_text(worst.step), size_text(worst.process), size_text(worst.total()));
 }
 
 std::string fit_text(const Fit& fit) {

@@ -204,8 +204,8 @@ def memory_section(book):
         return [*[bytes_text(int(size)) for size in (every[-1], *memory[memory.sum(axis=1).argmax()], every[case["ranks"] // 2], every[0])],
                 f"{figure(idle.mean(), 3)} of {case['ticks']}" if idle.size and case["ticks"] else "–"]
 
-    head = ["worst rank", "weights", "gradients", "optimiser", "activations", "buffers", "median rank", "least", "ticks without work"]
-    return ["Handed out by the arena, by kind. A case is valid only if every rank got the planned bytes of each kind. Ticks without work: those of the "
+    head = ["worst rank", "weights", "gradients", "optimiser", "activations", "buffers", "tokens", "median rank", "least", "ticks without work"]
+    return ["Allocated through Kokkos, by kind. A case is valid only if no rank exceeds its plan. Ticks without work: those of the "
             "order in which a rank computes nothing, mean over ranks; ticks are no time.", table("Memory of the worst rank, and of others", head, known, cells_of)]
 
 

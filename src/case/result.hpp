@@ -17,11 +17,16 @@ enum class Status {
 };
 [[nodiscard]] std::string name_of(Status status);
 
+/// Memory of a rank during a case, bytes.
 struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};   ///< from the program
-  std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< handed out by the arena
-  std::uint64_t process_peak = 0;                                ///< peak resident set of the process
-  std::uint64_t device_used = 0;  ///< of the device, by all that runs there, libraries included; 0: no device
+  std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< that Kokkos has allocated, by its callbacks
+  std::uint64_t other = 0;          ///< that Kokkos has allocated for nothing that was planned
+  std::uint64_t libraries = 0;      ///< workspaces that libraries were given beside the arena, on a device
+  std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: its peak is not known
+  std::uint64_t process_peak = 0;   ///< largest resident set of the process during the case
+  std::uint64_t device_begin = 0;   ///< in use on the device when the case began, by all that runs there
+  std::uint64_t device_used = 0;    ///< in use there at its end; 0: no device
 };
 
 /// Readings of a rank's device after a timed step; NaN: not available.

@@ -183,7 +183,9 @@ std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& sta
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
-  if (Kokkos::Profiling::profileLibraryLoaded())
+  // A tool that asks for regions: the watch on allocations alone is none.
+  const auto tool = Kokkos::Tools::Experimental::get_callbacks();
+  if (tool.push_region != nullptr || tool.start_profile_section != nullptr)
     for (const auto& lane : lanes) lane->show(whole_program_);
   return lanes;
 }

@@ -171,8 +171,10 @@ struct StepOptions {
   std::function<std::string(const std::string& report)> on_stall = [](const std::string&) { return ""; };
   comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
-  /// Two runs have the same bits: memory begins with zeros, and no algorithm is chosen by its time.
+  /// No algorithm is chosen by its time: with `fill`, two runs have the same bits.
   bool repeatable = false;
+  /// Value of every byte of the arena at first; else memory is as it was found.
+  std::optional<std::byte> fill{};
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits every lane,

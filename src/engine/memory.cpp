@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
+#include <malloc.h>
+#include <mutex>
 #include <optional>
 #include "base/error.hpp"
+#include "topology/devices.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -45,34 +48,165 @@ std::uint64_t left_in_groups() {
   }
 }
 
-/// Alignment of every buffer; Kokkos keeps 128 bytes of its own before an allocation.
-constexpr std::size_t alignment = 256;
+/// What Kokkos has allocated, by label: filled by its callbacks, from any thread.
+struct Allocations {
+  struct OfLabel {
+    std::int64_t now = 0;    ///< bytes alive since listen(); below zero if older ones were freed
+    std::int64_t begin = 0;  ///< `now` when the watch began
+    std::int64_t peak = 0;   ///< largest `now` since then, while the case's memory counts
+  };
+  std::mutex mutex;
+  std::map<std::string, OfLabel, std::less<>> labels;
+  bool counts = true;                              ///< what is allocated now is the case's
+  Kokkos::Tools::Experimental::EventSet others{};  ///< callbacks of a tool that Kokkos has loaded
+};
+
+Allocations& allocations() {
+  static Allocations all;
+  return all;
+}
+
+void note(const char* label, std::int64_t bytes) {
+  Allocations& all = allocations();
+  const std::scoped_lock lock(all.mutex);
+  Allocations::OfLabel& of_label = all.labels[label];
+  of_label.now += bytes;
+  if (all.counts) of_label.peak = std::max(of_label.peak, of_label.now);
+}
+
+/// Asks Kokkos to tell of allocations; again after somebody else has set callbacks of his own.
+void listen() {
+  using namespace Kokkos::Tools::Experimental;
+  using Space = Kokkos_Profiling_SpaceHandle;
+  constexpr auto allocated = [](Space space, const char* label, const void* data, std::uint64_t bytes) {
+    note(label, static_cast<std::int64_t>(bytes));
+    const auto& other = allocations().others.allocate_data;
+    if (other != nullptr) other(space, label, data, bytes);
+  };
+  constexpr auto freed = [](Space space, const char* label, const void* data, std::uint64_t bytes) {
+    note(label, -static_cast<std::int64_t>(bytes));
+    const auto& other = allocations().others.deallocate_data;
+    if (other != nullptr) other(space, label, data, bytes);
+  };
+  const EventSet known = get_callbacks();
+  if (known.allocate_data == +allocated) return;
+  allocations().others = known;
+  set_allocate_data_callback(allocated);
+  set_deallocate_data_callback(freed);
+}
+
+std::uint64_t used_on_device() {
+  const auto device = topology::device_memory();
+  return device ? device->total - device->free : 0;
+}
 }  // namespace
 
-void reset_peak_memory() {
+bool reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
+  // The kernel counts pages of each thread apart and adds them up now and then.
+  constexpr std::uint64_t inexact = std::uint64_t{4} << 20;
+  return peak_memory() <= resident_memory() + inexact;
 }
 
 std::uint64_t peak_memory() { return bytes_in("/proc/self/status", "VmHWM:", 0); }
+std::uint64_t resident_memory() { return bytes_in("/proc/self/status", "VmRSS:", 0); }
 
 std::uint64_t available_memory() {
   return std::min(bytes_in("/proc/meminfo", "MemAvailable:", unlimited), left_in_groups());
 }
 
-Arena::Arena(const schedule::Footprint& footprint)
-    : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
-          footprint.total() + alignment),
-      used_((alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment),
-      end_(used_ + footprint.total()) {
+void return_freed_memory() {
+#if defined(__GLIBC__)
+  // Fixed, because a threshold that follows what was freed puts later arenas on the heap, which keeps them.
+  constexpr int block = 1 << 20;
+  mallopt(M_MMAP_THRESHOLD, block);
+  mallopt(M_TRIM_THRESHOLD, block);
+#endif
+}
+
+namespace {
+/// Gives back what the C library keeps of freed memory, in small pieces too.
+void trim() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+}  // namespace
+
+std::string label_of(Memory kind) { return "minitaw::" + schedule::name_of(kind); }
+
+MemoryWatch::MemoryWatch() {
+  listen();
+  trim();
+  process_begin_ = reset_peak_memory() ? resident_memory() : 0;
+  device_begin_ = used_on_device();
+  Allocations& all = allocations();
+  const std::scoped_lock lock(all.mutex);
+  for (auto& [label, of_label] : all.labels) of_label.peak = of_label.begin = of_label.now;
+}
+
+void MemoryWatch::leave_out(const std::function<void()>& work) {
+  const auto count = [](bool on) {
+    const std::scoped_lock lock(allocations().mutex);
+    allocations().counts = on;
+  };
+  process_peak_ = std::max(process_peak_, peak_memory());
+  count(false);
+  work();
+  count(true);
+  trim();
+  (void)reset_peak_memory();
+}
+
+MemoryTaken MemoryWatch::taken() const {
+  MemoryTaken taken;
+  taken.process_begin = process_begin_;
+  taken.process_peak = std::max(process_peak_, peak_memory());
+  taken.libraries = kernels::library_bytes();
+  taken.device_begin = device_begin_;
+  taken.device_used = used_on_device();
+  Allocations& all = allocations();
+  const std::scoped_lock lock(all.mutex);
+  for (const auto& [label, of_label] : all.labels)
+    if (of_label.peak > of_label.begin) taken.kokkos[label] = of_label.peak - of_label.begin;
+  return taken;
+}
+
+std::map<std::string, std::uint64_t> MemoryWatch::kept() const {
+  std::map<std::string, std::uint64_t> kept;
+  Allocations& all = allocations();
+  const std::scoped_lock lock(all.mutex);
+  for (const auto& [label, of_label] : all.labels)
+    if (of_label.now > of_label.begin) kept[label] = of_label.now - of_label.begin;
+  return kept;
+}
+
+std::uint64_t MemoryWatch::process_growth() const {
+  trim();
+  const std::uint64_t now = resident_memory();
+  return process_begin_ > 0 && now > process_begin_ ? now - process_begin_ : 0;
+}
+
+Arena::Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill) {
+  for (std::size_t k = 0; k < memory_.size(); ++k) {
+    const auto kind = static_cast<Memory>(k);
+    const std::size_t bytes = footprint.by_kind[k];
+    if (kind == Memory::tokens || bytes == 0) continue;
+    memory_[k] = Block(
+        Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, label_of(kind)), bytes + alignment);
+    used_[k] = (alignment - reinterpret_cast<std::uintptr_t>(memory_[k].data()) % alignment) % alignment;
+    if (fill) Kokkos::deep_copy(memory_[k], *fill);
+  }
   for (const schedule::SlotSize& size : footprint.slots) {
     auto& slots = slots_[index_of(size.slot.cls)];
     slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
-    slots[size.slot.index] = cut(size.bytes, schedule::memory_of(size.slot.cls));
+    slots[size.slot.index] = cut(schedule::memory_of(size.slot.cls), size.bytes, name_of(size.slot));
   }
-  for (const std::size_t bytes : footprint.optimiser) optimiser_.push_back(cut(bytes, Memory::optimiser));
-  scalars_ = cut(footprint.scalars, Memory::buffers);
-  workspace_ = cut(footprint.workspace, Memory::buffers);
-  staging_ = cut(footprint.staging, Memory::buffers);
+  for (const std::size_t bytes : footprint.optimiser)
+    optimiser_.push_back(cut(Memory::optimiser, bytes, fmt::format("optimiser state {}", optimiser_.size())));
+  scalars_ = cut(Memory::buffers, footprint.scalars, "scalars");
+  workspace_ = cut(Memory::buffers, footprint.workspace, "workspace");
+  staging_ = cut(Memory::buffers, footprint.staging, "staging");
 }
 
 model::Buffer Arena::slot(schedule::Slot slot) const {
@@ -80,14 +214,34 @@ model::Buffer Arena::slot(schedule::Slot slot) const {
   return static_cast<std::size_t>(slot.index) < slots.size() ? slots[slot.index] : model::Buffer{};
 }
 
-model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
-  if (used_ + bytes > end_)
-    throw LogicError(fmt::format("arena: {} bytes asked for, {} of {} left; the accounting is wrong", bytes,
-        end_ - used_, memory_.size() - alignment));
-  const model::Buffer buffer{memory_.data() + used_, bytes};
-  used_ += bytes;
-  measured_[index_of(kind)] += bytes;
+model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name) {
+  const std::size_t k = index_of(kind), held = memory_[k].size();
+  if (bytes == 0) return {};
+  if (used_[k] + bytes > held)
+    throw LogicError(fmt::format("arena: {} bytes asked for {}, {} of {} left; the accounting is wrong", bytes, name,
+        held - std::min(held, used_[k]), label_of(kind)));
+  const model::Buffer buffer{memory_[k].data() + used_[k], bytes};
+  used_[k] += bytes;
+  buffers_.push_back({name, buffer});
   return buffer;
+}
+
+std::string Arena::untouched(std::byte fill) const {
+  constexpr std::size_t granule = 256;  // sizes are rounded up to it
+  for (const auto& [name, buffer] : buffers_) {
+    if (buffer.data == staging_.data) continue;
+    using Bytes = Kokkos::View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+    const auto bytes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
+    std::size_t run = 0;
+    for (std::size_t i = 0; i < buffer.bytes; ++i) {
+      run = bytes[i] == fill ? run + 1 : 0;
+      const bool ends = i + 1 == buffer.bytes || bytes[i + 1] != fill;
+      if (ends && run >= granule)
+        return fmt::format(
+            "{} of {} bytes of {}, from byte {} on, were never written", run, buffer.bytes, name, i + 1 - run);
+    }
+  }
+  return {};
 }
 
 void initialise(

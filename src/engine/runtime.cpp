@@ -59,15 +59,14 @@ model::AdamW adamw_of(const Case& c) {
 Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)
     : rank_(rank), program_(std::move(program)),
       layout_(model::make_layout(shape_of_rank(c, rank), schedule::cut_of(program_))),
-      footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
+      footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_, options.fill),
       embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-          kernels::parse_attention(c.attention), embeddings_part_),
+          kernels::parse_attention(c.attention), embeddings_part_, duties_of(program_.ranks[rank], layout_)),
       case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)), exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
-  for (const int m : micro_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
+  for (const int m : token_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
   if (!kernels::on_host) rehearse();
-  if (options.repeatable) arena_.clear();
   initialise(program_, rank, layout_, arena_, c.seed);
 }
 
@@ -191,7 +190,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
-  const Range there = slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there = schedule::contents_of(program_, rank_, slot.cls, a, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));

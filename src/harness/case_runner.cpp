@@ -17,6 +17,9 @@ namespace {
 using comm::mpi::check;
 /// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
 constexpr double affordable_flops = 1e11;
+/// Fills memory before verify() executes a case. Four of them are no number in fp32, two none in bf16: what is
+/// read before it is written shows in the losses.
+constexpr std::byte unwritten{0xff};
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
 /// Before the end of the job: mpiexec drops output that it has not passed on by then.
@@ -115,10 +118,16 @@ bool CaseRunner::has_time_to_check(const Case& c) {
 Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   Check result;
   comm::mpi::OwnComm members;
-  if (const auto runtime = make_runtime(c, program, rank_, members, options_.step.stall_limit)) {
+  engine::StepOptions options = options_.step;
+  options.fill = unwritten;
+  if (const auto runtime = make_runtime(c, program, rank_, members, options)) {
     const auto watched = finder_.watch(*runtime);
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
-    if (rank_ == 0) result = compare(executed, reference);
+    const std::string unused = first_text(runtime->arena().untouched(unwritten), members.comm);
+    if (rank_ == 0) {
+      result = compare(executed, reference);
+      result.unused = unused;
+    }
   }
   wait_for_all(world_);
   return result;
@@ -141,7 +150,9 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     agree(world_, [&] {
       if (rank_ == 0 && reference != nullptr) reference = &references_.of(c);
     });
-    outcome.stopped = execute(c, reference, limits, result);
+    engine::MemoryWatch watch;
+    outcome.stopped = execute(c, reference, limits, watch, result);
+    fail_at_first(result, leftover(watch.kept(), watch.process_growth()), world_);
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
   } catch (const AgreedError& e) {
@@ -159,16 +170,18 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   return outcome;
 }
 
-StopReason CaseRunner::execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result) {
+StopReason CaseRunner::execute(
+    const Case& c, const Reference* reference, const Limits& limits, engine::MemoryWatch& watch, CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
     const StopReason mine = limits.stop();
     const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
     return mine == StopReason::no && long_ago ? StopReason::case_limit : mine;
   };
-  engine::reset_peak_memory();
   comm::mpi::OwnComm members;
-  const auto runtime = make_runtime(c, nullptr, rank_, members, limits.stall_limit);
+  engine::StepOptions options = options_.step;
+  options.stall_limit = limits.stall_limit;
+  const auto runtime = make_runtime(c, nullptr, rank_, members, options);
   if (runtime == nullptr) return StopReason::no;
   const auto watched = finder_.watch(*runtime);
   const MPI_Comm comm = members.comm;
@@ -191,14 +204,17 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
     if (s + 1 < count && stop != StopReason::no) return stop;
     result.losses.push_back(loss);
     if (s >= c.warmup) steps.add(runtime->executor(), seconds);
-    if (s == 0 && reference != nullptr) check_first_step(*runtime, c, comm, *reference, result);
+    if (s == 0 && reference != nullptr)
+      watch.leave_out([&] { check_first_step(*runtime, c, comm, *reference, result); });
   }
   result.begun = {begun};
   result.ended = {utc_now(true)};
   device.collect(comm, result.device);
   node.collect(comm, result.node);
-  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline,
-      options_.nodes.value_or(topology::Groups({ranks_})), comm, result);
+  engine::MemoryTaken taken = watch.taken();
+  if (options_.shared_devices) taken.device_begin = 0;  // others take memory there as well
+  collect(*runtime, steps, count, taken, options_.timeline, options_.nodes.value_or(topology::Groups({ranks_})), comm,
+      result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());
@@ -209,11 +225,8 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
 }
 
 std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program, int place,
-    comm::mpi::OwnComm& members, Limits::Seconds stall_limit, bool repeatable) {
+    comm::mpi::OwnComm& members, engine::StepOptions options) {
   check(MPI_Comm_split(world_, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm), "MPI_Comm_split");
-  engine::StepOptions options = options_.step;
-  options.repeatable = repeatable;
-  options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {

@@ -100,11 +100,13 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 private:
-  /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
-  StopReason execute(const Case& c, const Reference* reference, const Limits& limits, CaseResult& result);
+  /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any memory.
+  /// Returns why the case stops, the same on all ranks.
+  StopReason execute(
+      const Case& c, const Reference* reference, const Limits& limits, engine::MemoryWatch& watch, CaseResult& result);
   /// The runtime of rank `place` of the case, with a communicator; nullptr beyond its ranks. If one throws, all do.
   [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
-      int place, comm::mpi::OwnComm& members, Limits::Seconds stall_limit, bool repeatable = false);
+      int place, comm::mpi::OwnComm& members, engine::StepOptions options);
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;

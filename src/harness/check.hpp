@@ -62,6 +62,7 @@ struct Check {
   Step first;
   Step later;          ///< losses of all steps behind the first, gradients of the last
   Difference weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
+  std::string unused;  ///< memory that was planned and that a rank has never written, in words; empty: none
   [[nodiscard]] bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;

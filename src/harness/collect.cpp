@@ -6,6 +6,7 @@
 #include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "engine/make_transport.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
@@ -84,14 +85,15 @@ void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool 
   if (timeline) result.timeline = trace::make_timeline(program, spans, "");
 }
 
-void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
-  const auto device = topology::device_memory();
-  RankMemory mine{{}, runtime.arena().measured(), peak, device ? device->total - device->free : 0};
-  std::ranges::copy(runtime.footprint().by_kind, mine.planned.begin());
-  result.memory = gather_all(mine, comm, "gathering memory");
-  for (int r = 0; r < size_of(comm) && rank_in(comm) == 0; ++r)
-    if (result.memory[r].planned != result.memory[r].measured)
-      fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
+void collect_memory(const engine::Runtime& runtime, const TimedSteps& steps, const engine::MemoryTaken& taken,
+    MPI_Comm comm, CaseResult& result) {
+  const schedule::Footprint& plan = runtime.footprint();
+  result.memory = gather_all(memory_of(plan, taken), comm, "gathering memory");
+  const std::uint64_t beside = schedule::process_bytes(runtime.program(), runtime.rank(), steps.kept_steps());
+  const bool shared = taken.device_begin == 0;  // then NCCL is not used
+  const int communicators =
+      engine::communicators_of(runtime.program(), result.settings.transport, shared)[runtime.rank()];
+  fail_at_first(result, excess(plan, taken, beside, communicators), comm);
 }
 
 /// sent: by this rank, as Transport::sent().
@@ -112,7 +114,94 @@ void collect_bytes(
     result.counted_bytes[i] /= steps;
   }
 }
+/// The label of most bytes.
+std::string largest(const std::map<std::string, std::uint64_t>& bytes) {
+  const auto size = [](const auto& of_label) { return of_label.second; };
+  const auto most = std::ranges::max_element(bytes, {}, size);
+  return fmt::format("{} bytes of \"{}\"", most->second, most->first);
+}
+
+std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
+  std::uint64_t sum = 0;
+  for (const auto& [label, of_label] : bytes) sum += of_label;
+  return sum;
+}
+
+/// What Kokkos has allocated for none of the planned kinds.
+std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64_t> bytes) {
+  for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
+    bytes.erase(engine::label_of(static_cast<schedule::Memory>(k)));
+  return bytes;
+}
+
+std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 }  // namespace
+
+RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken) {
+  RankMemory memory;
+  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
+    memory.planned[k] = plan.by_kind[k];
+    const auto of_kind = taken.kokkos.find(engine::label_of(static_cast<schedule::Memory>(k)));
+    if (of_kind != taken.kokkos.end()) memory.measured[k] = of_kind->second;
+  }
+  memory.other = sum_of(unplanned(taken.kokkos));
+  memory.libraries = taken.libraries;
+  memory.process_begin = taken.process_begin;
+  memory.process_peak = taken.process_peak;
+  memory.device_begin = taken.device_begin;
+  memory.device_used = taken.device_used;
+  return memory;
+}
+
+std::uint64_t slack_of_kokkos() {
+  constexpr std::uint64_t of_thread = std::uint64_t{1} << 20, of_device = std::uint64_t{64} << 20;
+  return kernels::on_host ? of_thread * model::ExecutionSpace().concurrency() : of_device;
+}
+
+std::string excess(
+    const schedule::Footprint& plan, const engine::MemoryTaken& taken, std::uint64_t beside, int communicators) {
+  const RankMemory memory = memory_of(plan, taken);
+  std::map<std::string, std::uint64_t> beyond = unplanned(taken.kokkos);
+  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
+    const std::string label = engine::label_of(static_cast<schedule::Memory>(k));
+    const std::uint64_t planned = memory.planned[k], measured = memory.measured[k];
+    if (measured < planned) return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
+    beyond[label] = measured - planned;
+  }
+  if (sum_of(beyond) > slack_of_kokkos())
+    return fmt::format("Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
+
+  const auto outside = [](const char* where, std::uint64_t taken_there, std::uint64_t allowed) {
+    return fmt::format("{} has taken {} bytes outside of Kokkos where {} were allowed", where, taken_there, allowed);
+  };
+  const std::uint64_t in_process = (kernels::on_host ? plan.total() : plan.tokens) + memory.other,
+                      process = less(less(taken.process_peak, taken.process_begin), in_process);
+  if (taken.process_begin > 0 && process > beside + slack_of_process)
+    return outside("the process", process, beside + slack_of_process);
+  const std::uint64_t device =
+      less(less(taken.device_used, taken.device_begin), plan.arena() + memory.other + memory.libraries);
+  const std::uint64_t slack = slack_of_device + communicators * slack_of_device / 4;
+  if (taken.device_begin > 0 && device > slack) return outside("the device", device, slack);
+  return {};
+}
+
+std::string leftover(const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown) {
+  if (sum_of(kept) > slack_of_kokkos()) return fmt::format("after the case Kokkos still holds {}", largest(kept));
+  if (grown > slack_of_process)
+    return fmt::format("after the case the process holds {} bytes more than before, outside of Kokkos", grown);
+  return {};
+}
+
+std::string first_text(const std::string& mine, MPI_Comm comm) {
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
+}
+
+void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {
+  const std::string text = first_text(mine, comm);
+  if (!text.empty() && rank_in(comm) == 0) fail(result, text);
+}
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
   constexpr int rounds = 10;
@@ -215,14 +304,14 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
   readings.energy.clear();
 }
 
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
+    bool timeline, const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
   for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
   collect_time(runtime, steps, timeline, nodes, comm, result);
-  collect_memory(runtime, peak, comm, result);
+  collect_memory(runtime, steps, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));

@@ -21,6 +21,8 @@ public:
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
+  /// Steps whose spans are kept.
+  [[nodiscard]] int kept_steps() const { return static_cast<int>(kept_.size()); }
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.
@@ -56,9 +58,31 @@ private:
   double before_ = 0;  ///< J
 };
 
+/// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of the process:
+/// what libraries take in their first calls. Of a device: its driver; each communicator of NCCL has as much
+/// as a quarter of it. docs/run.md names these.
+[[nodiscard]] std::uint64_t slack_of_kokkos();
+inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
+
+/// Returns the memory of a rank, as the plan and the watch have it.
+[[nodiscard]] RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken);
+/// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says "outside of
+/// Kokkos"; empty: nothing. `beside`: bytes that are planned for the process beside Kokkos's; `communicators`:
+/// of NCCL.
+[[nodiscard]] std::string excess(
+    const schedule::Footprint& plan, const engine::MemoryTaken& taken, std::uint64_t beside, int communicators = 0);
+/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process.
+[[nodiscard]] std::string leftover(const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown);
+
+/// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are. Collective.
+[[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);
+/// Fails the case on rank 0 if some rank has a text. Collective.
+void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
+
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
-/// `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan. Collective over the ranks of
-/// the case. peak: this rank's peak resident memory. timeline: store the step's. nodes: of the job.
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
+/// `executed` steps. The status becomes `wrong` if memory exceeds the plan or bytes differ from it. Collective over the
+/// ranks of the case. taken: by this rank. timeline: store the step's. nodes: of the job.
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
+    bool timeline, const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

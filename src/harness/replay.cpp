@@ -152,7 +152,10 @@ ReplayReport CaseRunner::replay(Case c, const std::vector<std::string>& places, 
     const int place = (rank_ + report.runs) % ranks_;
     comm::mpi::OwnComm members;
     Sums mine(c.steps * most * sums_of_action);
-    if (const auto runtime = make_runtime(c, &program, place, members, options_.step.stall_limit, true))
+    engine::StepOptions options = options_.step;
+    options.repeatable = true;
+    options.fill = std::byte{0};
+    if (const auto runtime = make_runtime(c, &program, place, members, options))
       sum_steps(*runtime, c.steps, disturb, mine, report);
     const int count = static_cast<int>(mine.size());
     Sums& all = runs.emplace_back(rank_ == 0 ? mine.size() * ranks_ : 0);

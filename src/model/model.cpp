@@ -46,7 +46,7 @@ void Buffer::require(std::size_t needed) const {
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab), tokens_(static_cast<std::size_t>(shape.tokens())),
       memory_(Kokkos::view_alloc("minitaw::tokens", Kokkos::WithoutInitializing),
-          3 * tokens_ + static_cast<std::size_t>(most_segments(shape.vocab, shape.tokens()))) {}
+          token_bytes(shape) / sizeof(std::int32_t)) {}
 
 void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first) {
   source.fill(part(tokens_, tokens_), part(0, tokens_), step, first);
@@ -60,10 +60,11 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
 }
 
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace, kernels::Attention attention,
-    std::optional<Range> embeddings_part)
+    std::optional<Range> embeddings_part, std::optional<Duties> duties)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
-      embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
+      embeddings_tensors_(layout_.embeddings.tensors),
+      plan_(plan_workspace(layout_, duties.value_or(all_duties(layout_.shape)))) {
   const Shape& shape = layout_.shape;
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;

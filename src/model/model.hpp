@@ -93,9 +93,11 @@ class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step). The workspace is the
   /// model's from now on. Prepares the libraries that `exec` uses, which may take long. Every buffer of the embeddings
-  /// holds only `embeddings_part`; without it, all. Throws InputError without the attention asked for.
+  /// holds only `embeddings_part`; without it, all. `duties`: the actions that will be called; without it, all.
+  /// Throws InputError without the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-      kernels::Attention attention = kernels::Attention::automatic, std::optional<Range> embeddings_part = {});
+      kernels::Attention attention = kernels::Attention::automatic, std::optional<Range> embeddings_part = {},
+      std::optional<Duties> duties = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   /// The attention kernel in use; never `automatic`.

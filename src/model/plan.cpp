@@ -39,20 +39,22 @@ ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Intermed
   return plan;
 }
 
-std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  const std::int64_t ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
+/// Halves of a backward visit pass on what they share in `deferred`: an undivided one has it here.
+std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
   const auto take = [&](Carver& carver, const std::vector<Intermediate>& parts) {
-    carver.take(plan.block, parts, shape, ffn);
+    carver.take(plan.block, parts, shape, duties.ffn);
   };
   Carver carver(begin);
-  take(carver, {Intermediate::normed, Intermediate::middle_gradient});
+  take(carver, {Intermediate::normed});
+  if (duties.undivided_backward) take(carver, {Intermediate::middle_gradient});
   if (shape.recompute == Recompute::block) take(carver, {Intermediate::attention, Intermediate::lse});
   if (shape.recompute != Recompute::none)
     take(carver, {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
   Carver feed_forward(carver.end()), attention(carver.end());
   if (shape.recompute != Recompute::none) take(feed_forward, {Intermediate::ffn});
   take(feed_forward, {Intermediate::product});
-  take(attention, {Intermediate::attention_gradient, Intermediate::qkv_gradient, Intermediate::delta});
+  take(attention, {Intermediate::attention_gradient, Intermediate::delta});
+  if (duties.undivided_backward) take(attention, {Intermediate::qkv_gradient});
   return std::max(feed_forward.end(), attention.end());
 }
 
@@ -103,18 +105,33 @@ ShardPlan plan_deferred(const Layout& layout, int shard) {
   return plan_shard(layout, shard, parts);
 }
 
-WorkspacePlan plan_workspace(const Layout& layout) {
+Duties all_duties(const Shape& shape) { return {std::ranges::max(shape.ffn), true, true, true, true}; }
+
+WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   const Shape& shape = layout.shape;
   WorkspacePlan plan;
   Carver carver(0);
   plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
-  plan.tokens = carver.take(shape.tokens(), int32);
-  carver.take(plan.block, {Intermediate::gain_partial1}, shape, 0);
-  plan.block[Intermediate::gain_partial2] = plan.block[Intermediate::gain_partial1];
+  if (duties.embedding || duties.loss) plan.tokens = carver.take(shape.tokens(), int32);
+  if (duties.undivided_backward || duties.loss) {
+    carver.take(plan.block, {Intermediate::gain_partial1}, shape, 0);
+    plan.block[Intermediate::gain_partial2] = plan.block[Intermediate::gain_partial1];
+  }
+
+  // One of these at a time.
   const std::size_t shared = carver.end();
-  plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
-  plan.bytes = std::max({carver.end(), plan_block(plan, shape, shared), plan_loss(plan, shape, shared)});
+  plan.bytes = shared;
+  if (duties.ffn > 0) plan.bytes = std::max(plan.bytes, plan_block(plan, shape, duties, shared));
+  if (duties.loss) plan.bytes = std::max(plan.bytes, plan_loss(plan, shape, shared));
+  if (duties.embedding_gradient) {
+    plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
+    plan.bytes = std::max(plan.bytes, carver.end());
+  }
   return plan;
+}
+
+std::size_t token_bytes(const Shape& shape) {
+  return static_cast<std::size_t>(3 * shape.tokens() + most_segments(shape.vocab, shape.tokens())) * int32;
 }
 
 std::size_t hidden_bytes(const Shape& shape) { return shape.tokens() * shape.hidden * bytes_of(shape.dtype); }

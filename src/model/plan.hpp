@@ -59,6 +59,17 @@ struct ShardPlan {
 /// bytes (bf16) less and a pass over memory that the undivided pass makes too; norm2's likewise if `middle` is saved.
 [[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
+/// What a rank computes of the model: its scratch is for that and for nothing else.
+struct Duties {
+  std::int64_t ffn = 0;             ///< widest feed-forward of its blocks
+  bool undivided_backward = false;  ///< some backward visit of a block is not split into halves
+  bool embedding = false;
+  bool embedding_gradient = false;
+  bool loss = false;
+};
+/// Returns those of a rank that computes everything.
+[[nodiscard]] Duties all_duties(const Shape& shape);
+
 /// Lays out the scratch that all compute actions of a rank share. Regions of different phases overlap: the block's, the
 /// loss's and the embedding's, and within the block those of attention's backward pass with ffn and product.
 struct WorkspacePlan {
@@ -78,11 +89,14 @@ struct WorkspacePlan {
 
   std::size_t bytes = 0;
 };
-[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
+[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
 /// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64 where it can be.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
+/// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token [T], and where each
+/// distinct token begins (most_segments), int32.
+[[nodiscard]] std::size_t token_bytes(const Shape& shape);
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on partial sums.

@@ -67,6 +67,9 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   const auto time = [&](const std::string& name, const auto& part) {
     return list("time/" + name, per_step, "rank", list_of(r.time, part));
   };
+  const auto of_memory = [&](const std::string& name, std::uint64_t RankMemory::* bytes) {
+    return list("memory/" + name, "B", "rank", list_of(r.memory, bytes));
+  };
   const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
     const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
     return {"bytes/" + name, "B/step", "from rank, to rank, kind", values, {ranks, ranks, traffic.size()}, traffic};
@@ -82,8 +85,9 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       table("node/energy", "J", "repetition, rank", r.node.energy),
       table("memory/planned", "B", rank_kind, list_of(r.memory, &RankMemory::planned), {}, memory),
       table("memory/measured", "B", rank_kind, list_of(r.memory, &RankMemory::measured), {}, memory),
-      list("memory/process_peak", "B", "rank", list_of(r.memory, &RankMemory::process_peak)),
-      list("memory/device_used", "B", "rank", list_of(r.memory, &RankMemory::device_used)),
+      of_memory("other", &RankMemory::other), of_memory("libraries", &RankMemory::libraries),
+      of_memory("process_begin", &RankMemory::process_begin), of_memory("process_peak", &RankMemory::process_peak),
+      of_memory("device_begin", &RankMemory::device_begin), of_memory("device_used", &RankMemory::device_used),
       {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})}, {"time/length", "s", "", h5::one(length)},
       time("compute", &Time::compute), time("exposed", &Time::exposed_total), time("idle", &Time::idle),
       time("communication", &Time::communication), time("hidden", &Time::hidden),

@@ -7,6 +7,7 @@
 #include <set>
 #include "base/error.hpp"
 #include "model/plan.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::schedule {
 Range moved(const Action& a, const model::Layout& layout) {
@@ -31,6 +32,11 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
                ? Range{0, layout.embeddings.elements}
                : range_of(layout.embeddings.elements, {r.embeddings_slice, program.embeddings_slices});
   return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
+}
+
+Range contents_of(const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout) {
+  if (cls == SlotClass::hidden || cls == SlotClass::contribution) return moved(action, layout);
+  return held(program, rank, cls, action.shard, layout);
 }
 
 std::string name_of(Traffic kind) {
@@ -122,13 +128,14 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
-/// Returns the bytes that an action on `shard` has in a slot of this class.
-std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
-  if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
+/// Returns the bytes that an action has in a slot of this class.
+std::size_t content_bytes(
+    const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout) {
+  if (cls == SlotClass::saved) return model::plan_saved(layout, action.shard).bytes;
+  if (cls == SlotClass::deferred) return model::plan_deferred(layout, action.shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
   if (cls == SlotClass::squares) return model::squares_bytes;
-  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
+  return contents_of(program, rank, cls, action, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
 Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
@@ -147,18 +154,20 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
     for (const Access& access : accesses(a, number)) {
       const auto [cls, index] = access.slot;
       std::size_t& bytes = result.slots[first[index_of(cls)] + index].bytes;
-      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
+      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a, layout)));
     }
     if (is_reducing(a.kind)) reduces[index_of(a.lane)] = true;
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
       result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
   }
-  result.workspace = rounded(model::plan_workspace(layout).bytes);
+  result.workspace = rounded(model::plan_workspace(layout, duties_of(rank, layout)).bytes);
   result.staging = 2 * chunk_bytes * std::ranges::count(reduces, true);
+  result.tokens = token_batches_of(rank).size() * model::token_bytes(layout.shape);
   const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
   for (const SlotSize& slot : result.slots) add(memory_of(slot.slot.cls), slot.bytes);
   for (const std::size_t bytes : result.optimiser) add(Memory::optimiser, bytes);
   add(Memory::buffers, result.scalars + result.workspace + result.staging);
+  add(Memory::tokens, result.tokens);
   return result;
 }
 }  // namespace
@@ -208,8 +217,30 @@ Memory memory_of(SlotClass cls) {
 
 std::string name_of(Memory kind) {
   static constexpr std::array<const char*, memory_kinds> names = {
-      "weights", "gradients", "optimiser", "activations", "buffers"};
+      "weights", "gradients", "optimiser", "activations", "buffers", "tokens"};
   return names[index_of(kind)];
+}
+
+model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
+  model::Duties duties;
+  for (const Action& a : rank.actions) {
+    duties.embedding |= a.kind == Kind::embed;
+    duties.embedding_gradient |= a.kind == Kind::embed_backward;
+    duties.loss |= a.kind == Kind::loss;
+    duties.undivided_backward |= a.kind == Kind::backward;
+    if (!is_visit(a.kind)) continue;
+    const model::Shard& shard = layout.shards[a.shard];
+    for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer)
+      duties.ffn = std::max(duties.ffn, layout.shape.ffn[layer]);
+  }
+  return duties;
+}
+
+std::uint64_t process_bytes(const Program& program, int rank, int kept_steps) {
+  std::uint64_t actions = 0;
+  for (const RankProgram& each : program.ranks) actions += each.actions.size();
+  const std::uint64_t own = program.ranks[rank].actions.size();
+  return actions * sizeof(Action) + own * kept_steps * sizeof(Span);
 }
 
 std::size_t Footprint::total() const { return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0}); }

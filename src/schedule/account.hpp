@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include "model/plan.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
@@ -35,8 +36,8 @@ private:
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
-enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers };
-inline constexpr int memory_kinds = 5;
+enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers, tokens };
+inline constexpr int memory_kinds = 6;
 [[nodiscard]] std::string name_of(Memory kind);
 [[nodiscard]] Memory memory_of(SlotClass cls);
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages two.
@@ -48,7 +49,7 @@ struct SlotSize {
   std::size_t bytes = 0;
 };
 
-/// The arena of a rank: every byte that a step uses, allocated before the first. All is rounded up to 256 bytes.
+/// Memory of a rank for a step, allocated before the first one. Sizes are rounded up to 256 bytes, but for tokens.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
   /// Per owned slot, then per slice of the embeddings that this rank updates: model::optimiser_bytes.
@@ -56,9 +57,20 @@ struct Footprint {
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
+  std::size_t tokens = 0;     ///< model::token_bytes of each micro-batch; pinned host memory beside a device
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
   [[nodiscard]] std::size_t total() const;
+  /// Returns the part that kernels compute in, which is device memory if there is a device: all but the tokens.
+  [[nodiscard]] std::size_t arena() const { return total() - tokens; }
 };
+/// Returns what the actions of a rank compute.
+[[nodiscard]] model::Duties duties_of(const RankProgram& rank, const model::Layout& layout);
+/// Resident set of a process on a host beside its cases, bytes: its code, its libraries and what those keep. As
+/// found on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian; rank 0 has more.
+inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
+/// Estimate of what a case takes of a process beside the buffers of a step, bytes: for the program, as each rank
+/// has the actions of all, and for the times of its own actions in as many steps.
+[[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int kept_steps);
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(
     const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank = {});
@@ -90,4 +102,8 @@ struct Ticks {
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
+/// Elements that a slot holds while an action uses it: held(), but a contribution is no more than what the action
+/// moves.
+[[nodiscard]] Range contents_of(
+    const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout);
 }  // namespace minitaw::schedule

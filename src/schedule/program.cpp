@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/ranges.h>
 #include <iterator>
+#include <set>
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
@@ -183,13 +184,13 @@ bool may_overlap(const Action& earlier, const Action& later) {
          (later.kind == Kind::send || earlier[buffer] != later[buffer]);
 }
 
-std::vector<int> micro_batches_of(const RankProgram& rank) {
-  std::vector<int> result;
-  for (const Action& action : rank.actions)
-    if (action.kind == Kind::forward) result.push_back(action.micro_batch);
-  std::ranges::sort(result);
-  result.erase(std::ranges::unique(result).begin(), result.end());
-  return result;
+std::vector<int> token_batches_of(const RankProgram& rank) {
+  std::set<int> batches;
+  for (const Action& a : rank.actions) {
+    const bool reads = a.kind == Kind::embed || a.kind == Kind::loss || a.kind == Kind::embed_backward;
+    if (reads) batches.insert(a.micro_batch);
+  }
+  return {batches.begin(), batches.end()};
 }
 
 std::string to_text(const Action& a, const Program& program) {

@@ -260,8 +260,8 @@ struct Program {
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 /// Returns whether a message may begin before an earlier one of its lane ends: one direction, no slot in common.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
-/// Micro-batches that a rank computes, in ascending order.
-[[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
+/// Micro-batches whose tokens a rank reads, in ascending order: those that it embeds or has a loss of.
+[[nodiscard]] std::vector<int> token_batches_of(const RankProgram& rank);
 /// "W3", "G3", "A3", "D3", "E", "E3", "EG", or "s3" where nothing moves; empty without a shard.
 [[nodiscard]] std::string payload_text(Payload payload, int shard);
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".

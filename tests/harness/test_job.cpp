@@ -137,8 +137,15 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     const Program program = schedule::build_valid(request_of(c));
     const auto planned =
         schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
-    for (std::size_t r = 0; r < planned.size(); ++r)
-      EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
+    for (std::size_t r = 0; r < planned.size(); ++r) {
+      const RankMemory& memory = result.memory[r];
+      for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
+        const std::uint64_t bytes = planned[r].by_kind[k];
+        const bool has_tokens = static_cast<schedule::Memory>(k) == schedule::Memory::tokens;
+        EXPECT_EQ(memory.planned[k], bytes) << "rank " << r << " kind " << k;
+        EXPECT_EQ(memory.measured[k], bytes == 0 || has_tokens ? bytes : bytes + engine::Arena::alignment);
+      }
+    }
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
     EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
     const std::vector<double> losses = serial_reference(c, 4).losses;
@@ -182,6 +189,64 @@ TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
   const Reference reference = job_.rank() == 0 ? serial_reference(c, steps_) : Reference{};
   const Program program = schedule::schedules::lend().build(request);
   EXPECT_TRUE(passes(job_.verify(c, steps_, reference, &program), serial_tolerance(c)));
+}
+
+/// A replay fills memory, too: a table that is made before would be lost.
+TEST_F(Job, MemoryThatBeginsWithAPatternChangesNoLoss) {
+  const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1);
+  const auto loss_of = [&](std::optional<std::byte> fill) {
+    StepOptions options;
+    options.fill = fill;
+    const auto runtime = tests::runtime_by_mpi(c, schedule::build_valid(request_of(c)), options);
+    runtime->prepare();
+    (void)runtime->step();
+    return runtime->loss();
+  };
+  const double loss = loss_of({});
+  EXPECT_EQ(loss_of(std::byte{0}), loss);
+  EXPECT_EQ(loss_of(std::byte{0xff}), loss);
+}
+
+/// A job in which rank `where` takes 100 MiB while it prepares a case, and gives it back if `returns`.
+struct Taker {
+  static constexpr std::size_t bytes = 100U << 20;
+  bool by_kokkos, returns;
+  int where;
+  Kokkos::View<char*, Kokkos::HostSpace> of_kokkos{};
+  std::vector<char> of_process{};
+
+  CaseRunner job() {
+    return tests::job(std::make_shared<meters::Meter>("none"), [this](const engine::QueueOptions& options) {
+      if (comm::mpi::rank_in(MPI_COMM_WORLD) == where) take();
+      return engine::make_queues(options);
+    });
+  }
+  void take() {
+    if (by_kokkos) of_kokkos = Kokkos::View<char*, Kokkos::HostSpace>("forgotten", bytes);
+    else of_process.assign(bytes, 1);
+    if (!returns) return;
+    of_kokkos = {};
+    of_process = {};
+    of_process.shrink_to_fit();
+  }
+};
+
+TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
+  if (!kernels::on_host || test::sanitized) GTEST_SKIP() << "of the process alone";
+  if (job_.ranks() > 3) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
+  const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1);
+  for (const bool by_kokkos : {true, false})
+    for (const bool returns : {true, false}) {
+      Taker taker{by_kokkos, returns, job_.ranks() - 1};
+      CaseRunner runner = taker.job();
+      const CaseResult result = runner.run(c, {.check = false}).result;
+      if (job_.rank() != 0) continue;
+      const std::string who = fmt::format("rank {}: ", job_.ranks() - 1);
+      EXPECT_EQ(result.status, Status::wrong);
+      EXPECT_THAT(result.reason, ::testing::StartsWith(who));
+      EXPECT_THAT(result.reason, ::testing::HasSubstr(by_kokkos ? "\"forgotten\"" : "outside of Kokkos"));
+      EXPECT_EQ(job_.run(c, {}).result.status, Status::ok) << "the next case is not to blame";
+    }
 }
 
 class Verification : public Job {

@@ -108,15 +108,28 @@ def check_memory(case, account):
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
     assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {kind: int(count) for kind, count in slots.items()} | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
-        assert rank["rank"] == number and rank["total"] == sum(rank[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers"))
+        assert rank["rank"] == number and rank["total"] == sum(rank[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens"))
         if settings["schedule"] == "zb1":
             ends = account.embeddings() // 2 if number in (0, 5) else 0
             kept = [sum(256 * -(-size * part // 256) for part in (block(number), ends)) for size in (2, 4, 12)]
             assert [rank["weights"], rank["gradients"], rank["optimiser"]] == kept, (number, rank, kept)
     # driver, cuBLASLt, and the workspace of attention: of each token and head d + 1 numbers, and with grouped heads d more
     assert device["libraries_estimate_bytes"] == (1 << 30) + (32 << 20) + 16 * 4 * (8 + 1 + 8) * 4
-    assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (worst["total"], 8 << 30, True, 6)
+    arena = max(rank["total"] - rank["tokens"] for rank in memory["ranks"])
+    assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (arena, 8 << 30, True, 6)
+    check_host(case, account)
     assert settings["ffn_per_layer"] == FFN and settings["micro_batch_per_rank"] == [1] * 6
+
+def check_host(case, account):
+    """Tokens: of each micro-batch that a rank embeds or has a loss of, 16 inputs, targets and positions and where up to 16 tokens begin,
+    and the end of the last. The process: 40 MiB, 72 bytes of each action of all ranks, and three times of its own in each step."""
+    actions = sum(map(len, account.actions))
+    for rank, host, lines in zip(case["memory_bytes"]["ranks"], case["host_bytes"], account.actions, strict=True):
+        batches = {word for _, _, action, *operands in lines if action in ("embed", "loss", "dembed")
+                   for word in operands if re.fullmatch(r"m\d+", word)}
+        assert rank["tokens"] == len(batches) * 4 * (3 * 16 + 17), (rank, batches)
+        process = (40 << 20) + 72 * actions + 24 * len(lines) * case["settings"]["steps"]
+        assert host == {"step": rank["total"], "process_estimate": process, "total": rank["total"] + process}, host
 
 def check_idle():
     """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the model's FLOPs, as memory is fast."""
@@ -154,7 +167,7 @@ def check_table():
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}" and figures["ranks"] == "6" and figures["groups"] == "2+1+3"
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
         sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {"memory": worst["total"]}
-        sizes |= {kind: worst[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers")}
+        sizes |= {kind: worst[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")}
         for name, size in sizes.items():
             assert near(figures[name], size / UNITS[units[name]], 5.1e-4), (line, name, size, units[name])
     assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
@@ -179,6 +192,8 @@ def check_text():
         has(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
     for name, rank in [(f"worst: rank {memory['worst']['rank']} ", memory["worst"]), *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"]))]:
         has(name, [*rank.values()][1:])
+    host = case["host_bytes"][memory["worst"]["rank"]]
+    has("on a host", [host["step"], host["process_estimate"], host["total"]])
     has("busiest NIC", [case["busiest_out"]["bytes"], case["busiest_in"]["bytes"]])
     has("device", [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]])
     numbers = {name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name)))) for name in ("model", "step", "messages", "ticks", "idle")}

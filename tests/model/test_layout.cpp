@@ -217,7 +217,7 @@ TEST_P(Footprint, SavedAndDeferredRegionsAreDisjointAndFill) {
 
 TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
-  const WorkspacePlan p = plan_workspace(layout);
+  const WorkspacePlan p = plan_workspace(layout, all_duties(layout.shape));
   BlockRegions feed_forward = p.block, attention = p.block;
   for (const Intermediate part :
       {Intermediate::gain_partial2, Intermediate::qkv_gradient, Intermediate::attention_gradient, Intermediate::delta})
@@ -237,15 +237,18 @@ INSTANTIATE_TEST_SUITE_P(All, Footprint,
     ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
         ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
+WorkspacePlan whole_workspace(const Shape& shape) {
+  return plan_workspace(make_layout(shape, {1, 1}), all_duties(shape));
+}
+
 /// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what attention's
 /// backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for shared keys and
 /// values.
 TEST(Footprint, LossesAndLibrariesByHand) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
-    EXPECT_EQ(plan_workspace(make_layout(shape_of(Recompute::block, dtype), {1, 1})).slice_logits.bytes,
-        66U * 300 * bytes_of(dtype));
+    EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).slice_logits.bytes, 66U * 300 * bytes_of(dtype));
   Shape shape = good();
-  EXPECT_EQ(plan_workspace(make_layout(shape, {1, 1})).slice_losses.bytes, 8U * loss_slice(shape));
+  EXPECT_EQ(whole_workspace(shape).slice_losses.bytes, 8U * loss_slice(shape));
   EXPECT_EQ(library_estimate(shape), 32U << 20);
   shape.dtype = Dtype::bf16;
   EXPECT_EQ(library_estimate(shape), (32U << 20) + 6 * 4 * (6 + 1 + 6) * 4);

@@ -169,14 +169,14 @@ protected:
     using B = Buffers;
     const Shard& shard = layout_.shards[0];
     const std::int64_t slice = layout_.embeddings.slice;
-    for (const auto& [member, bytes] :
-        std::initializer_list<std::pair<Buffer B::*, std::size_t>>{{&B::workspace, plan_workspace(layout_).bytes},
-            {&B::x, hidden_bytes(layout_.shape)}, {&B::saved, plan_saved(layout_, 0).bytes},
-            {&B::deferred, plan_deferred(layout_, 0).bytes}, {&B::weights, shard.elements * bytes_of(dtype_)},
-            {&B::total, shard.elements * sizeof(float)}, {&B::state, optimiser_bytes(dtype_, shard.elements)},
-            {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
-            {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
-            {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
+    for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
+             {&B::workspace, plan_workspace(layout_, all_duties(layout_.shape)).bytes},
+             {&B::x, hidden_bytes(layout_.shape)}, {&B::saved, plan_saved(layout_, 0).bytes},
+             {&B::deferred, plan_deferred(layout_, 0).bytes}, {&B::weights, shard.elements * bytes_of(dtype_)},
+             {&B::total, shard.elements * sizeof(float)}, {&B::state, optimiser_bytes(dtype_, shard.elements)},
+             {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
+             {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
+             {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
       all_.*member = memory_.emplace_back(bytes).get();
     TokenSource source(layout_.shape, "synthetic", seed);
     batch_.fill(source, 0, 0);

@@ -43,7 +43,7 @@ class TrainingLoop {
 public:
   TrainingLoop(const model::Layout& layout, int micro_batches, std::uint64_t seed,
       kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
-      : layout_(layout), exec_(exec), workspace_(model::plan_workspace(layout).bytes),
+      : layout_(layout), exec_(exec), workspace_(model::plan_workspace(layout, model::all_duties(layout.shape)).bytes),
         x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches), workspace_.get(),
             attention) {

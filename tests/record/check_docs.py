@@ -92,7 +92,7 @@ def check_contents(file):
         case = file[f"cases/{row.case:04}"]
         samples = case["seconds"][:].max(axis=1)
         assert row.median_s == pandas.Series(samples).median() and row.q1_s == pandas.Series(samples).quantile(0.25)
-        assert row.memory_measured == case["memory/measured"][:].sum(axis=1).max()
+        assert row.memory_measured == (case["memory/measured"][:].sum(axis=1) + case["memory/other"][:]).max()
         assert row.last_loss == case["losses"][-1]
         time = {name: part[()] for name, part in case["time"].items()}
         parts = time["compute"] + time["exposed_by_kind"].sum(axis=1) + time["idle"]
@@ -114,7 +114,7 @@ def check_values(file):
     blame = {name: item[()] for name, item in case["blame"].items()}
     assert blame["text"].startswith(b"rank 2 computes 8 %") and blame["culprit"] == b"rank 2" and (blame["slower"], blame["share"]) == (0.08, 0.06)
     assert case["verification/gradient_error"][()] == 1e-7 and case["verification/loss_error"][()] != case["verification/loss_error"][()]
-    kinds = {"memory": ["weights", "gradients", "optimiser", "activations", "buffers"], "bytes": ["weights", "gradients", "activations", "embeddings"]}
+    kinds = {"memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"], "bytes": ["weights", "gradients", "activations", "embeddings"]}
     measured = {
         "losses": [3, 2.875, 2.75, 2.625, 2.5], "repetition": [0] * 4, "position": [3], "idle_ticks": [0, 1, 2],
         "settings/ffn_per_layer": [7, 8, 9, 10, 11], "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in range(4)],
@@ -122,8 +122,11 @@ def check_values(file):
         "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)], "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
         "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)], "device/energy": [[100, 200, 300]],
         "node/power": [[1600 + 7 * r + s for r in P] for s in range(4)], "node/energy": [[40, 50, 60]],
-        "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P], "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
-        "memory/process_peak": [50000 + r for r in P], "memory/device_used": [70000 + r for r in P],
+        "memory/planned": [[1000 * (r + 1) + k for k in range(6)] for r in P],
+        "memory/measured": [[2000 * (r + 1) + k for k in range(6)] for r in P],
+        "memory/other": [300 + r for r in P], "memory/libraries": [30000 + r for r in P],
+        "memory/process_begin": [40000 + r for r in P], "memory/process_peak": [50000 + r for r in P],
+        "memory/device_begin": [60000 + r for r in P], "memory/device_used": [70000 + r for r in P],
         "blame/ratios": [1, 0.99, 1.08], "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
         "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P], "time/exposed": [0.375 + 0.0625 * r for r in P],
         "time/idle": [0.375 - 0.0625 * r for r in P], "time/bubble": [0.3 - 0.05 * r for r in P],

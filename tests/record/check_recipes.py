@@ -26,7 +26,7 @@ def check_h5py(found, file):
     case = file["cases/0000"]
     assert found["schedule"] == "tawpipe" and found["units"] == "s"
     assert (found["samples"] == case["seconds"][:].max(axis=1)).all() and len(found["samples"]) == 4
-    assert list(found["memory"]) == ["weights", "gradients", "optimiser", "activations", "buffers"]
+    assert list(found["memory"]) == ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"]
     assert found["memory"]["buffers"] == case["memory/measured"][:, 4].max() > 0
 
 def check_pandas(found, file):

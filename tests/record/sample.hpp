@@ -39,8 +39,13 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
       memory.planned[k] = 1000 * static_cast<std::uint64_t>(rank + 1) + k;
       memory.measured[k] = 2000 * static_cast<std::uint64_t>(rank + 1) + k;
     }
-    memory.process_peak = 50000 + static_cast<std::uint64_t>(rank);
-    memory.device_used = 70000 + static_cast<std::uint64_t>(rank);
+    const auto of_rank = static_cast<std::uint64_t>(rank);
+    memory.other = 300 + of_rank;
+    memory.libraries = 30000 + of_rank;
+    memory.process_begin = 40000 + of_rank;
+    memory.process_peak = 50000 + of_rank;
+    memory.device_begin = 60000 + of_rank;
+    memory.device_used = 70000 + of_rank;
     r.memory.push_back(memory);
     r.time.push_back({0.5, {0.125, 0.0625 * rank, 0.0625, 0.1875}, 0.375 - 0.0625 * rank, 0.75, 0.25 * rank});
     r.idle_ticks.push_back(rank);
