@@ -53,6 +53,15 @@ protected:
     return runtime_->executor().spans();
   }
 
+  /// From the last rank to the first: less than one for each of three steps.
+  void send_two_bytes() {
+    if (world_size() == 1 || (rank_ != 0 && rank_ != world_size() - 1)) return;
+    std::byte* const data = runtime_->arena().slot({schedule::SlotClass::embeddings, 0}).data;
+    const comm::Message message{rank_ != 0, rank_ == 0 ? world_size() - 1 : 0, schedule::Payload::weights, data, 2};
+    const auto started = runtime_->transport().start(schedule::Lane::inputs_group, message);
+    comm::finish({&started});
+  }
+
   /// But for the moment at which the first of all ranks began.
   static void expect_alike(const std::vector<Span>& gathered, const std::vector<Span>& executed) {
     for (std::size_t i = 0; i < executed.size(); ++i)
@@ -112,14 +121,16 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
     (void)runtime_->step();
     steps.add(runtime_->executor(), seconds(step, rank_));
   }
-  for (const int executed : {3, 4}) {  // the second is not true
+  for (const auto& [executed, more] : {std::pair(3, false), {4, false}, {3, true}}) {  // the second is not true
+    if (more) send_two_bytes();
     CaseResult result;
     collect(*runtime_, steps, executed, 1000U + static_cast<unsigned>(rank_), false, topology::Groups({ranks}),
         MPI_COMM_WORLD, result);
     if (rank_ != 0) continue;
-    const bool adds_up = executed == 3 || ranks == 1;
+    const bool adds_up = (executed == 3 && !more) || ranks == 1;
     EXPECT_EQ(result.status, adds_up ? Status::ok : Status::wrong) << result.reason;
-    EXPECT_EQ(result.reason.find("in 4 steps where") == std::string::npos, adds_up) << result.reason;
+    const std::string words = fmt::format("in {} steps where", executed);
+    EXPECT_EQ(result.reason.find(words) == std::string::npos, adds_up) << result.reason;
     EXPECT_EQ(result.bytes_source, kernels::on_host ? "counted" : runtime_->transport().bytes_source());
     EXPECT_EQ(result.accounted_step, 2) << "the median of the slowest ranks";
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(ranks));
@@ -320,9 +331,12 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = 3;
-  const CaseResult result = tests::job(meter).run(c, limits).result;
+  const auto node = world_rank() == 0 ? std::make_shared<Counting>() : std::make_shared<meters::Meter>();
+  const CaseResult result = tests::job(meter, engine::make_queues, node).run(c, limits).result;
   EXPECT_EQ(meter->asked, "||er|r|r|e") << "two steps of warm-up";
   if (world_rank() != 0) return;
+  EXPECT_EQ(result.device.samples.at(0).at(0).power_w, 4.75) << "the fourth sign, of '||er'";
+  EXPECT_EQ(result.node.samples.at(0).at(0).power_w, 2.75 / world_size()) << "of the whole node";
   EXPECT_THAT(result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
 }
