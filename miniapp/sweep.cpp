@@ -223,8 +223,8 @@ private:
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(
-          deck_.cases[order.index], {Seconds(order.limits.stall), Seconds(order.limits.whole), stop_of(seconds), order.check});
+      executed = mpi_.runner.run(deck_.cases[order.index],
+          {Seconds(order.limits.stall), Seconds(order.limits.whole), stop_of(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
@@ -258,7 +258,8 @@ private:
       break;
     case StopReason::case_limit:
       writer_->failed(run, Status::timeout,
-          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.limits.whole), SweepProgress::tolerance),
+          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.limits.whole),
+              SweepProgress::tolerance),
           seconds);
       break;
     case StopReason::time_limit:

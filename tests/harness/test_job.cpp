@@ -249,7 +249,8 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   }
 }
 
-// By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5184 + 696) of weights a token, and 6 x 24 x 2 S of attention.
+// By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5184 + 696) of weights a token, and 6 x 24 x 2 S of
+// attention.
 TEST_F(Verification, OnlyACheapRunIsChecked) {
   for (const auto& [seq, micro_batches, is_cheap] :
       {std::tuple{13, 62000, true}, {13, 66000, false}, {12500, 1, true}, {13500, 1, false}}) {
@@ -348,7 +349,8 @@ TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   EXPECT_NE(result.reason.find("/nonexistent/text"), std::string::npos) << result.reason;
 }
 
-/// What agree() throws on this rank, with its kind, if rank 0 does nothing, the next one throws `error`, others another.
+/// What agree() throws on this rank, with its kind, if rank 0 does nothing, the next one throws `error`, others
+/// another.
 template <class Error> std::string agreed(const Error& error) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), first = comm::mpi::size_of(MPI_COMM_WORLD) == 1 ? 0 : 1;
   try {
