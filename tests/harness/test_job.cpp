@@ -191,18 +191,6 @@ protected:
   }
 };
 
-TEST_F(Verification, SeesOneWrongGradientValue) {
-  const Case c = in_one_group("ddp", 1);
-  for (const bool last : {false, true}) {  // no loss behind the last step can tell
-    Reference reference = job_.rank() == 0 ? serial_reference(c, 2) : Reference{};
-    if (job_.rank() == 0) {
-      auto& values = (last ? reference.later : reference.gradients)[1].values;
-      *std::ranges::max_element(values, {}, [](float v) { return std::abs(v); }) *= 1.01F;
-    }
-    EXPECT_FALSE(passes(job_.verify(c, 2, reference), serial_tolerance(c)));
-  }
-}
-
 /// A job whose ranks from `first` on leave out those computations of a case that `which` names.
 CaseRunner job_without(const Case& c, int first, const std::function<bool(const Action&)>& which) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
@@ -349,31 +337,22 @@ TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   EXPECT_NE(result.reason.find("/nonexistent/text"), std::string::npos) << result.reason;
 }
 
-/// What agree() throws on this rank, with its kind, if rank 0 does nothing, the next one throws `error`, others
-/// another.
-template <class Error> std::string agreed(const Error& error) {
-  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), first = comm::mpi::size_of(MPI_COMM_WORLD) == 1 ? 0 : 1;
-  try {
-    agree(MPI_COMM_WORLD, [&] {
-      if (rank == first) throw error;
-      if (rank > first) throw std::runtime_error("of another rank");
-    });
-  } catch (const InputError& e) {
-    return std::string("input: ") + e.what();
-  } catch (const AgreedOutOfMemory& e) {
-    return std::string("memory: ") + e.what();
-  } catch (const AgreedError& e) {
-    return std::string("error: ") + e.what();
-  }
-  return "";
-}
-
 TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
-  EXPECT_EQ(agreed(InputError("no such file")), "input: no such file");
-  EXPECT_EQ(agreed(std::bad_alloc()), "memory: out of memory");
-  for (const char* kokkos : {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
-    EXPECT_EQ(agreed(std::runtime_error(kokkos)), std::string("memory: ") + kokkos);
-  EXPECT_EQ(agreed(std::runtime_error("it broke")), "error: it broke");
+  using minitaw::test::refusal_of;
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
+  const auto agreed = [&](const auto& error) {
+    return [&] {
+      agree(MPI_COMM_WORLD, [&] {
+        if (rank == first) throw error;
+        if (rank > first) throw std::logic_error("of another rank");
+      });
+    };
+  };
+  EXPECT_EQ(refusal_of(agreed(InputError("no such file"))), "no such file");
+  EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
+  for (const char* words : {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
+    EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::runtime_error(words))), words);
+  EXPECT_EQ(refusal_of<AgreedError>(agreed(std::runtime_error("it broke"))), "it broke");
 }
 
 TEST_F(Job, StopsAfterAStepForTheGravestReasonOfAnyRank) {
