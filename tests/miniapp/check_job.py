@@ -51,8 +51,7 @@ def check_whole_deck():
 def check_refusals():
     for arguments, word in [(["run", DECK, "--set", "heads=3"], "heads"),
                             (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"], "attention = host"),
-                            (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
-                            (["verify", DECK, "--memory", "100K"], "float64 reference on rank 0 it needs")]:
+                            (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder")]:
         done = call(3, *arguments)
         assert done.returncode == 2, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
         lines = done.stderr.splitlines()
@@ -122,8 +121,15 @@ def check_statuses():
     assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"] and done.stdout.count("repetition ") == 1, done.stdout
     again = call(2, "run", DECK, *giant, "--memory", "900000T")
     assert again.returncode == 1 and "--retry runs it again" in again.stdout and "[1/1" not in again.stdout, again.stdout
+    retried = call(2, "run", DECK, *giant, "--memory", "900000T", "--retry")
+    assert retried.returncode == 1 and "[1/2" in retried.stdout and "--retry" not in retried.stdout, retried.stdout
     other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
     assert other.returncode == 0 and "RESULT: VALID" in other.stdout and len(rows(FOLDER / "oom.h5")) == 3, other.stdout
+
+    # What ran when a job died comes last.
+    (FOLDER / "died.h5.running").write_text(rows(file)[0]["identity"] + "\n", encoding="utf-8")
+    died = call(2, "run", DECK, *one[:-1], FOLDER / "died.h5")
+    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [200, 9] and "a job died while a case was running" in died.stdout, died.stdout
 
 def check_time_limit():
     """A case that does not end within the limit is a timeout; behind a finished one, or late in a Slurm job, it is left for the next run."""
