@@ -181,9 +181,7 @@ private:
 };
 
 TEST(StepTimes, AgreeWithAClockOutside) {
-  const auto none = std::make_shared<meters::Meter>("none");
-  constexpr std::chrono::milliseconds of_verify{1};  // limit of a stall; those of a run come with its case
-  CaseRunner job = tests::job(none, engine::make_queues, none, of_verify);
+  CaseRunner job = tests::job();
   Case c = tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
   c.steps = 4;
   c.warmup = 1;
