@@ -61,11 +61,11 @@ def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and --timeline keeps every action of every rank."""
     file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
     done = call(3, "run", DECK, "--set", "dtype=fp32,bf16", "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2",
-                "--timeline", "--peak", "2G", "-o", file, variables=["TZ=UTC-9"])
+                "--set", "replicas=1,3", "--timeline", "--peak", "2G", "-o", file, variables=["TZ=UTC-9"])
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     cases = rows(file)
-    assert {(row["dtype"], row["schedule"]) for row in cases} == {
-        (dtype, schedule) for dtype in ("fp32", "bf16") for schedule in ("tawpipe", "ddp")}, cases
+    assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
+        (dtype, *case) for dtype in ("fp32", "bf16") for case in (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))}, cases
     for row in cases:
         assert begin.replace(microsecond=0) <= datetime.datetime.fromisoformat(row["started"]) <= datetime.datetime.now(datetime.UTC), row
         assert row["peak"] == 2e-3 and abs(row["mfu"] * 2e-3 / row["tflops_rank"] - 1) < 1e-9, row
