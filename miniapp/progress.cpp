@@ -98,16 +98,26 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
 
 SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
     : runs_(runs), least_rate_(least_rate) {
-  for (const Case& c : cases) work_.push_back(work_of(c));
+  for (const Case& c : cases) {
+    work_.push_back(work_of(c));
+    steps_.push_back(c.warmup + c.steps);
+  }
   for (const Run& run : runs) left_ += work_.at(run.index);
 }
 
-std::string SweepProgress::after(double seconds) {
-  seconds_ += seconds;
-  executed_ += work_.at(runs_.at(done_).index);
+std::string SweepProgress::after(std::optional<double> seconds) {
+  if (seconds) {
+    seconds_ += *seconds;
+    executed_ += work_.at(runs_.at(done_).index);
+  }
   leave_out();
   const double left = executed_ > 0 ? seconds_ * left_ / executed_ : 0;
   return fmt::format("[{}/{}, {} to go]", done_, runs_.size(), clock_text(std::max(left, 0.0)));
+}
+
+SweepProgress::Limits SweepProgress::limits(std::size_t index, double watchdog) const {
+  const double whole = tolerance * expected(index), stall = std::max(watchdog, whole / steps_.at(index));
+  return {stall, stall + whole};
 }
 
 std::string clock_text(double seconds) {

@@ -32,8 +32,8 @@ class SweepProgress {
 public:
   /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate` FLOP/s.
   SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
-  /// Counts the next run, which took `seconds`; returns "[3/12, 1:05 to go]".
-  std::string after(double seconds);
+  /// Counts the next run, which took `seconds` (nothing: it ended early); returns "[3/12, 1:05 to go]".
+  std::string after(std::optional<double> seconds);
   /// The next run is left out.
   void leave_out() { left_ -= work_.at(runs_.at(done_++).index); }
 
@@ -42,8 +42,17 @@ public:
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
   [[nodiscard]] bool measured() const { return executed_ > 0; }
+
+  /// A step or a case may take this many times what is expected of it.
+  static constexpr double tolerance = 10;
+  struct Limits {
+    double stall, whole;  ///< seconds, of harness::Limits
+  };
+  /// Limits of a repetition of the case; `watchdog`: the least that a step may take.
+  [[nodiscard]] Limits limits(std::size_t index, double watchdog) const;
 private:
   std::vector<double> work_;  ///< FLOPs of a repetition of each case
+  std::vector<int> steps_;    ///< of a repetition of each case, warm-up included
   std::vector<Run> runs_;
   double least_rate_;
   std::size_t done_ = 0;

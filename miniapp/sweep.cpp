@@ -77,13 +77,16 @@ public:
     result.position = {position_++};
     result.peak = peak_of(result.settings);
     if (result.status != Status::ok) failed_.insert(run.index);
+    // What ended early does not tell how long others take.
+    const auto tells = [&](Status s) { return s != Status::oom && s != Status::skipped && s != Status::error; };
+    const std::optional<double> took = tells(result.status) ? std::optional(seconds) : std::nullopt;
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
     const std::string reason = result.status == Status::ok ? "" : result.reason;
     std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
     line.pop_back();
     if (const int repeats = case_of(run).repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    say("{}  {}\n", line, progress_.after(seconds));
+    say("{}  {}\n", line, progress_.after(took));
     if (!reason.empty()) note(reason);
   }
 
@@ -151,15 +154,12 @@ private:
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
 
-/// A step or a case may take this many times what is expected of it.
-constexpr double tolerance = 10;
-
 /// The next thing that all ranks do, as rank 0 decides.
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
-  std::size_t index = 0;              ///< of the case
-  double stall_limit = 0, whole = 0;  ///< seconds, of harness::Limits
-  bool check = false;                 ///< of harness::Limits
+  std::size_t index = 0;  ///< of the case
+  SweepProgress::Limits limits{};
+  bool check = false;  ///< of harness::Limits
 };
 
 class Sweep {
@@ -214,11 +214,8 @@ private:
 
   Order order_for(const Run& run) {
     const Case& c = deck_.cases[run.index];
-    const bool check =
-        harness::CaseRunner::has_time_to_check(c) && budget_.reason_against(c, harness::memory_of_check(c)).empty();
-    const double expected = writer_->progress().expected(run.index);
-    const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
-    return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
+    const bool check = budget_.reason_against(c, harness::memory_of_check(c)).empty();
+    return {Order::execute, run.index, writer_->progress().limits(run.index, mpi_.flags.watchdog), check};
   }
 
   void execute(const Order& order) {
@@ -226,8 +223,8 @@ private:
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(
-          deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole), stop_of(seconds), order.check});
+      executed = mpi_.runner.run(deck_.cases[order.index],
+          {Seconds(order.limits.stall), Seconds(order.limits.whole), stop_of(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
@@ -235,7 +232,7 @@ private:
       if (writer_) writer_->give_up(Status::error, error.what());
       throw;
     }
-    mpi_.runner.guard().expect("recording a case", Seconds(order.stall_limit));
+    mpi_.runner.guard().expect("recording a case", Seconds(order.limits.stall));
     harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_) settle(executed, order, seconds());
     });
@@ -261,7 +258,8 @@ private:
       break;
     case StopReason::case_limit:
       writer_->failed(run, Status::timeout,
-          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.whole), tolerance),
+          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.limits.whole),
+              SweepProgress::tolerance),
           seconds);
       break;
     case StopReason::time_limit:

@@ -80,7 +80,7 @@ constexpr std::size_t most_held = 4;
 void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
   const MemoryBudget budget(mpi);
   std::set<std::string> models;
-  for (const Case& c : deck.cases) models.insert(harness::reference_key(c, c.steps));
+  for (const Case& c : deck.cases) models.insert(harness::reference_key(c));
   const int held = static_cast<int>(std::min(most_held, models.size()));
   for (const Case& c : deck.cases)
     if (const std::string reason = budget.reason_against(c, harness::memory_of_verify(c, c.steps, held));
@@ -121,7 +121,7 @@ int verify(const Options& options, MpiJob& mpi) {
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
     const Case& c = deck.cases[i];
-    const std::string key = harness::reference_key(c, c.steps);
+    const std::string key = harness::reference_key(c);
     harness::agree(MPI_COMM_WORLD, [&] {
       if (!mpi.is_root() || references.contains(key)) return;
       if (references.size() >= most_held) references.clear();

@@ -32,7 +32,7 @@ struct Limits {
   Seconds stall_limit = engine::default_stall_limit;
   /// Time of the whole case; it stops after the step that exceeds it.
   Seconds whole = Seconds::max();
-  /// Asked on every rank after every step but the last; the case stops if any rank gives a reason.
+  /// Asked on every rank after every step; the case stops before the next one if any rank gives a reason.
   std::function<StopReason()> stop = [] { return StopReason::no; };
   /// Compare the first step with the serial reference if it costs little; that takes memory of rank 0.
   bool check = true;

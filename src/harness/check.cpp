@@ -318,9 +318,7 @@ Case serial_case(const Case& c) {
   return baseline;
 }
 
-std::string reference_key(const Case& c, int steps) {
-  return fmt::format("{} steps={}", deck::identity(serial_case(c)), steps);
-}
+std::string reference_key(const Case& c) { return deck::identity(serial_case(c)); }
 
 Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm) {
   // On rank 0: AdamW alone, on the gradients that come from the case.
@@ -385,7 +383,7 @@ ReferenceMemory memory_of_verify(const Case& c, int steps, int held) {
 
 const Reference& References::of(const Case& c) {
   constexpr std::size_t most = std::size_t{1} << 25;
-  const std::string key = reference_key(c, 1);
+  const std::string key = reference_key(c);
   if (const auto at = known_.find(key); at != known_.end()) return at->second;
   if (values_ > most) {
     known_.clear();

@@ -81,7 +81,7 @@ struct Reference {
 
 [[nodiscard]] Case serial_case(const Case& c);
 /// Key of a reference: model, data, seed and number of steps.
-[[nodiscard]] std::string reference_key(const Case& c, int steps);
+[[nodiscard]] std::string reference_key(const Case& c);
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
 [[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.

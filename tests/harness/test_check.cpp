@@ -107,16 +107,33 @@ TEST(Tolerance, FollowsFromDepthWidthAndType) {
   c.shape.ffn.assign(13, 40);
   c.shape.seq = 26;
   c.micro_batches = 4;
-  for (const auto& [dtype, first, later, loss] :
-      {std::tuple{Dtype::bf16, 0.07138, 0.13485, 6.571e-3}, {Dtype::fp32, 8.149e-6, 4.2555e-4, 7.502e-7}}) {
-    c.shape.dtype = dtype;
-    const Tolerance t = float64_tolerance(c);
+  const auto expect = [](const Tolerance& t, double first, double later, double loss, double later_loss) {
     EXPECT_NEAR(t.first.gradient, first, 2e-3 * first);
     EXPECT_NEAR(t.later.gradient, later, 2e-3 * later);
     EXPECT_NEAR(t.first.loss, loss, 2e-3 * loss);
+    EXPECT_NEAR(t.later.loss, later_loss, 2e-3 * later_loss);
+    EXPECT_NEAR(t.weights, 1.3e-6, 1e-9) << "of three steps";
     EXPECT_EQ(t.largest(1), t.first.gradient);
     EXPECT_EQ(t.largest(2), std::max(t.first.gradient, t.later.gradient / 2));
+  };
+  expect(float64_tolerance(c), 8.149e-6, 4.2555e-4, 7.502e-7, 3.9176e-5);
+  for (std::int64_t* size : {&c.shape.ffn[5], &c.shape.vocab}) {  // the longest sum
+    const std::int64_t before = std::exchange(*size, 4000);
+    const Tolerance::Step first = float64_tolerance(c).first;
+    EXPECT_NEAR(first.gradient, size == &c.shape.vocab ? 6.8326e-5 : 6.8909e-5, 2e-8);
+    EXPECT_NEAR(first.loss, size == &c.shape.vocab ? 3.0196e-6 : 6.3439e-6, 2e-9) << "at most 128 count";
+    *size = before;
   }
+  c.steps = 20;
+  EXPECT_NEAR(float64_tolerance(c).later.gradient, 1.16337e-3, 2e-6) << "what is lost is found again";
+  c.steps = 3;
+  c.ranks = 4;  // each rounds, in bf16, the sum that it passes on
+  expect(serial_tolerance(c), 1.1525e-5, 5.0853e-4, 1.061e-6, 4.6816e-5);
+  c.shape.dtype = Dtype::bf16;
+  expect(float64_tolerance(c), 0.07138, 0.13485, 6.571e-3, 1.2414e-2);
+  if (kernels::on_host) expect(serial_tolerance(c), 0.031521, 0.18952, 2.9018e-3, 1.7448e-2);
+  c.micro_batch_per_rank = {2, 2, 2, 2};  // they sum in another order
+  expect(serial_tolerance(c), 0.10575, 0.18952, 9.7355e-3, 1.7448e-2);
 }
 
 /// Root mean square that an error of a gradient tensor is measured by.
@@ -173,7 +190,7 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
     two.connect();
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
     Case other = c;
-    other.learning_rate *= 1.01;
+    other.learning_rate *= 1.001;
     EXPECT_GT(run_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
   }
 }
@@ -214,6 +231,17 @@ protected:
   }
 };
 
+TEST_F(ReferenceMemoryOf, VerifyHasTheGradientsOfTwoStepsOfEachReferenceThatIsKept) {
+  const Case c = large_case(true);
+  const std::uint64_t once = 4 * model::parameters(c.shape);
+  const auto more = [&](const ReferenceMemory& a, const ReferenceMemory& b, std::uint64_t alone, std::uint64_t beside) {
+    EXPECT_EQ(std::pair(b.alone - a.alone, b.beside - a.beside), std::pair(alone * once, beside * once));
+  };
+  more(memory_of_verify(c, 1, 3), memory_of_verify(c, 2, 3), 3, 4);
+  more(memory_of_verify(c, 2, 3), memory_of_verify(c, 9, 3), 0, 0);
+  more(memory_of_verify(c, 2, 3), memory_of_verify(c, 2, 4), 2, 2);
+}
+
 TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
   for (const bool wide : {false, true}) {
     SCOPED_TRACE(wide ? "wide" : "many tokens");
@@ -224,6 +252,27 @@ TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
     });
     expect_planned(taken, memory_of_verify(c, c.steps, 1).alone);
   }
+}
+
+TEST(References, AreOfTheirCase) {
+  References references;
+  const Case base = serial_case();
+  std::vector<Case> cases(7, base);
+  cases[1].seed = 12;
+  cases[2].micro_batches = 5;
+  cases[3].shape.seq = 12;
+  cases[4].shape.ffn[1] = 48;
+  cases[5].shape.dtype = Dtype::bf16;
+  cases[6].shape.heads = cases[6].shape.kv_heads;
+  std::set<double> losses;
+  for (const bool again : {false, true})
+    for (const Case& c : cases) {
+      const Reference &found = references.of(c), right = serial_reference(c, 1);
+      EXPECT_EQ(found.losses, right.losses) << again;
+      EXPECT_EQ(compare_gradients(found.gradients, right.gradients).worst, 0) << again;
+      losses.insert(found.losses.at(0));
+    }
+  EXPECT_EQ(losses.size(), cases.size());
 }
 
 TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {

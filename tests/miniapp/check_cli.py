@@ -5,6 +5,7 @@ Called with the program and a folder to write to."""
 import concurrent.futures
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -62,7 +63,8 @@ run one.toml --time-limit 0s                        | --time-limit
 run one.toml --memory 80                            | 80G
 run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
-verify one.toml --set learning_rate=1               | rounding alone
+verify one.toml --set learning_rate=0.046           | by 1.2 times itself
+verify two.toml                                     | by 1.3 times itself
 topo x                                              | x
 show                                                | FILE
 show deck.toml                                      | not a miniTaw result
@@ -78,6 +80,18 @@ def check_refusals():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         assert len([*pool.map(lambda row: refused(*row[0].split(), says=row[1]), rows)]) > 30
     refused("plan", PROGRAM, says="deck")
+
+def check_memory_of_verify():
+    """Of four models at most, rank 0 keeps the gradients of the first and the last step."""
+    def needed(micro_batches, steps=3):
+        settings = ("hidden=128", "ffn=300", "vocab=256", f"steps={steps}", f"micro_batches={micro_batches}")
+        done = call("verify", "one.toml", "--memory", "100K", *(f"--set={setting}" for setting in settings))
+        return float(re.search(r"it needs ([\d.]+) MiB of 100.00 KiB", done.stderr)[1])
+
+    weights = 4 / 2**20 * (2 * (4 * 128**2 + 3 * 128 * 300 + 2 * 128) + 2 * 256 * 128 + 128)
+    one, four, six = needed("1"), needed("1,2,3,4"), needed("1,2,3,4,5,6")
+    assert four == six and abs(four - one - 6 * weights) < 0.02, (one, four, six, weights)
+    assert abs(one - needed("1", steps=1) - 2 * weights) < 0.02
 
 def check_lonely_ranks():
     """Where srun and MPI do not understand each other, every rank is alone: refused, and told by the first only."""
@@ -104,6 +118,8 @@ def check_help():
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
-pathlib.Path(FOLDER, "one.toml").write_text("schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n", encoding="utf-8")
-for check in (check_refusals, check_lonely_ranks, check_help):
+ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
+pathlib.Path(FOLDER, "one.toml").write_text(ONE, encoding="utf-8")
+pathlib.Path(FOLDER, "two.toml").write_text(ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n", encoding="utf-8")
+for check in (check_refusals, check_memory_of_verify, check_lonely_ranks, check_help):
     check()

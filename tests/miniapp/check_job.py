@@ -29,7 +29,7 @@ def rows(file=FILE):
     """Cases in the file, as a user reads them."""
     done = subprocess.run([PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60)
     cases = json.loads(done.stdout)
-    valid = all(row["verdict"].startswith("VALID") for row in cases)
+    valid = bool(cases) and all(row["verdict"].startswith("VALID") for row in cases)
     assert done.returncode == (0 if valid else 1) and done.stderr == "", done.stderr
     return cases
 
@@ -51,8 +51,7 @@ def check_whole_deck():
 def check_refusals():
     for arguments, word in [(["run", DECK, "--set", "heads=3"], "heads"),
                             (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"], "attention = host"),
-                            (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
-                            (["verify", DECK, "--memory", "100K"], "float64 reference on rank 0 it needs")]:
+                            (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder")]:
         done = call(3, *arguments)
         assert done.returncode == 2, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
         lines = done.stderr.splitlines()
@@ -62,11 +61,11 @@ def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and --timeline keeps every action of every rank."""
     file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
     done = call(3, "run", DECK, "--set", "dtype=fp32,bf16", "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2",
-                "--timeline", "--peak", "2G", "-o", file, variables=["TZ=UTC-9"])
+                "--set", "replicas=1,3", "--timeline", "--peak", "2G", "-o", file, variables=["TZ=UTC-9"])
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     cases = rows(file)
-    assert {(row["dtype"], row["schedule"]) for row in cases} == {
-        (dtype, schedule) for dtype in ("fp32", "bf16") for schedule in ("tawpipe", "ddp")}, cases
+    assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
+        (dtype, *case) for dtype in ("fp32", "bf16") for case in (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))}, cases
     for row in cases:
         assert begin.replace(microsecond=0) <= datetime.datetime.fromisoformat(row["started"]) <= datetime.datetime.now(datetime.UTC), row
         assert row["peak"] == 2e-3 and abs(row["mfu"] * 2e-3 / row["tflops_rank"] - 1) < 1e-9, row
@@ -114,24 +113,46 @@ def check_statuses():
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0 and "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
-    # Too large for any machine: malloc says so.
+    # Too large for any machine: malloc says so. It is not repeated.
     giant = ("--set", "schedule=ddp", "--set", "ranks=2", "--set", "groups=1", "--set", "seq=9", "--set", "hidden=1M",
-             "--set", "ffn=4M", "-o", FOLDER / "oom.h5")
+             "--set", "ffn=4M", "--set", "repeats=2", "-o", FOLDER / "oom.h5")
     done = call(2, "run", DECK, *giant, "--memory", "900000T")
     assert done.returncode == 1 and done.stderr == "", done.stdout + done.stderr
-    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"], done.stdout
+    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"] and done.stdout.count("repetition ") == 1, done.stdout
     again = call(2, "run", DECK, *giant, "--memory", "900000T")
     assert again.returncode == 1 and "--retry runs it again" in again.stdout and "[1/1" not in again.stdout, again.stdout
+    retried = call(2, "run", DECK, *giant, "--memory", "900000T", "--retry")
+    assert retried.returncode == 1 and "[1/2" in retried.stdout and "--retry" not in retried.stdout, retried.stdout
     other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
     assert other.returncode == 0 and "RESULT: VALID" in other.stdout and len(rows(FOLDER / "oom.h5")) == 3, other.stdout
 
+    # What ran when a job died comes last.
+    (FOLDER / "died.h5.running").write_text(rows(file)[0]["identity"] + "\n", encoding="utf-8")
+    died = call(2, "run", DECK, *one[:-1], FOLDER / "died.h5")
+    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [200, 9] and "a job died while a case was running" in died.stdout, died.stdout
+
 def check_time_limit():
-    """A case that does not end within the limit is a timeout; behind a finished one it is left for the next run."""
-    file = FOLDER / "limit.h5"
-    long = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "steps=1000000", "--time-limit", "8s")
-    done = call(2, "run", DECK, *long, "-o", file)
-    assert done.returncode == 1 and "stopped before the time limit of 0:08" in done.stdout, done.stdout + done.stderr
-    assert [row["status"] for row in rows(file)] == ["timeout"], done.stdout
+    """A case that does not end within the limit is a timeout; behind a finished one, or late in a Slurm job, it is left for the next run."""
+    now = int(time.time())
+    for seq, steps, options, variables, said, statuses in (
+            (9, 1000000, ["--time-limit", "4s"], [], "it does not end within the time limit of 0:04", ["timeout"]),
+            ("9,20000", 200, ["--time-limit", "1h"], [], "stopped before the time limit of 1:00:00", ["ok"]),
+            (9, 1000000, [], [f"SLURM_JOB_START_TIME={now - 1000}", f"SLURM_JOB_END_TIME={now + 11}"], "stopped before the Slurm job's time limit", [])):
+        file = FOLDER / f"limit_{seq}{''.join(statuses)}.h5"
+        done = call(2, "run", DECK, "--set", "schedule=ddp", "--set", f"seq={seq}", "--set", "ranks=2", "--set", "groups=1", "--set", f"steps={steps}",
+                    *options, "-o", file, variables=variables)
+        assert done.returncode == 1 and said in done.stdout, done.stdout + done.stderr
+        assert [row["status"] for row in rows(file)] == statuses, done.stdout
+
+def check_case_limit():
+    """A case may take ten times what is expected: 160 FLOP a step and rank at 0.5 GFLOP/s. What was skipped before it tells nothing."""
+    file = FOLDER / "case_limit.h5"
+    tiny = {"schedule": "ddp", "ranks": 2, "groups": 1, "layers": 1, "hidden": 2, "heads": 1, "ffn": 1, "vocab": 2, "data": "synthetic",
+            "micro_batches": 2, "warmup": 0, "seq": "300000,1", "steps": 1000000}
+    done = call(2, "run", DECK, *(f"--set={key}={value}" for key, value in tiny.items()), "--memory", "20M", "--watchdog", "4",
+                "-o", file, variables=["OMP_NUM_THREADS=1"])
+    assert [row["status"] for row in rows(file)] == ["skipped", "timeout"], done.stdout
+    assert "it took longer than 0:07, 10 times what was expected" in done.stdout, done.stdout
 
 def check_repeats():
     """Repetitions in random order: all samples are there, in as many repetitions, and the order is known."""
@@ -153,16 +174,21 @@ def check_repeats():
     assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
 
 def check_verify():
-    done = call(3, "verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2,3")
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
-    assert done.stdout.count(" ok\n") == 7, done.stdout
-    assert done.stdout.count(" float64 reference ") == 1 and done.stdout.count(" serial reference ") == 6, done.stdout
-    assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
+    """Every case has a line and an object with its settings; the serial training of each model comes first."""
+    deck = ("verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2", "--set", "replicas=1,3", "--set", "dtype=fp32,bf16")
+    done, told = call(3, *deck), json.loads(call(3, *deck, "--json").stdout)
+    assert done.returncode == 0 and done.stderr == "" and told["valid"], done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    one = [f"--set={setting}" for setting in ("seq=9", "ranks=2", "groups=1", "schedule=ddp", "dtype=fp32,bf16")]
-    for case in json.loads(call(2, "verify", DECK, *one, "--json").stdout)["cases"]:
+    assert "against" in lines[0] and lines[2] == "# case 1 of 12: its serial and its float64 reference" and lines[-1] == "RESULT: VALID", done.stdout
+    found = [tuple(line.split()[:5]) for line in lines if line.endswith(" ok")]
+    cases = [("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")]
+    assert found[0] == ("serial", "1", "1", "fp32", "float64") and sorted(found) == sorted(
+        row for dtype in ("fp32", "bf16") for row in (("serial", "1", "1", dtype, "float64"),
+                                                      *((*case, groups, dtype, "serial") for case in cases for groups in ("3", "1+2")))), found
+    for row, case in zip(found, told["cases"], strict=True):
+        ranks = str(case["ranks"]) if case["replicas"] == 1 else f"{case['replicas']}x{case['ranks'] // case['replicas']}"
+        assert row == (case["schedule"], ranks, case["groups"], case["dtype"], case["against"].removesuffix(" reference")), (row, case)
         assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32"), f"in bf16 all round to the right number: {case}"
-    assert "against" in lines[0] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
 
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
@@ -185,17 +211,19 @@ def check_rank_that_cannot_start():
 
 def check_faulty_products():
     """A rank whose matrix products are 1 % too large: run and verify find it, and their exit code says so. verify prints what its JSON has."""
-    one = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp")
-    for rank, judged in (1, ["ok", "WRONG"]), (0, ["WRONG", "WRONG"]):
+    for ranks, rank, judged in (2, 1, ["ok", "WRONG"]), (2, 0, ["WRONG", "WRONG"]), (1, 0, ["WRONG", "ok"]):
+        one = ("--set", "seq=9", "--set", f"ranks={ranks}", "--set", "groups=1", "--set", "schedule=ddp")
         variables = [f"LD_PRELOAD={sys.argv[6]}", f"FAULTY_RANK={rank}",
                      f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"]
-        done = call(2, "run", DECK, *one, "-o", FOLDER / f"faulty{rank}.h5", variables=variables)
-        (row,) = rows(FOLDER / f"faulty{rank}.h5")
-        assert done.returncode == 1 and "RESULT: INVALID: 1 of 1 case," in done.stdout and row["status"] == "wrong", done.stdout
-        assert row["gradient_error"] > 1e-3 and "differs from the serial reference" in row["reason"], row
-        done, told = call(2, "verify", DECK, *one, variables=variables), call(2, "verify", DECK, *one, "--json", variables=variables)
+        if ranks == 2:  # else both err alike
+            done = call(2, "run", DECK, *one, "-o", FOLDER / f"faulty{rank}.h5", variables=variables)
+            (row,) = rows(FOLDER / f"faulty{rank}.h5")
+            assert done.returncode == 1 and "RESULT: INVALID: 1 of 1 case," in done.stdout and row["status"] == "wrong", done.stdout
+            assert row["gradient_error"] > 1e-3 and "differs from the serial reference" in row["reason"], row
+        done, told = (call(ranks, "verify", DECK, *one, *form, variables=variables) for form in ([], ["--json"]))
         said, lines = json.loads(told.stdout), [line for line in done.stdout.splitlines() if "reference" in line and not line.startswith(("R", "#"))]
-        assert done.returncode == told.returncode == 1 and "RESULT: INVALID: " in done.stdout and not said["valid"], done.stdout
+        first = "serial" if judged[0] == "WRONG" else "ddp"
+        assert done.returncode == told.returncode == 1 and f"RESULT: INVALID: {first}: " in done.stdout and not said["valid"], done.stdout
         for line, case, result in zip(lines, said["cases"], judged, strict=True):
             first, later = case["first_step"], case["later_steps"]
             errors = [first["loss_error"], first["gradient_error"], later["loss_error"], later["gradient_error"], case["weight_error"]]
@@ -229,6 +257,6 @@ def check_topo():
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
 DECK.write_text(TEXT, encoding="utf-8")
-for check in (check_topo, check_refusals, check_results, check_statuses, check_time_limit, check_repeats, check_verify,
+for check in (check_topo, check_refusals, check_results, check_statuses, check_time_limit, check_case_limit, check_repeats, check_verify,
               check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
     check()

@@ -95,6 +95,26 @@ TEST(SweepProgress, ExpectsWhatTheRunsSoFarHaveShown) {
   EXPECT_DOUBLE_EQ(progress.expected(0), 20);
 }
 
+TEST(SweepProgress, WhatEndedEarlyTellsNothing) {
+  SweepProgress progress({a_case(64, 1), a_case(128, 1)}, {{1, 0}, {0, 0}}, 1e6);
+  EXPECT_EQ(progress.after({}), "[1/2, 0:00 to go]");
+  EXPECT_FALSE(progress.measured());
+  (void)progress.after(10);
+  EXPECT_DOUBLE_EQ(progress.expected(0), 10);
+}
+
+TEST(SweepProgress, ARunMayTakeTenTimesWhatIsExpected) {
+  Case c = a_case(64, 1);
+  c.warmup = 2;
+  c.steps = 3;
+  SweepProgress progress({c, a_case(128, 1)}, {{0, 0}, {1, 0}}, 1e6);
+  (void)progress.after(20);
+  EXPECT_DOUBLE_EQ(progress.limits(0, 7).stall, 40) << "a step is expected to take 4 s";
+  EXPECT_DOUBLE_EQ(progress.limits(0, 7).whole, 240);
+  EXPECT_DOUBLE_EQ(progress.limits(0, 300).stall, 300);
+  EXPECT_DOUBLE_EQ(progress.limits(0, 300).whole, 500);
+}
+
 TEST(SweepProgress, OfOneMicroBatchOneRankComputesAtATime) {
   const Case six = a_case(64, 1);  // micro-batches, on three ranks
   Case one = six;
