@@ -118,7 +118,10 @@ Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, c
   if (const auto runtime = make_runtime(c, program, rank_, members, options_.step.stall_limit)) {
     const auto watched = finder_.watch(*runtime);
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
+    CaseResult bytes;
+    collect_bytes(*runtime, steps, members.comm, bytes);
     if (rank_ == 0) result = compare(executed, reference);
+    result.bytes = bytes.reason;
   }
   wait_for_all(world_);
   return result;
@@ -174,7 +177,6 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   StepMeter device(*options_.meter), node(*options_.node_meter, true);
-  runtime->transport().reset_counters();
   const int count = c.warmup + c.steps;
   std::string begun;
   for (int s = 0; s < count; ++s) {

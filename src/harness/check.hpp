@@ -60,8 +60,9 @@ struct Check {
     Difference gradient;
   };
   Step first;
-  Step later;          ///< losses of all steps behind the first, gradients of the last
-  Difference weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
+  Step later;           ///< losses of all steps behind the first, gradients of the last
+  Difference weights;   ///< after the last step, from AdamW in double precision on the case's own gradients
+  std::string bytes{};  ///< how what ranks sent differs from the plan; empty: not at all
   [[nodiscard]] bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "comm/mpi/sends.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
@@ -94,24 +95,6 @@ void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm
       fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
 }
 
-/// sent: by this rank, as Transport::sent().
-void collect_bytes(
-    engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
-  result.bytes_source = runtime.transport().bytes_source();
-  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
-  result.planned_bytes = list_of(planned.cells() | std::views::join);
-  result.counted_bytes.resize(result.planned_bytes.size());
-  const int row = static_cast<int>(sent.size());
-  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
-      "gathering byte counters");
-  if (runtime.rank() != 0) return;
-  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
-    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
-                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
-    result.counted_bytes[i] /= steps;
-  }
-}
 }  // namespace
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
@@ -145,6 +128,26 @@ double clock_offset(MPI_Comm comm) {
   if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
   check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
   return offset;
+}
+
+void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
+  const std::vector<std::uint64_t> sent = runtime.transport().sent();
+  result.bytes_source = runtime.transport().bytes_source();
+  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
+  result.planned_bytes = list_of(planned.cells() | std::views::join);
+  result.counted_bytes.resize(result.planned_bytes.size());
+  const int row = static_cast<int>(sent.size());
+  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
+      "gathering byte counters");
+  const std::string call = first_fault(comm::mpi::take_uncounted(), comm);
+  if (runtime.rank() != 0) return;
+  if (!call.empty()) fail(result, fmt::format("a step sends what is not counted: {}", call));
+  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
+    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
+      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
+                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
+    result.counted_bytes[i] /= steps;
+  }
 }
 
 TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most) {
@@ -217,7 +220,7 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
     const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
-  const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
+  collect_bytes(runtime, executed, comm, result);
   for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
@@ -226,6 +229,5 @@ void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, st
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
-  collect_bytes(runtime, sent, executed, comm, result);
 }
 }  // namespace minitaw::harness

@@ -12,6 +12,10 @@ using Now = std::function<double()>;
 /// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
+/// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if they differ from the
+/// plan, or if data left by a call that is not counted. Collective over the ranks of the case.
+void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result);
+
 /// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks while steps are timed.
 class TimedSteps {
 public:
@@ -56,9 +60,9 @@ private:
   double before_ = 0;  ///< J
 };
 
-/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
-/// `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan. Collective over the ranks of
-/// the case. peak: this rank's peak resident memory. timeline: store the step's. nodes: of the job.
+/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes of `executed` steps. The
+/// status becomes `wrong` if memory or bytes differ from the plan. Collective over the ranks of the case. peak: this
+/// rank's peak resident memory. timeline: store the step's. nodes: of the job.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
     const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

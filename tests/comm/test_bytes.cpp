@@ -84,6 +84,51 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
 
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
 
+/// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; or 3, 3, 3, 2 and 0 numbers. A gather
+/// leaves out the next one's slice, a scatter the own; chains begin or end at rank 1 and go round from there.
+TEST_P(Bytes, OfOneCallByHand) {
+  World world(GetParam());
+  if (world.ranks == 1) GTEST_SKIP() << "needs two ranks";
+  using Sizes = std::map<int, std::vector<std::uint64_t>>;  // of each rank, by the number of ranks
+  const Sizes gathered = {{2, {12, 10}}, {3, {14, 16, 14}}, {5, {16, 16, 18, 22, 16}}},
+              scattered = {{2, {10, 12}}, {3, {14, 14, 16}}, {5, {16, 16, 16, 18, 22}}},
+              out = {{2, {0, 22}}, {3, {0, 22, 22}}, {5, {0, 22, 22, 22, 22}}},
+              in = {{2, {22, 0}}, {3, {22, 0, 22}}, {5, {22, 0, 22, 22, 22}}};
+  const auto of_rank = [&](const Sizes& sizes) { return sizes.at(world.ranks)[world.rank]; };
+  const auto expect = [&](Call call, int to, std::uint64_t bytes) {
+    const std::vector<std::uint64_t> before = world.transport.sent();
+    Values values(Dtype::bf16, 11);
+    world.execute(Lane::inputs_group, call, values.collective(0, 1));
+    std::vector<std::uint64_t> expected = before;
+    expected[to * schedule::traffic_kinds + 1] += bytes;  // of gradients
+    EXPECT_EQ(world.transport.sent(), expected) << name_of(call);
+  };
+  expect(Call::broadcast, world.next, of_rank(out));
+  expect(Call::reduce, world.previous, of_rank(in));
+  expect(Call::all_gather, world.next, of_rank(gathered));
+  expect(Call::reduce_scatter, world.next, of_rank(scattered));
+  expect(Call::all_reduce, world.next, of_rank(gathered) + of_rank(scattered));
+}
+
+TEST_P(Bytes, OfMessagesAreOfTheKindOfTheirPayload) {
+  World world(GetParam());
+  if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
+  std::vector<std::pair<Payload, int>> kinds = {{Payload::weights, 0}, {Payload::gradient, 1}, {Payload::activation, 2},
+      {Payload::activation_grad, 2}, {Payload::embeddings, 3}, {Payload::embeddings_gradient, 3},
+      {Payload::squares, 1}};
+  if (world.nccl != nullptr) kinds.resize(2);  // which it has connected
+  std::vector<std::uint64_t> expected(world.transport.sent().size());
+  std::size_t bytes = 3;
+  for (const auto& [payload, kind] : kinds) {
+    std::vector<std::byte> out(bytes), in(bytes);
+    world.exchange(
+        {{true, world.next, payload, out.data(), bytes}, {false, world.previous, payload, in.data(), bytes}});
+    expected[world.next * schedule::traffic_kinds + kind] += bytes;
+    bytes *= 3;
+  }
+  EXPECT_EQ(world.transport.sent(), expected);
+}
+
 /// A part of all programs for each number of ranks, in one precision each: many processes share few cores. Of all of
 /// them, test_launches.cpp says whether calls fit together.
 TEST_P(Bytes, OfSchedulesAreAsPlanned) {

@@ -106,7 +106,6 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   const auto seconds = [&](int step, int rank) {
     return rank == ranks - 1 ? std::array{5.0, 3.0, 4.0}[step] : std::array{0.1, 0.2, 0.05}[step] * (rank + 1);
   };
-  runtime_->transport().reset_counters();
   for (int step = 0; step < 3; ++step) {
     runtime_->prepare();
     (void)runtime_->step();
@@ -132,6 +131,25 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
       EXPECT_EQ(result.memory[rank].process_peak, 1000U + static_cast<unsigned>(rank));
     }
   }
+}
+
+/// The last rank talks to itself in every action.
+TEST_F(Steps, WhoseDataLeavesUncountedAreWrong) {
+  const bool talks = rank_ + 1 == world_size();
+  if (talks)
+    runtime_->observe([](const schedule::Action&, bool) {
+      double word = 0;
+      MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_SELF);
+    });
+  runtime_->prepare();
+  (void)runtime_->step();
+  CaseResult result, next;
+  collect_bytes(*runtime_, 1, MPI_COMM_WORLD, result);
+  collect_bytes(*runtime_, 1, MPI_COMM_WORLD, next);
+  if (rank_ != 0) return;
+  const std::string who = world_size() == 1 ? "" : fmt::format("rank {}: ", world_size() - 1);
+  EXPECT_EQ(result.reason, fmt::format("a step sends what is not counted: {}MPI_Bcast", who));
+  EXPECT_EQ(next.reason, "") << "it is told once";
 }
 
 // The times of a run against a clock of the test's own; a kernel that is held up makes them known to milliseconds.
