@@ -4,7 +4,7 @@
 #include "comm/transport.hpp"
 
 // Counts what this process hands to MPI, at MPI's own interface: sends.cpp defines the calls by which data can leave
-// and passes them on (PMPI). Nobody who calls MPI gets around it.
+// and passes them on (PMPI). No call of the program gets around it.
 namespace minitaw::comm::mpi {
 /// Counts every message on `comm` in `sent`, which outlives it, as one to its receiver there. A duplicate counts
 /// nothing.
