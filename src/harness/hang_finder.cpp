@@ -2,7 +2,6 @@
 #include "harness/hang_finder.hpp"
 #include <algorithm>
 #include <cstdio>
-#include "comm/mpi/sends.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -18,7 +17,6 @@ HangFinder::HangFinder(MPI_Comm world, const topology::Groups& nodes) : nodes_(n
   for (int r = 0; r < nodes.ranks() && collectors_.size() < 4; ++r) collectors_.insert(r);
   check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
   check(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  comm::mpi::allow_sends(own_.comm);
   thread_ = std::jthread([this](const std::stop_token& end) { serve(end); });
 }
 

@@ -85,7 +85,7 @@ const std::array by_hand = std::to_array<ByHand>({
     {"send W0 h0 -> r3", Traffic::weights, {0, 1792, 0, 0, 0}},
     {"send W0[1/2] w0 -> r3", Traffic::weights, {0, 896, 0, 0, 0}},
     {"send G0 g0 -> r3", Traffic::gradients, {0, 1792, 0, 0, 0}},
-    {"send G0 g0 -> r3", Traffic::gradients, {0, 3584, 0, 0, 0}, false, model::Dtype::bf16, true},
+    {"send G0 c0 -> r3", Traffic::gradients, {0, 3584, 0, 0, 0}, false, model::Dtype::bf16, true},
     {"send G0 p0 -> r3", Traffic::gradients, {0, 3584, 0, 0, 0}},
     {"send A0 m0 x0 -> r3", Traffic::activations, {0, 360, 0, 0, 0}},
     {"send D0 m0 x0 -> r3", Traffic::activations, {0, 720, 0, 0, 0}, false, model::Dtype::fp32},

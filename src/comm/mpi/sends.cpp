@@ -4,14 +4,14 @@
 
 namespace minitaw::comm::mpi {
 namespace {
-/// What a communicator carries; an attribute of it. Neither counted nor allowed: nothing, during a step.
+/// What a communicator carries; an attribute of it.
 struct Label {
-  SentBytes* sent = nullptr;  ///< none: its messages are allowed
-  schedule::Traffic traffic = schedule::Traffic::weights;
+  SentBytes* sent;
+  schedule::Traffic traffic;
 };
 
 std::atomic<int> steps_under_way = 0;
-std::atomic<const char*> uncounted = nullptr;  ///< the first call
+std::atomic<const char*> uncounted = nullptr;  ///< the last call
 
 int delete_label(MPI_Comm, int, void* label, void*) {
   delete static_cast<Label*>(label);
@@ -27,10 +27,6 @@ int label_key() {
   return key;
 }
 
-void set_label(MPI_Comm comm, const Label& label) {
-  check(MPI_Comm_set_attr(comm, label_key(), new Label(label)), "MPI_Comm_set_attr");
-}
-
 const Label* label_of(MPI_Comm comm) {
   Label* label = nullptr;
   int found = 0;
@@ -39,11 +35,8 @@ const Label* label_of(MPI_Comm comm) {
 }
 
 /// Data has left by a call that nobody counts.
-int passed(const char* call, int code, MPI_Comm comm) {
-  if (steps_under_way.load(std::memory_order_relaxed) == 0) return code;
-  if (const Label* label = label_of(comm); label != nullptr && label->sent == nullptr) return code;
-  const char* none = nullptr;
-  uncounted.compare_exchange_strong(none, call);
+int passed(const char* call, int code) {
+  if (steps_under_way > 0) uncounted = call;
   return code;
 }
 
@@ -51,7 +44,7 @@ int passed(const char* call, int code, MPI_Comm comm) {
 int sent(const char* call, int code, int count, MPI_Datatype type, int to, MPI_Comm comm) {
   if (code != MPI_SUCCESS || to == MPI_PROC_NULL) return code;
   const Label* const label = label_of(comm);
-  if (label == nullptr || label->sent == nullptr) return passed(call, code, comm);
+  if (label == nullptr) return passed(call, code);
   int width = 0;
   MPI_Type_size(type, &width);
   label->sent->add(to, label->traffic, static_cast<std::uint64_t>(count) * width);
@@ -59,8 +52,9 @@ int sent(const char* call, int code, int count, MPI_Datatype type, int to, MPI_C
 }
 }  // namespace
 
-void count_sends(MPI_Comm comm, SentBytes& sent, schedule::Traffic traffic) { set_label(comm, {&sent, traffic}); }
-void allow_sends(MPI_Comm comm) { set_label(comm, {}); }
+void count_sends(MPI_Comm comm, SentBytes& sent, schedule::Traffic traffic) {
+  check(MPI_Comm_set_attr(comm, label_key(), new Label{&sent, traffic}), "MPI_Comm_set_attr");
+}
 
 StepSends::StepSends() { ++steps_under_way; }
 StepSends::~StepSends() { --steps_under_way; }
@@ -97,7 +91,7 @@ int MPI_Sendrecv(Data data, int n, Type type, int to, int tag, void* place, int 
 
 // Collectives have no one receiver: during a step they are errors, whatever their communicator.
 #define MINITAW_COLLECTIVE(name, parameters, ...)                                                                      \
-  int MPI_##name parameters { return passed("MPI_" #name, PMPI_##name(__VA_ARGS__), comm); }
+  int MPI_##name parameters { return passed("MPI_" #name, PMPI_##name(__VA_ARGS__)); }
 MINITAW_COLLECTIVE(Bcast, (void* data, int n, Type type, int root, Comm comm), data, n, type, root, comm)
 MINITAW_COLLECTIVE(Reduce, (Data data, void* sum, int n, Type type, MPI_Op op, int root, Comm comm), data, sum, n, type,
     op, root, comm)

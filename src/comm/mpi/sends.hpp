@@ -9,10 +9,9 @@ namespace minitaw::comm::mpi {
 /// Counts every message on `comm` in `sent`, which outlives it, as one to its receiver there. A duplicate counts
 /// nothing.
 void count_sends(MPI_Comm comm, SentBytes& sent, schedule::Traffic traffic);
-/// Lets messages pass on `comm` during steps: those of a watchdog.
-void allow_sends(MPI_Comm comm);
 
-/// While it exists, a step runs, in which data leaves only by messages that are counted.
+/// While it exists, a step runs, in which data leaves only by messages that are counted, or those of a watchdog that
+/// ends the job.
 class StepSends {
 public:
   StepSends();
@@ -20,6 +19,6 @@ public:
   StepSends(const StepSends&) = delete;
   StepSends& operator=(const StepSends&) = delete;
 };
-/// Returns the call that was first to let data leave uncounted during a step, and forgets it: "MPI_Bcast"; empty: none.
+/// Returns a call by which data has left uncounted during a step, and forgets it: "MPI_Bcast"; empty: there was none.
 [[nodiscard]] std::string take_uncounted();
 }  // namespace minitaw::comm::mpi
