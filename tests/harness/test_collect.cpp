@@ -133,25 +133,6 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   }
 }
 
-/// The last rank talks to itself in every action.
-TEST_F(Steps, WhoseDataLeavesUncountedAreWrong) {
-  const bool talks = rank_ + 1 == world_size();
-  if (talks)
-    runtime_->observe([](const schedule::Action&, bool) {
-      double word = 0;
-      MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_SELF);
-    });
-  runtime_->prepare();
-  (void)runtime_->step();
-  CaseResult result, next;
-  collect_bytes(*runtime_, 1, MPI_COMM_WORLD, result);
-  collect_bytes(*runtime_, 1, MPI_COMM_WORLD, next);
-  if (rank_ != 0) return;
-  const std::string who = world_size() == 1 ? "" : fmt::format("rank {}: ", world_size() - 1);
-  EXPECT_EQ(result.reason, fmt::format("a step sends what is not counted: {}MPI_Bcast", who));
-  EXPECT_EQ(next.reason, "") << "it is told once";
-}
-
 // The times of a run against a clock of the test's own; a kernel that is held up makes them known to milliseconds.
 
 /// Notes when the kernels of a step began and ended, and holds every call of the optimiser up.
