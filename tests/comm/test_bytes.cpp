@@ -8,8 +8,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-using schedule::Action;
-
 /// Blocks of unequal width, so that slices of shards are unequal too.
 model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
   model::Shape shape{layers, 24, 3, 1, {}, 37, 5, 1, dtype};
@@ -17,47 +15,29 @@ model::Layout layout_of(const schedule::Program& program, int layers, model::Dty
   return make_layout(shape, schedule::cut_of(program));
 }
 
-class Playback {
-public:
-  Playback(Transport& transport, const schedule::Program& program, const model::Layout& layout)
-      : transport_(transport), rank_(program.ranks[transport.rank()]), layout_(layout) {}
-
-  void execute(Lane lane) {
-    for (const int action : actions_of(rank_, lane)) {
-      execute(rank_.actions[action]);
-      memory_[index_of(lane)].clear();
-    }
-  }
-private:
-  [[nodiscard]] std::int64_t elements(const Action& a) const { return moved(a, layout_).count; }
-
-  void execute(const Action& a) {
-    if (!schedule::is_communication(a.kind)) return;
-    auto& memory = memory_[index_of(a.lane)];
-    memory.emplace_back(elements(a));
-    auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-    const Dtype dtype = dtype_of(a[schedule::Operand::buffer].cls, layout_.shape);
-    const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(dtype);
-    const Collective collective{a.communicator, a.peer, a.payload, dtype, data, elements(a)};
-    const Message message{a.kind == Call::send, a.peer, a.payload, data, bytes};
-    const auto started = schedule::is_collective(a.kind) ? transport_.start(a.lane, a.kind, collective)
-                                                         : transport_.start(a.lane, message);
+/// Executes what a lane moves, one after the other.
+void execute(Transport& transport, Lane lane, const schedule::RankProgram& rank, const model::Layout& layout) {
+  for (const int number : actions_of(rank, lane)) {
+    const schedule::Action& a = rank.actions[number];
+    if (!schedule::is_communication(a.kind)) continue;
+    const std::int64_t elements = moved(a, layout).count;
+    Values values(dtype_of(a[schedule::Operand::buffer].cls, layout.shape), elements);
+    Collective collective = values.collective(a.communicator, a.peer);
+    collective.payload = a.payload;
+    const auto started = schedule::is_collective(a.kind)
+                             ? transport.start(lane, a.kind, collective)
+                             : transport.start(lane, values.message(a.kind == Call::send, a.peer, a.payload));
     finish({&started});
   }
-
-  Transport& transport_;
-  const schedule::RankProgram& rank_;
-  const model::Layout& layout_;
-  std::array<std::deque<std::vector<float>>, schedule::lanes> memory_;  ///< of what may be under way
-};
+}
 
 void expect_planned_bytes(const schedule::Program& program, const model::Layout& layout) {
   const std::shared_ptr<Transport> transport = build(Kind::staged, program);
-  Playback playback(*transport, program, layout);
+  const schedule::RankProgram& rank = program.ranks[transport->rank()];
   {
     std::vector<std::jthread> lanes;
     for (std::size_t l = 1; l <= communication_lanes; ++l)
-      lanes.emplace_back([&playback, l] { playback.execute(static_cast<Lane>(l)); });
+      lanes.emplace_back([&, l] { execute(*transport, static_cast<Lane>(l), rank, layout); });
   }
   const auto planned = bytes(program, layout);
   const std::vector<std::uint64_t> counted = transport->sent();
