@@ -1,53 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the transports count, call by call, by hand. Whole programs through pinned slots with meaningless data, all
-// lanes at once, come to their end with the bytes that schedule::bytes() plans; over the host's transport whole steps
-// do (harness_job).
-#include "launches.hpp"
-#include "model/layout.hpp"
+// What every transport counts, call by call, by hand. Of whole steps harness_job compares it with the plan.
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
-/// Blocks of unequal width, so that slices of shards are unequal too.
-model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
-  model::Shape shape{layers, 24, 3, 1, {}, 37, 5, 1, dtype};
-  for (int l = 0; l < layers; ++l) shape.ffn.push_back(40 + 30 * l);
-  return make_layout(shape, schedule::cut_of(program));
-}
-
-/// Executes what a lane moves, one after the other.
-void execute(Transport& transport, Lane lane, const schedule::RankProgram& rank, const model::Layout& layout) {
-  for (const int number : actions_of(rank, lane)) {
-    const schedule::Action& a = rank.actions[number];
-    if (!schedule::is_communication(a.kind)) continue;
-    const std::int64_t elements = moved(a, layout).count;
-    Values values(dtype_of(a[schedule::Operand::buffer].cls, layout.shape), elements);
-    Collective collective = values.collective(a.communicator, a.peer);
-    collective.payload = a.payload;
-    const auto started = schedule::is_collective(a.kind)
-                             ? transport.start(lane, a.kind, collective)
-                             : transport.start(lane, values.message(a.kind == Call::send, a.peer, a.payload));
-    finish({&started});
-  }
-}
-
-void expect_planned_bytes(const schedule::Program& program, const model::Layout& layout) {
-  const std::shared_ptr<Transport> transport = build(Kind::staged, program);
-  const schedule::RankProgram& rank = program.ranks[transport->rank()];
-  {
-    std::vector<std::jthread> lanes;
-    for (std::size_t l = 1; l <= communication_lanes; ++l)
-      lanes.emplace_back([&, l] { execute(*transport, static_cast<Lane>(l), rank, layout); });
-  }
-  const auto planned = bytes(program, layout);
-  const std::vector<std::uint64_t> counted = transport->sent();
-  for (int to = 0; to < planned.ranks(); ++to)
-    for (int k = 0; k < schedule::traffic_kinds; ++k)
-      EXPECT_EQ(counted[to * schedule::traffic_kinds + k], planned.at(transport->rank(), to, static_cast<Traffic>(k)))
-          << program.schedule << " " << program.groups.text() << " to " << to << " "
-          << name_of(static_cast<Traffic>(k));
-}
-
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
 
 /// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; or 3, 3, 3, 2 and 0 numbers. A gather
@@ -95,18 +51,6 @@ TEST_P(Bytes, OfMessagesAreOfTheKindOfTheirPayload) {
     bytes *= 3;
   }
   EXPECT_EQ(world.transport.sent(), expected);
-}
-
-/// A part of all programs for each number of ranks, in one precision each: many processes share few cores. Of all of
-/// them, test_launches.cpp says whether calls fit together.
-TEST(BytesStaged, OfSchedulesAreAsPlanned) {
-  const int ranks = ranks_of_job();
-  const std::size_t stride = ranks <= 3 ? 7 : 29;
-  int turn = 0;
-  for_each_program(ranks, stride, [&](const schedule::Request& request, const auto& program) {
-    const Dtype dtype = dtypes[turn++ % 2];
-    expect_planned_bytes(program, layout_of(program, request.layers, dtype));
-  });
 }
 }  // namespace
 }  // namespace minitaw::comm::test
