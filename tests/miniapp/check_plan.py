@@ -304,13 +304,12 @@ def check_units():
     sizes = {node.name.split()[1]: node.of["comm_size"] for node in trace_of(0) if node.name.startswith("all_gather W")}
     assert sorted(round(3 * size / max(sizes.values())) for size in sizes.values()) == [2, 2, 3, 3, 3, 3], sizes
 
-# The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: the tables of docs/schedules.md that say so, row by row, and which of
-# the formulas of a row is whose.
-GROUP, STEP, SUMS, ALONE = "`reshard=group`", "`reshard=group:fetch=step`", "`reshard=group:fetch=step:reduce=group`", "`reshard=none:fetch=step:reduce=none`"
-FORMULAS = [("none of them", ["fsdp:hierarchical=on", "tawpipe"]), (GROUP, ["fsdp:hierarchical=on:reshard=group", "tawpipe:reshard=group"]),
-            *((row, [f"{schedule}:{row.strip('`')}"]) for row in (STEP, SUMS, ALONE) for schedule in ("fsdp:hierarchical=on", "tawpipe")),
-            (ALONE, [None, f"fsdp:{ALONE.strip('`')}"]), ("`weipipe`", ["weipipe"]), ("`fsdp`", ["fsdp"]), ("`fsdp:hierarchical=on`", ["fsdp:hierarchical=on"]),
-            ("`tawpipe`, on average", ["tawpipe"])]
+# The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: rows of docs/schedules.md that say so, and the schedules of each formula
+# there; {}: with the options of the row.
+FORMULAS = {"none of them": ["fsdp:hierarchical=on", "tawpipe"], "`reshard=group`": ["fsdp:hierarchical=on{}", "tawpipe{}"],
+            "`reshard=group:fetch=step`": ["fsdp:hierarchical=on{} tawpipe{}"], "`reshard=group:fetch=step:reduce=group`": ["fsdp:hierarchical=on{} tawpipe{}"],
+            "`reshard=none:fetch=step:reduce=none`": ["fsdp:hierarchical=on{} tawpipe{}", "fsdp{}"], "`weipipe`": ["weipipe"], "`fsdp`": ["fsdp"],
+            "`fsdp:hierarchical=on`": ["fsdp:hierarchical=on"], "`tawpipe`, on average": ["tawpipe"]}
 
 def check_formulas():
     """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not in its formula."""
@@ -319,19 +318,19 @@ def check_formulas():
     page = (pathlib.Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
     tables = [table.partition("\n\n")[0] for table in page.split("| P = 24, D = 3, N = 2 |\n")[1:]]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for table in tables for line in table.splitlines()[1:]]
-    assert {form for form, *_, numbers in rows if numbers} == {form for form, _ in FORMULAS}, rows
-    for form, schedules in FORMULAS:
-        (row,) = (row for row in rows if row[0] == form)
-        for schedule, formula, number in zip(schedules, row[-2].split("; "), row[-1].split("; ")):
-            if schedule:
+    rows = {form: (formulas.split("; "), numbers.split("; ")) for form, *_, formulas, numbers in rows if numbers}
+    assert list(rows) == list(FORMULAS), list(rows)
+    for form, whose in FORMULAS.items():
+        for names, formula, number in zip(whose, *rows[form], strict=True):
+            product = re.sub(r"(?<=[0-9A-Z)])\s*(?=[A-Z(])", "*", re.sub(r"(flat )?`\w+` |,.*", "", formula))
+            expected = eval(product, {"N": 2, "P": 24, "D": 3})
+            assert abs(expected - float(number.partition(",")[0])) < 0.05, (form, formula, number)
+            for schedule in names.replace("{}", ":" + form.strip("`")).split():
                 (case,) = cases("even.toml", "--set", f"schedule={schedule}")
                 parts = re.search(r"\nshard_parts (\d+)", accepted("even.toml", "--set", f"schedule={schedule}", "--program"))
                 shard = 2 * padded(block(0), int(parts[1]) if parts else 1)
                 shards = sum(case["bytes_per_step"]["between"][kind] for kind in ("weights", "gradients")) / 3 / shard
-                product = re.sub(r"(?<=[0-9A-Z)])\s*(?=[A-Z(])", "*", re.sub(r"(flat )?`\w+` |,.*", "", formula))
-                expected, more = eval(product, {"N": 2, "P": 24, "D": 3}), 16 * (schedule == "weipipe")
-                assert abs(expected - float(number.partition(",")[0])) < 0.05, (schedule, formula, number)
-                assert expected * 0.999 < shards < expected * 1.001 + more, (schedule, formula, shards)
+                assert expected * 0.999 < shards < expected * 1.001 + 16 * (schedule == "weipipe"), (schedule, formula, shards)
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
