@@ -84,7 +84,7 @@ endfunction()
 # MPICH's launcher now and then returns 0 although a rank has failed: what GoogleTest says counts as well.
 function(minitaw_heed_words name)
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION
-                                          "Running 0 tests;FAILED TEST;[[]  FAILED  []];thrown in auxiliary test code;rank [0-9]+: [^ ]+:[0-9]+: ")
+                                          "Running 0 tests;BAD TERMINATION;FAILED TEST;[[]  FAILED  []];thrown in auxiliary test code;rank [0-9]+: [^ ]+:[0-9]+: ")
 endfunction()
 
 function(minitaw_test)

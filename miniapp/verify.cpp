@@ -52,10 +52,11 @@ Json to_json(const Row& row) {
     return Json{{"gradient_error", found.gradient.worst}, {"gradient_tensor", found.gradient.tensor},
         {"loss_error", found.loss}};
   };
-  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)}, {"first_step", step(row.check.first)},
-      {"groups", row.groups}, {"later_steps", step(row.check.later)}, {"passes", row.check.passes(row.tolerance)},
-      {"ranks", row.ranks}, {"replicas", row.replicas}, {"schedule", row.schedule},
-      {"weight_error", row.check.weights.worst}, {"weight_tensor", row.check.weights.tensor}};
+  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)},
+      {"failure", row.check.failure(row.tolerance)}, {"first_step", step(row.check.first)}, {"groups", row.groups},
+      {"later_steps", step(row.check.later)}, {"passes", row.check.passes(row.tolerance)}, {"ranks", row.ranks},
+      {"replicas", row.replicas}, {"schedule", row.schedule}, {"weight_error", row.check.weights.worst},
+      {"weight_tensor", row.check.weights.tensor}};
 }
 
 /// Says what it has come to. The exit code.

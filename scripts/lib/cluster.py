@@ -71,7 +71,8 @@ def parse(words):
     parser.add_argument("--slow-pair", type=at_node("=", quantity(RATES, "rate", "30mbit"), "0-1=30mbit"), metavar="A-B=RATE",
                         help="what passes between two nodes, in each direction, has another rate")
     parser.add_argument("--delay", type=at_node("=", quantity(TIMES, "time", "5ms"), "1=5ms"), metavar="NODE=TIME", help="more latency, on all ways to and from a node")
-    parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
+    parser.add_argument("--counters", nargs="?", const="-", metavar="FILE.json",
+                        help="says at the end what the kernel counted on each node's adapter, on standard error or as JSON in a file")
     at = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:at])
     options.program = words[at + 1:]
@@ -280,6 +281,17 @@ def start(options, nodes):
     return subprocess.Popen(["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
                              *options.program], env=environment)
 
+def counted(number):
+    """What the kernel counted on a node's adapter: Ethernet headers and all behind them, whoever sent it. Of the other end: eth0 may be cut."""
+    (port,) = json.loads(output_of("ip", "-json", "-statistics", "link", "show", f"port{number}"))
+    return {name: port["stats64"][way]["bytes"] for name, way in (("sent_bytes", "rx"), ("received_bytes", "tx"))}
+
+def tell(nodes, name):
+    if name != "-":
+        pathlib.Path(name).write_text(json.dumps({"nodes": nodes}, indent=2) + "\n", encoding="utf-8")
+    for number, node in enumerate(nodes if name == "-" else []):
+        print(f"minitaw: node{number} sent {node['sent_bytes']} bytes and received {node['received_bytes']}", file=sys.stderr)
+
 def room(options):
     system("prctl", DIE_WITH_PARENT, signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -293,10 +305,7 @@ def room(options):
         threading.Timer(options.cut[1], ip, [f"link set port{options.cut[0][0]} down"]).start()
     code = job.wait()
     if options.counters:
-        for number in range(options.nodes):
-            (port,) = json.loads(output_of("ip", "-json", "-statistics", "link", "show", f"port{number}"))
-            sent, received = (port["stats64"][way]["bytes"] for way in ("rx", "tx"))  # of the other end
-            print(f"minitaw: node{number} sent {sent} bytes and received {received}", file=sys.stderr)
+        tell([counted(number) for number in range(options.nodes)], options.counters)
     return code if code >= 0 else 128 - code
 
 def main(words):

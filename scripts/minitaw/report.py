@@ -137,8 +137,8 @@ def traffic_section(book):
     tables = [table(f"Bytes {where} groups of a step, all ranks together", ["all", *[name for name, _, _ in TRAFFIC_KINDS]], moved,
                     lambda case, which=which: [bytes_text(int(size)) for size in (case.traffic()[which].sum(), *case.traffic()[which])])
               for which, where in enumerate(("between", "inside")) if any(case[f"bytes_{where}"] > 0 for case in moved)]
-    return ["The transport counts every byte, so these figures are exact: no spread, no noise. A case is valid only if every rank sent every other the "
-            "planned bytes of each kind.", *tables]
+    return ["Over MPI every byte is counted, so these figures are exact: no spread, no noise. A case is valid only if every rank sent every other the "
+            "planned bytes of each kind. Bytes of NCCL's collectives are by formula.", *tables]
 
 
 # Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for all or for each rank.

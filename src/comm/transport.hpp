@@ -60,9 +60,6 @@ public:
     cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
-  void reset() {
-    for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
-  }
 private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
@@ -104,12 +101,11 @@ public:
   /// - all_reduce: sum over the members everywhere; any number of elements.
   [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind, const Collective& collective);
 
-  /// Bytes handed to the network library since the last reset, [to][schedule::Traffic].
+  /// Bytes handed to the network library so far, [to][schedule::Traffic].
   [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
-  /// Returns the source of sent(): "counted" if the bytes handed to the network library were counted, "by
-  /// formula" if the library hides the path of a collective, so that ring_send() gives its bytes.
+  /// Returns the source of sent(): "counted" by the calls of MPI themselves (comm/mpi/sends.hpp), or "by formula": NCCL
+  /// hides the path of a collective, so that ring_send() gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
-  void reset_counters() { sent_.reset(); }
   /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls it.
   virtual void poll() {}
   /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only destruction may follow.

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 #include "base/error.hpp"
+#include "comm/mpi/sends.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -82,7 +83,10 @@ void Runtime::prepare() {
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
-double Runtime::step() { return executor_->step(); }
+double Runtime::step() {
+  const comm::mpi::StepSends counted;
+  return executor_->step();
+}
 
 double Runtime::loss() const {
   double loss = 0;

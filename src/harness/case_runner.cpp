@@ -123,11 +123,12 @@ Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, c
   if (const auto runtime = make_runtime(c, program, rank_, members, options)) {
     const auto watched = finder_.watch(*runtime);
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
+    CaseResult bytes;
+    collect_bytes(*runtime, steps, members.comm, bytes);
     const std::string unused = first_text(runtime->arena().untouched(unwritten), members.comm);
-    if (rank_ == 0) {
-      result = compare(executed, reference);
-      result.unused = unused;
-    }
+    if (rank_ == 0) result = compare(executed, reference);
+    result.bytes = bytes.reason;
+    result.unused = unused;
   }
   wait_for_all(world_);
   return result;
@@ -187,7 +188,6 @@ StopReason CaseRunner::execute(
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   StepMeter device(*options_.meter), node(*options_.node_meter, true);
-  runtime->transport().reset_counters();
   const int count = c.warmup + c.steps;
   std::string begun;
   for (int s = 0; s < count; ++s) {

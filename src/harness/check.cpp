@@ -285,7 +285,7 @@ double Tolerance::largest(int steps) const { return std::max(first.gradient, ste
 bool Check::passes(const Tolerance& t) const { return failure(t).empty(); }
 
 std::string Check::failure(const Tolerance& t) const {
-  std::string text;
+  std::string text = bytes;
   const auto look = [&](const std::string& what, double error, double allowed, const std::string& from) {
     if (text.empty() && !within(error, allowed))
       text = fmt::format("{} differs from {} by {:.1e} (allowed {:.1e})", what, from, error, allowed);

@@ -60,9 +60,10 @@ struct Check {
     Difference gradient;
   };
   Step first;
-  Step later;          ///< losses of all steps behind the first, gradients of the last
-  Difference weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
-  std::string unused;  ///< memory that was planned and that a rank has never written, in words; empty: none
+  Step later;            ///< losses of all steps behind the first, gradients of the last
+  Difference weights;    ///< after the last step, from AdamW in double precision on the case's own gradients
+  std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all
+  std::string unused{};  ///< memory that was planned and that a rank has never written; empty: none
   [[nodiscard]] bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "comm/mpi/sends.hpp"
 #include "engine/make_transport.hpp"
 #include "topology/devices.hpp"
 
@@ -96,24 +97,6 @@ void collect_memory(const engine::Runtime& runtime, const TimedSteps& steps, con
   fail_at_first(result, excess(plan, taken, beside, communicators), comm);
 }
 
-/// sent: by this rank, as Transport::sent().
-void collect_bytes(
-    engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm, CaseResult& result) {
-  result.bytes_source = runtime.transport().bytes_source();
-  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
-  result.planned_bytes = list_of(planned.cells() | std::views::join);
-  result.counted_bytes.resize(result.planned_bytes.size());
-  const int row = static_cast<int>(sent.size());
-  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
-      "gathering byte counters");
-  if (runtime.rank() != 0) return;
-  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
-    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
-                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
-    result.counted_bytes[i] /= steps;
-  }
-}
 /// The label of most bytes.
 std::string largest(const std::map<std::string, std::uint64_t>& bytes) {
   const auto size = [](const auto& of_label) { return of_label.second; };
@@ -236,6 +219,26 @@ double clock_offset(MPI_Comm comm) {
   return offset;
 }
 
+void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result) {
+  const std::vector<std::uint64_t> sent = runtime.transport().sent();
+  result.bytes_source = runtime.transport().bytes_source();
+  const schedule::ByteMatrix planned = schedule::bytes(runtime.program(), runtime.layout());
+  result.planned_bytes = list_of(planned.cells() | std::views::join);
+  result.counted_bytes.resize(result.planned_bytes.size());
+  const int row = static_cast<int>(sent.size());
+  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
+      "gathering byte counters");
+  const std::string call = first_fault(comm::mpi::take_uncounted(), comm);
+  if (runtime.rank() != 0) return;
+  if (!call.empty()) fail(result, fmt::format("a step sends what is not counted: {}", call));
+  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
+    if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
+      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
+                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
+    result.counted_bytes[i] /= steps;
+  }
+}
+
 TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most) {
   std::size_t longest = 0;
   for (const schedule::RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
@@ -306,7 +309,7 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
     bool timeline, const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
-  const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
+  collect_bytes(runtime, executed, comm, result);
   for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
@@ -315,6 +318,5 @@ void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, co
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
-  collect_bytes(runtime, sent, executed, comm, result);
 }
 }  // namespace minitaw::harness

@@ -12,6 +12,10 @@ using Now = std::function<double()>;
 /// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
+/// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if they differ from the
+/// plan, or if data left by a call that is not counted. Collective over the ranks of the case.
+void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result);
+
 /// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks while steps are timed.
 class TimedSteps {
 public:

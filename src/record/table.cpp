@@ -206,6 +206,8 @@ std::string blame_text(const std::vector<Row>& rows) {
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text = blame_text(rows);
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
+    text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }

@@ -208,7 +208,6 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
   const auto seconds = [&](int step, int rank) {
     return rank == ranks - 1 ? std::array{5.0, 3.0, 4.0}[step] : std::array{0.1, 0.2, 0.05}[step] * (rank + 1);
   };
-  runtime_->transport().reset_counters();
   for (int step = 0; step < 3; ++step) {
     runtime_->prepare();
     (void)runtime_->step();

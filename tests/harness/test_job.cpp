@@ -302,6 +302,26 @@ TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   }
 }
 
+/// Every kernel of the last rank says a word to its own rank.
+TEST_F(Verification, OfARunThatSendsWhatIsNotCountedFails) {
+  namespace tools = Kokkos::Tools::Experimental;
+  const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1);
+  const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
+  const tools::EventSet before = tools::get_callbacks();
+  if (job_.rank() + 1 == job_.ranks())
+    tools::set_begin_parallel_for_callback([](const char*, std::uint32_t, std::uint64_t*) {
+      double word = 0;
+      MPI_Bcast(&word, 1, MPI_DOUBLE, 0, MPI_COMM_SELF);
+    });
+  const Check check = job_.verify(c, 1, reference);
+  const CaseResult result = job_.run(c, {}).result;
+  tools::set_callbacks(before);
+  if (job_.rank() != 0) return;
+  const std::string who = job_.ranks() == 1 ? "" : fmt::format("rank {}: ", job_.ranks() - 1);
+  EXPECT_EQ(result.reason, fmt::format("a step sends what is not counted: {}MPI_Bcast", who));
+  EXPECT_EQ(check.failure(serial_tolerance(c)), result.reason);
+}
+
 // By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5184 + 696) of weights a token, and 6 x 24 x 2 S of
 // attention.
 TEST_F(Verification, OnlyACheapRunIsChecked) {

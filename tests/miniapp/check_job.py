@@ -230,6 +230,7 @@ def check_faulty_products():
             fields = line.split("reference")[1].split()
             assert all(abs(float(field) - error) <= 0.06 * error for field, error in zip(fields, errors)), (line, errors)
             assert fields[5].rstrip(":") == result and case["passes"] == (result == "ok"), line
+            assert case["failure"] == line.partition("WRONG: ")[2], (line, case)
             assert result == "ok" or len(set(fields[:5])) == 5, line
 
 def check_topo():

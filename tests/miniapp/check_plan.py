@@ -313,8 +313,42 @@ def check_nodes(lines, nodes):
         if words[2] == "F":
             assert run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32, run
 
+def check_units():
+    """Blocks of each unit of fsdp:unit=3, by what its gather brings."""
+    accepted("deck.toml", "--set", "schedule=fsdp:unit=3", "--set", "layers=16", "--chakra", "traces")
+    sizes = {node.name.split()[1]: node.of["comm_size"] for node in trace_of(0) if node.name.startswith("all_gather W")}
+    assert sorted(round(3 * size / max(sizes.values())) for size in sizes.values()) == [2, 2, 3, 3, 3, 3], sizes
+
+# The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: rows of docs/schedules.md that say so, and the schedules of each formula
+# there; {}: with the options of the row.
+FORMULAS = {"none of them": ["fsdp:hierarchical=on", "tawpipe"], "`reshard=group`": ["fsdp:hierarchical=on{}", "tawpipe{}"],
+            "`reshard=group:fetch=step`": ["fsdp:hierarchical=on{} tawpipe{}"], "`reshard=group:fetch=step:reduce=group`": ["fsdp:hierarchical=on{} tawpipe{}"],
+            "`reshard=none:fetch=step:reduce=none`": ["fsdp:hierarchical=on{} tawpipe{}", "fsdp{}"], "`weipipe`": ["weipipe"], "`fsdp`": ["fsdp"],
+            "`fsdp:hierarchical=on`": ["fsdp:hierarchical=on"], "`tawpipe`, on average": ["tawpipe"]}
+
+def check_formulas():
+    """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not in its formula."""
+    text = ODD.replace("2+1+3", "8+8+8").replace("layers = 6", "layers = 24").replace("= 12", "= 48").replace(f"ffn_per_layer = {FFN}", "ffn = 48")
+    (DECK.parent / "even.toml").write_text(text, encoding="utf-8")
+    page = (pathlib.Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
+    tables = [table.partition("\n\n")[0] for table in page.split("| P = 24, D = 3, N = 2 |\n")[1:]]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for table in tables for line in table.splitlines()[1:]]
+    rows = {form: (formulas.split("; "), numbers.split("; ")) for form, *_, formulas, numbers in rows if numbers}
+    assert list(rows) == list(FORMULAS), list(rows)
+    for form, whose in FORMULAS.items():
+        for names, formula, number in zip(whose, *rows[form], strict=True):
+            product = re.sub(r"(?<=[0-9A-Z)])\s*(?=[A-Z(])", "*", re.sub(r"(flat )?`\w+` |,.*", "", formula))
+            expected = eval(product, {"N": 2, "P": 24, "D": 3})
+            assert abs(expected - float(number.partition(",")[0])) < 0.05, (form, formula, number)
+            for schedule in names.replace("{}", ":" + form.strip("`")).split():
+                (case,) = cases("even.toml", "--set", f"schedule={schedule}")
+                parts = re.search(r"\nshard_parts (\d+)", accepted("even.toml", "--set", f"schedule={schedule}", "--program"))
+                shard = 2 * padded(block(0), int(parts[1]) if parts else 1)
+                shards = sum(case["bytes_per_step"]["between"][kind] for kind in ("weights", "gradients")) / 3 / shard
+                assert expected * 0.999 < shards < expected * 1.001 + 16 * (schedule == "weipipe"), (schedule, formula, shards)
+
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_chakra):
+for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_chakra, check_units, check_formulas):
     check()

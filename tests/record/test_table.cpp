@@ -216,6 +216,11 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
       blame_text({make_row(quiet)}) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
+  CaseResult by_nccl = sample_case("ddp");
+  by_nccl.bytes_source = "by formula";
+  const std::string formula = "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
+  EXPECT_THAT(closing_text({noisy, make_row(by_nccl)}), HasSubstr("\n" + formula + "figure of merit:"));
+  EXPECT_THAT(closing_text({noisy}), testing::Not(HasSubstr("by formula")));
 }
 
 /// A line for each culprit, in the words of the case that it costs most; nothing of cases that nobody judged.

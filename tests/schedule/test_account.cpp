@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
 #include "schedule/hand_written.hpp"
@@ -48,67 +50,87 @@ TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
         << g;
 }
 
-TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
-  const model::Layout full = layout_for(2, 2, 3), half = layout_for(2, 2, 3, model::Dtype::bf16);
-  const Program program = parse_program(hand_written::group);
-  const ByteMatrix a = bytes(program, full), b = bytes(program, half);
-  for (const Traffic kind : {Traffic::weights, Traffic::gradients})
-    EXPECT_EQ(sum_over_links(a, kind), 2 * sum_over_links(b, kind)) << name_of(kind);
-  EXPECT_EQ(sum_over_links(a, Traffic::embeddings), full.embeddings.elements * 8U);
-  EXPECT_EQ(sum_over_links(b, Traffic::embeddings), half.embeddings.elements * 6U);
-}
+// One block with H = 12, T = 15 tokens, three query heads and one of keys (d = 4), F = 7 and V = 37. Tensors begin at
+// multiples of 64 elements: QKV 12 * 20 = 240 (256), output 144 (192), gate and up 12 * 14 = 168 (192), down 84 (128),
+// two gains of 12 (64): 896. Embedding and LM head of 444 (448) each and a gain: 960 = 5 * 192.
 
-/// One collective on four ranks in the ring order 2 0 3 1.
-ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& layout) {
+/// What five ranks send each other by one action, in the ring order 2 0 3 1 4: bytes from the i-th to the next one.
+struct ByHand {
+  const char* action;
+  Traffic traffic;
+  std::array<std::uint64_t, 5> links;
+  bool backwards = false;
+  model::Dtype dtype = model::Dtype::bf16;
+  bool fp32_gradients = false;
+};
+
+const std::array by_hand = std::to_array<ByHand>({
+    // From rank 3 on, round to the rank before it.
+    {"broadcast W0 w0 root r3", Traffic::weights, {1792, 0, 1792, 1792, 1792}},
+    {"broadcast W0 w0 root r3", Traffic::weights, {3584, 0, 3584, 3584, 3584}, false, model::Dtype::fp32},
+    {"broadcast W0[1/2] w0 root r2", Traffic::weights, {896, 896, 896, 896, 0}},
+    {"reduce G0 g0 root r3", Traffic::gradients, {1792, 0, 1792, 1792, 1792}, true},
+    {"reduce G0 g0 root r3", Traffic::gradients, {3584, 0, 3584, 3584, 3584}, true, model::Dtype::bf16, true},
+    {"reduce G0 t0 root r2", Traffic::gradients, {3584, 3584, 3584, 3584, 0}, true},
+    // Slices of 180, 180, 180, 180 and 176: a gather leaves out that of the next one, a scatter the own.
+    {"all_gather W0 w0", Traffic::weights, {1432, 1432, 1432, 1440, 1432}},
+    {"all_gather W0[1/2] w0", Traffic::weights, {716, 716, 716, 720, 716}},
+    {"reduce_scatter G0 g0", Traffic::gradients, {1432, 1432, 1432, 1432, 1440}},
+    {"reduce_scatter G0[0/2] p0", Traffic::gradients, {1432, 1432, 1432, 1432, 1440}},
+    {"all_reduce G0 t0", Traffic::gradients, {5728, 5728, 5728, 5744, 5744}},
+    {"all_gather E e0", Traffic::embeddings, {1536, 1536, 1536, 1536, 1536}},
+    {"reduce_scatter EG f0", Traffic::embeddings, {3072, 3072, 3072, 3072, 3072}},
+    {"all_reduce N n0", Traffic::gradients, {4, 8, 8, 8, 4}},  // one number, the first one's slice
+    // Rank 0 alone, to rank 3; of a hidden state 15 * 12 numbers.
+    {"send W0 h0 -> r3", Traffic::weights, {0, 1792, 0, 0, 0}},
+    {"send W0[1/2] w0 -> r3", Traffic::weights, {0, 896, 0, 0, 0}},
+    {"send G0 g0 -> r3", Traffic::gradients, {0, 1792, 0, 0, 0}},
+    {"send G0 c0 -> r3", Traffic::gradients, {0, 3584, 0, 0, 0}, false, model::Dtype::bf16, true},
+    {"send G0 p0 -> r3", Traffic::gradients, {0, 3584, 0, 0, 0}},
+    {"send A0 m0 x0 -> r3", Traffic::activations, {0, 360, 0, 0, 0}},
+    {"send D0 m0 x0 -> r3", Traffic::activations, {0, 720, 0, 0, 0}, false, model::Dtype::fp32},
+});
+
+std::string program_of(const std::string& action, bool alone) {
   std::string text =
-      "program one\nshards 1\nmicro_batches 1\nembeddings_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
-  for (int r = 0; r < 4; ++r)
-    text += "rank " + std::to_string(r) + " slots owned\n   0 inputs_group    " + what + " @ring\n";
-  return bytes(parse_program(text), layout);
+      "program one\nshards 1\nmicro_batches 1\nembeddings_slices 5\ngroups 5\ncommunicator ring 2 0 3 1 4\n";
+  for (int r = 0; r < 5; ++r)
+    text += fmt::format(
+        "rank {} slots owned\n{}", r, alone && r > 0 ? "" : fmt::format("   0 inputs_group    {}\n", action));
+  return text;
 }
 
-TEST(Bytes, ChainsStartAtTheRootAndFollowTheRing) {
-  const model::Layout layout = layout_for(1, 4, 1);
-  const std::uint64_t whole = layout.shards[0].elements * 4;
-  const ByteMatrix out = bytes_of_collective("broadcast W0 w0 root r3", layout);  // 3 -> 1 -> 2 -> 0
-  const ByteMatrix in = bytes_of_collective("reduce G0 g0 root r3", layout);
-  for (int from = 0; from < 4; ++from)
-    for (int to = 0; to < 4; ++to) {
-      const bool link = (from == 3 && to == 1) || (from == 1 && to == 2) || (from == 2 && to == 0);
-      EXPECT_EQ(out.at(from, to, Traffic::weights), link ? whole : 0) << from << " to " << to;
-      EXPECT_EQ(in.at(to, from, Traffic::gradients), link ? whole : 0) << to << " to " << from;
+model::Layout one_block(model::Dtype dtype = model::Dtype::bf16, bool fp32_gradients = false) {
+  model::Shape shape{1, 12, 3, 1, {7}, 37, 5, 3, dtype};
+  shape.fp32_gradients = fp32_gradients;
+  return model::make_layout(shape, {1, 5});
+}
+
+TEST(Bytes, OfEveryKindOfActionByHand) {
+  constexpr std::array ring = {2, 0, 3, 1, 4};
+  for (const ByHand& row : by_hand) {
+    const bool message = std::string_view(row.action).starts_with("send");
+    const std::string action = fmt::format("{}{}", row.action, message ? "" : " @ring");
+    const ByteMatrix found =
+        bytes(parse_program(program_of(action, message)), one_block(row.dtype, row.fp32_gradients));
+    ByteMatrix expected(5);
+    for (int i = 0; i < 5; ++i) {
+      const int from = ring[i], to = ring[(i + 1) % 5];
+      expected.add(row.backwards ? to : from, row.backwards ? from : to, row.traffic, row.links[i]);
     }
+    EXPECT_TRUE(found == expected) << action;
+  }
 }
 
-TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
-  const model::Layout layout = layout_for(1, 4, 1);
-  const std::vector<int> ring = {2, 0, 3, 1};
-  const auto count = [&](int elements, int slice) {
-    return 4U * (elements - minitaw::slice(elements, 4, slice).count);
+TEST(Moved, ByWhatStaysOnARankByHand) {
+  const auto moved_by = [](const char* action) {
+    return moved(parse_program(program_of(action, true)).ranks[0].actions[0], one_block());
   };
-  const int shard = static_cast<int>(layout.shards[0].elements),
-            embeddings = static_cast<int>(layout.embeddings.elements);
-  const ByteMatrix gathered = bytes_of_collective("all_gather E e0", layout);
-  const ByteMatrix scattered = bytes_of_collective("reduce_scatter EG f0", layout);
-  const ByteMatrix reduced = bytes_of_collective("all_reduce G0 t0", layout);
-  for (int i = 0; i < 4; ++i) {
-    const int from = ring[i], to = ring[(i + 1) % 4];
-    EXPECT_EQ(gathered.at(from, to, Traffic::embeddings), count(embeddings, i + 1));
-    EXPECT_EQ(scattered.at(from, to, Traffic::embeddings), count(embeddings, i));
-    EXPECT_EQ(reduced.at(from, to, Traffic::gradients), count(shard, i) + count(shard, i + 1));
-  }
-  EXPECT_EQ(sum_over_links(gathered, Traffic::embeddings), 3U * 4 * embeddings);
-  EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
-}
-
-/// Ten elements in slices of 3, 3, 3 and 1.
-TEST(Bytes, RingsLeaveOutTheSliceOfTheMemberOrOfTheNext) {
-  constexpr std::array gathered = {7, 7, 9, 7}, scattered = {7, 7, 7, 9};
-  for (int member = 0; member < 4; ++member) {
-    EXPECT_EQ(ring_send(Kind::all_gather, 10, 4, member, 0).elements, gathered[member]) << member;
-    EXPECT_EQ(ring_send(Kind::reduce_scatter, 10, 4, member, 0).elements, scattered[member]) << member;
-    EXPECT_EQ(ring_send(Kind::all_reduce, 10, 4, member, 0).elements, gathered[member] + scattered[member]);
-  }
+  EXPECT_EQ(moved_by("add G0 g0 t0"), (Range{0, 896}));
+  EXPECT_EQ(moved_by("add G0[1/2] g0 +p0"), (Range{448, 448}));
+  EXPECT_EQ(moved_by("load W0[3/7] h0 k0"), (Range{384, 128}));
+  EXPECT_EQ(moved_by("load G0 p0 g0"), (Range{0, 896}));
+  EXPECT_THROW((void)moved({}, one_block()), LogicError);
 }
 
 std::uint64_t bytes_of(const Footprint& footprint, Memory kind) {

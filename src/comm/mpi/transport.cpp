@@ -3,6 +3,7 @@
 #include <algorithm>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "comm/mpi/sends.hpp"
 
 namespace minitaw::comm::mpi {
 using schedule::Kind, schedule::Lane;
@@ -30,11 +31,13 @@ std::vector<Piece> cut(Piece data, std::size_t largest) {
   return pieces;
 }
 
-/// One lane's end of the network, for one thread at a time. Lanes share the communicator; tags differ.
+/// A communicator for each kind of traffic, by which MPI's calls count (sends.hpp).
+using Comms = std::array<OwnComm, schedule::traffic_kinds>;
+
+/// One lane's end of the network, for one thread at a time. Lanes share the communicators; tags differ.
 struct Channel {
-  MPI_Comm comm;
+  const Comms& comms;
   LaneMemory memory;
-  SentBytes& sent;
   const std::atomic<bool>& cancelled;
 };
 
@@ -42,7 +45,7 @@ struct Channel {
 /// costs one test. Their memory must live until then. After an error, receives are withdrawn and sends are left to MPI.
 class Requests {
 public:
-  explicit Requests(Channel& channel) : channel_(channel) {}
+  explicit Requests(MPI_Comm comm) : comm_(comm) {}
   Requests& operator=(Requests&&) = delete;
   ~Requests() {
     for (std::size_t k = finished_; k < requests_.size(); ++k) {
@@ -53,15 +56,14 @@ public:
     }
   }
 
-  void send(int peer, int tag, schedule::Traffic traffic, Piece data) {
-    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, channel_.comm,
-              &requests_.emplace_back().handle),
+  void send(int peer, int tag, Piece data) {
+    check(MPI_Isend(
+              data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, comm_, &requests_.emplace_back().handle),
         "MPI_Isend");
-    channel_.sent.add(peer, traffic, data.size());
   }
   void receive(int peer, int tag, Piece place) {
     Request& request = requests_.emplace_back(MPI_REQUEST_NULL, true, place.size());
-    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, channel_.comm, &request.handle),
+    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, comm_, &request.handle),
         "MPI_Irecv");
   }
 
@@ -97,7 +99,7 @@ private:
     std::size_t bytes = 0;
   };
 
-  Channel& channel_;
+  MPI_Comm comm_;
   std::vector<Request> requests_;
   std::size_t finished_ = 0;
 };
@@ -156,7 +158,7 @@ class Passage final : public Operation {
 public:
   Passage(Channel& channel, Plan plan)
       : channel_(channel), plan_(std::move(plan)), landing_(memory().landing, memory().piece_bytes),
-        loading_(memory().loading, memory().piece_bytes), sends_(channel), receives_(channel) {}
+        loading_(memory().loading, memory().piece_bytes), sends_(comm()), receives_(comm()) {}
   /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
   ~Passage() override {
     if (!done_ && memory().copier != nullptr) memory().copier->settle();
@@ -237,7 +239,7 @@ private:
     else if (!plan_.reads(step)) held = take_arrived(step);
     else held = sum(take_arrived(step), take_own(step));
     if (step.leaves) {
-      sends_.send(plan_.to, plan_.tag, plan_.traffic, held.memory);
+      sends_.send(plan_.to, plan_.tag, held.memory);
       if (held.slot != nullptr) held.slot->send = sends_.started();
     }
     if (plan_.keeps(step) && held.slot != nullptr) {
@@ -268,6 +270,7 @@ private:
   }
 
   [[nodiscard]] const Memory& memory() const { return plan_.memory; }
+  [[nodiscard]] MPI_Comm comm() const { return channel_.comms[index_of(plan_.traffic)].comm; }
 
   Channel& channel_;
   Plan plan_;
@@ -378,11 +381,15 @@ public:
   MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
       : Transport(name, rank_in(world, program), program),
         staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
-    // A communicator of our own, so that nobody else's messages match ours; failures come back as codes.
-    check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
-    check(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    // Communicators of our own, so that nobody else's messages match ours; failures come back as codes.
+    for (std::size_t kind = 0; kind < comms_.size(); ++kind) {
+      MPI_Comm& comm = comms_[kind].comm;
+      check(MPI_Comm_dup(world, &comm), "MPI_Comm_dup");
+      check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      count_sends(comm, sent_, static_cast<schedule::Traffic>(kind));
+    }
     channels_.reserve(memory.size());
-    for (const LaneMemory& lane : memory) channels_.push_back({own_.comm, lane, sent_, cancelled_});
+    for (const LaneMemory& lane : memory) channels_.push_back({comms_, lane, cancelled_});
   }
 
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
@@ -410,7 +417,7 @@ private:
 
   bool staged_;
   std::atomic<bool> cancelled_{false};
-  OwnComm own_;
+  Comms comms_;
   std::vector<Channel> channels_;  ///< by schedule::Lane
 };
 }  // namespace

@@ -285,9 +285,8 @@ private:
   /// By formula: NCCL does not say which way a collective goes.
   void count(Kind kind, const Membership& self, const Collective& c) {
     const auto [to, elements] = schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
-    if (elements > 0)
-      sent_.add((*self.ranks)[to], schedule::traffic_of(c.payload),
-          static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
+    sent_.add((*self.ranks)[to], schedule::traffic_of(c.payload),
+        static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
   }
 
   /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,

@@ -169,10 +169,11 @@ namespace schedules {
 Entry fsdp() {
   return {.name = "fsdp",
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-      .options =
-          with_keeping({{"hierarchical", {"off", "on"}, "one copy crosses to each group; fan-out and reduction inside"},
-              {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
-              {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}}),
+      .options = with_keeping({{"hierarchical", {"off", "on"},
+                                   "one copy crosses to each group; fan-out and reduction inside"},
+          {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
+          {"unit", {"1", "1..64"},
+              "blocks that are gathered and reduced together; units cost alike: 16 by 3 are four of 3 and two of 2"}}),
       .build = make,
       .check = require};
 }
