@@ -248,16 +248,17 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
     mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
     if (shows) fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, options.rounds, stage);
   };
+  const bool shared_devices = topology::shared_device(mpi.uuids).has_value();
   const auto probe = screen::make_probe(MPI_COMM_WORLD, mpi.place,
-      {.shape = shape,
-          .seconds = options.seconds,
+      {.seconds = options.seconds,
           .link_seconds = std::min(3 * options.seconds, links_together / measurements),
           .threads = mpi.threads,
           .adapters = mpi.adapters,
           .one_machine = !record::shaped_links().empty(),
-          .shared_devices = topology::shared_device(mpi.uuids).has_value(),
+          .shared_devices = shared_devices,
           .next = next,
-          .done = [&] { mpi.runner.advance(); }});
+          .done = [&] { mpi.runner.advance(); }},
+      screen::make_instruments(MPI_COMM_WORLD, mpi.place, shape, shared_devices));
   std::vector<Measured> measured;
   for (screen::Quantity& quantity : probe->quantities()) measured.push_back({std::move(quantity)});
   const screen::Machine& machine = probe->machine();
