@@ -144,12 +144,10 @@ private:
 
   /// Lowest, median and highest of all rounds.
   [[nodiscard]] std::string table() const {
-    std::string text = fmt::format("# {:<40} {:>6} {:>9} {:>9} {:>9}\n", "", "", "lowest", "median", "highest");
+    std::string text = fmt::format("# {:<40} {:>12} {:>12} {:>12}\n", "", "lowest", "median", "highest");
     for (const auto& [quantity, values] : summary()) {
-      const bool latency = quantity->is_latency, bytes = quantity->units == "B/s";
-      const double scale = latency ? 1e6 : bytes ? 8e-6 : 1e-9;
-      text += fmt::format("  {:<40} {:>6}", quantity->name, latency ? "us" : bytes ? "Mbit/s" : "GFLOP/s");
-      for (const double value : values) text += fmt::format(" {:>9.4g}", scale * value);
+      text += fmt::format("  {:<40}", quantity->name);
+      for (const double value : values) text += fmt::format(" {:>12}", screen::readable(value, quantity->units));
       text += "\n";
     }
     return text;
