@@ -183,6 +183,9 @@ TEST(Judge, ASlowAdapterExcusesNoLinkInsideItsNode) {
   const std::vector<Fault> faults = {{{Suspect::adapter, 3}, 0.5}, {{Suspect::link, 3, 4}, 0.4}};
   const auto found = judge(m, SimulatedMachine(m, faults, [](const Quantity&) { return 1; }).measure(2));
   EXPECT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::adapter, 3}, {Suspect::link, 3, 4}}));
+  const std::vector<Fault> node = {{{Suspect::node, 1}, 0.5}, {{Suspect::adapter, 3}, 0.5}};
+  const auto slow = judge(m, SimulatedMachine(m, node, [](const Quantity&) { return 1; }).measure(2));
+  EXPECT_EQ(suspects(slow), (std::vector<Suspect>{{Suspect::node, 1}})) << "which excuses its adapter";
 }
 
 TEST(Judge, TwoSlowRanksOfThreeAreNotTheirNode) {
@@ -194,6 +197,11 @@ TEST(Judge, TwoSlowRanksOfThreeAreNotTheirNode) {
   const auto node = judge(m, {products({three, three})});
   ASSERT_EQ(suspects(node), (std::vector<Suspect>{{Suspect::node, 1}}));
   EXPECT_EQ(nodes_of(node[0], m), std::vector{1});
+  const std::vector<double> one = {10, 10, 10, 8, 10, 10, 10, 10, 10};
+  EXPECT_EQ(suspects(judge(m, {products({one, one}), {{"triad", "B/s"}, {three, three}}})),
+      (std::vector<Suspect>{{Suspect::rank, 3}, {Suspect::node, 1}}));
+  const auto twice = judge(m, {products({one, one}), {{"triad", "B/s"}, {one, one}}});
+  EXPECT_TRUE(twice.size() == 1 && twice[0].evidence.size() == 2);
 }
 
 TEST(Judge, MicrosecondsMakeNoLatency) {
@@ -220,6 +228,11 @@ TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
   EXPECT_EQ(suspects(judge(m, {products({held_up, usual, held_up}), {rates.quantity, {slow, slow, slow}}})),
       (std::vector<Suspect>{{Suspect::rank, 1}, {Suspect::link, 1, 2}}))
       << "but not while the rank is not slow";
+  const std::vector<double> late = between(1e-4, 1e-3, 1e-3);
+  const Measured latencies{{"latency", "s", Partner::node, 0.5, true}, {late, late}};
+  EXPECT_EQ(suspects(judge(m, {products({{10, 8, 10, 10}, {10, 8, 10, 10}}), latencies})),
+      (std::vector<Suspect>{{Suspect::rank, 1}}))
+      << "latencies may be of any length";
 }
 
 TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {
