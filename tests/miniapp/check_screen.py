@@ -7,12 +7,9 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 
 import h5py
 import numpy
@@ -38,16 +35,12 @@ def check_file():
     said = screen("--rounds", 2, "--json", "-o", "a.h5", code=(0, 1))
     found = json.loads(said.stdout)
     assert said.returncode == (1 if found["culprits"] else 0) and found["rounds"] == 2, found
-    names = {quantity["name"]: quantity for quantity in found["quantities"]}
-    assert {"matrix product", "attention", "triad", "rate inside the node"} <= set(names), names
+    names = [quantity["name"] for quantity in found["quantities"]]
+    assert names[:4] == ["matrix product", "attention", "triad", "rate inside the node"], names
     first = {name: stored("a.h5", name.replace(" ", "_").replace("-", "_")) for name in names}
     assert first["triad"].shape == (2, 3, 1) and first["rate inside the node"].shape == (2, 3, 3)
-    links = first["rate inside the node"]
-    assert (numpy.isnan(links) == numpy.eye(3, dtype=bool)).all(), links  # nobody sends to itself
-    for name, values in first.items():  # what is printed is what is kept
-        known = numpy.sort(values[~numpy.isnan(values)])
-        assert (known > 0).all() and names[name]["lowest"] == known[0] and names[name]["highest"] == known[-1], name
-        assert numpy.isclose(names[name]["median"], numpy.median(known)), name
+    assert (numpy.isnan(first["rate inside the node"]) == numpy.eye(3, dtype=bool)).all(), first  # nobody sends to itself
+    assert all((values[~numpy.isnan(values)] > 0).all() for values in first.values()), first
     said = screen("--rounds", 3, "-o", "a.h5", code=(0, 1))
     assert "a.h5 has 2 rounds already" in said.stdout and said.stdout.count("VERDICT: ") == 1, said.stdout
     more = stored("a.h5", "triad")
@@ -108,7 +101,7 @@ def check_judgement():
     assert found["culprits"][0]["evidence"] == [{"quantity": "matrix product", "units": "FLOP/s", "value": 4e9, "usual": 8e9, "rounds": 3}], found
     assert found["quantities"][1] == {"name": "attention", "units": "FLOP/s", "lowest": 2e9, "median": 4e9, "highest": 4e9}, found
     host = socket.gethostname()
-    said = screen("--rounds", 2, "--hosts", "-o", "b.h5", code=[1]).stdout.splitlines()  # which has more, and keeps them
+    said = screen("--rounds", 2, "--hosts", "--least", 14, "-o", "b.h5", code=[1]).stdout.splitlines()  # which has more, and keeps them
     assert stored("b.h5", "triad").shape == (5, 3, 1) and (stored("b.h5", "attention") == values["attention"]).all()
     rows = [re.split("  +", line.strip()) for line in said if line.startswith("  ") and "usual" not in line]
     assert rows[:4] == [["matrix product", "4 GFLOP/s", "8 GFLOP/s", "8 GFLOP/s"], ["attention", "2 GFLOP/s", "4 GFLOP/s", "4 GFLOP/s"],
@@ -118,9 +111,10 @@ def check_judgement():
         f"CULPRIT: rank 0 ({host})", "  triad: 6.8 Gbit/s where 8 Gbit/s is usual (15 % less) in 5 rounds",
         f"CULPRIT: link from rank 0 ({host}) to rank 2 ({host})", "  rate inside the node: 8 Gbit/s where 16 Gbit/s is usual (50 % less) in 5 rounds",
         f'# scontrol update nodename={host} state=drain reason="minitaw screen"', "VERDICT: FOUND: 3 culprits in 5 rounds", "# results: b.h5"], said
+    assert "CULPRIT" in (said := screen("--rounds", 5, "-o", "b.h5", code=[1]).stdout) and "scontrol" not in said and f"({host})" not in said, said
     with h5py.File(FOLDER / "b.h5") as file:
         sentences, verdict = list(file["screen/culprits"].asstr()[:]), file["screen/verdict"].asstr()[()]
-    assert sentences[1] == f"rank 0 ({host}); triad: 6.8 Gbit/s where 8 Gbit/s is usual (15 % less) in 5 rounds" and len(sentences) == 3, sentences
+    assert sentences[1] == "rank 0 (node 0); triad: 6.8 Gbit/s where 8 Gbit/s is usual (15 % less) in 5 rounds" and len(sentences) == 3, sentences
     assert verdict == "FOUND: 3 culprits in 5 rounds", verdict
     subprocess.run([REPOSITORY / "scripts/report", FOLDER / "b.h5", "-o", FOLDER / "b.html"], check=True, capture_output=True)
     page = (FOLDER / "b.html").read_text()
@@ -150,26 +144,13 @@ def check_nodes():
                 "rate between nodes, in: 3.2 Gbit/s where 8 Gbit/s is usual (60 % less) in 2 rounds",
                 "link between rank 0 (node 0) and rank 4 (node 2); latency between nodes: 1000.0 us where 100.0 us is usual (10.0 times) in 2 rounds"]
 
-def stop_rank_1(stopped):
-    """Stops its process as soon as there is a file, before anything is measured."""
-    for _ in range(10000):
-        for process in pathlib.Path("/proc").glob("[0-9]*") if (FOLDER / "stop.h5").exists() else ():
-            try:
-                words = (process / "environ").read_bytes().split(b"\0")
-                if b"stop.h5" in (process / "cmdline").read_bytes().split(b"\0") and {b"PMI_RANK=1", b"PMIX_RANK=1"} & set(words):
-                    stopped.append(int(process.name))
-                    return os.kill(stopped[0], signal.SIGSTOP)
-            except OSError:
-                pass
-        time.sleep(0.01)
-
 def check_stopped_rank():
-    stopped = []
-    stopping = threading.Thread(target=stop_rank_1, args=[stopped])
-    stopping.start()
-    said = screen("--rounds", 100, "--watchdog", 5, "-o", "stop.h5", code=range(1, 256)).stderr
-    stopping.join()
-    assert stopped and "rank 1 (node 0) does not answer\n" in said and said.count("does not answer") == 1, f"({said})"
+    """Rank 1 stops as soon as there is a file, before anything is measured."""
+    job = [PROGRAM, "screen", "--rounds", "100", "--seconds", "0.01", "--watchdog", "5", "-o", "stop.h5"]
+    stops = '(until [ -e stop.h5 ]; do sleep 0.05; done; kill -STOP $$) & exec "$@"'
+    said = subprocess.run([MPIEXEC, NUMBER, "1", *job, ":", NUMBER, "1", "sh", "-c", stops, "sh", *job], capture_output=True, text=True,
+                          timeout=100, check=False, cwd=FOLDER).stderr
+    assert "rank 1 (node 0) does not answer\n" in said and said.count("does not answer") == 1, f"({said})"
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
