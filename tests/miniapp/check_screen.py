@@ -41,7 +41,7 @@ def check_file():
     assert first["triad"].shape == (2, 3, 1) and first["rate inside the node"].shape == (2, 3, 3)
     assert (numpy.isnan(first["rate inside the node"]) == numpy.eye(3, dtype=bool)).all(), first  # nobody sends to itself
     assert all((values[~numpy.isnan(values)] > 0).all() for values in first.values()), first
-    said = screen("--rounds", 3, "-o", "a.h5", code=(0, 1))
+    said = screen("--rounds", 3, "--time-limit", "1h", "-o", "a.h5", code=(0, 1))
     assert "a.h5 has 2 rounds already" in said.stdout and said.stdout.count("VERDICT: ") == 1, said.stdout
     more = stored("a.h5", "triad")
     assert more.shape == (3, 3, 1) and (more[:2] == first["triad"]).all() and (more[2] != more[1]).all()
