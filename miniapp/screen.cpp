@@ -97,7 +97,7 @@ public:
   }
 private:
   [[nodiscard]] std::vector<Culprit> judged() const {
-    return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, (rounds() + 1) / 2)});
+    return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, rounds() / 2 + 1)});
   }
 
   [[nodiscard]] std::vector<hsize_t> shape(const Measured& m) const {
@@ -131,7 +131,7 @@ private:
     for (Measured& m : measured_) {
       const auto found = h5::read<double>(recorder_->file(), "screen/" + path_of(m.quantity.name), 3);
       const std::size_t size = found.shape[1] * found.shape[2];
-      for (std::size_t r = 0; r < std::min<std::size_t>(found.shape[0], options_.rounds); ++r)
+      for (std::size_t r = 0; r < found.shape[0]; ++r)
         m.rounds.emplace_back(found.values.begin() + static_cast<std::ptrdiff_t>(r * size),
             found.values.begin() + static_cast<std::ptrdiff_t>((r + 1) * size));
     }
@@ -144,12 +144,10 @@ private:
 
   /// Lowest, median and highest of all rounds.
   [[nodiscard]] std::string table() const {
-    std::string text = fmt::format("# {:<40} {:>6} {:>9} {:>9} {:>9}\n", "", "", "lowest", "median", "highest");
+    std::string text = fmt::format("# {:<40} {:>12} {:>12} {:>12}\n", "", "lowest", "median", "highest");
     for (const auto& [quantity, values] : summary()) {
-      const bool latency = quantity->is_latency, bytes = quantity->units == "B/s";
-      const double scale = latency ? 1e6 : bytes ? 8e-6 : 1e-9;
-      text += fmt::format("  {:<40} {:>6}", quantity->name, latency ? "us" : bytes ? "Mbit/s" : "GFLOP/s");
-      for (const double value : values) text += fmt::format(" {:>9.4g}", scale * value);
+      text += fmt::format("  {:<40}", quantity->name);
+      for (const double value : values) text += fmt::format(" {:>12}", screen::readable(value, quantity->units));
       text += "\n";
     }
     return text;
@@ -243,21 +241,26 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   const double measurements = 1.0 * options.rounds * std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
   const bool shows = mpi.is_root() && isatty(STDERR_FILENO) != 0;
   int round = 0;
+  const auto expect = [&](const std::string& stage) {
+    mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
+  };
   const auto next = [&](const std::string& stage) {
     mpi.runner.advance();
-    mpi.runner.guard().expect(stage, std::chrono::duration<double>(mpi.flags.watchdog));
+    expect(stage);
     if (shows) fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, options.rounds, stage);
   };
+  expect("getting ready");
+  const bool shared_devices = topology::shared_device(mpi.uuids).has_value();
   const auto probe = screen::make_probe(MPI_COMM_WORLD, mpi.place,
-      {.shape = shape,
-          .seconds = options.seconds,
+      {.seconds = options.seconds,
           .link_seconds = std::min(3 * options.seconds, links_together / measurements),
           .threads = mpi.threads,
           .adapters = mpi.adapters,
           .one_machine = !record::shaped_links().empty(),
-          .shared_devices = topology::shared_device(mpi.uuids).has_value(),
+          .shared_devices = shared_devices,
           .next = next,
-          .done = [&] { mpi.runner.advance(); }});
+          .done = [&] { mpi.runner.advance(); }},
+      screen::make_instruments(MPI_COMM_WORLD, mpi.place, shape, shared_devices));
   std::vector<Measured> measured;
   for (screen::Quantity& quantity : probe->quantities()) measured.push_back({std::move(quantity)});
   const screen::Machine& machine = probe->machine();
@@ -275,9 +278,11 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
     longest = std::max(longest, MPI_Wtime() - begin);
     round = mpi.on_root([&] { return report->add(std::move(values)); });
   }
-  mpi.runner.guard().pause();
+  expect("the verdict");
   if (shows) fmt::print(stderr, "\r\033[K");
-  return mpi.on_root([&] { return report->end(round == options.rounds); });
+  const int code = mpi.on_root([&] { return report->end(round >= options.rounds); });
+  mpi.runner.guard().pause();
+  return code;
 }
 }  // namespace
 

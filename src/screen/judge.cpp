@@ -226,9 +226,6 @@ bool explains(const Culprit& culprit, int rank, const Quantity& quantity, const 
   return false;
 }
 
-/// How many times as slow as usual.
-double factor_of(const Evidence& e, bool is_latency) { return is_latency ? e.value / e.usual : e.usual / e.value; }
-
 /// Returns whether a culprit accounts for a link that is slow at this rank. One whose kernels are slow by a tenth
 /// does not send at a third of the rate, nor in rounds in which they are not slow; its latencies may be of any length.
 bool explains_link(
@@ -238,10 +235,10 @@ bool explains_link(
   double most = 1;
   int rounds = 0;
   for (const Evidence& e : culprit.evidence) {
-    most = std::max(most, factor_of(e, e.units == "s"));
+    most = std::max(most, e.usual / e.value);  // times as slow
     rounds = std::max(rounds, e.rounds);
   }
-  return factor_of(evidence, false) <= most * most * most && evidence.rounds <= rounds;
+  return evidence.usual / evidence.value <= most * most * most && evidence.rounds <= rounds;
 }
 
 /// Returns whether culprits account for this one; a node is slow together if one of its ranks is.

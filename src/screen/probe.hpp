@@ -7,8 +7,41 @@
 #include "screen/screening.hpp"
 
 namespace minitaw::screen {
+/// What is done again and again to measure its rate.
+struct Work {
+  double amount = 0;             ///< of one time: FLOP or bytes
+  std::function<void()> once{};  ///< returns when all of it is over
+};
+
+struct Kernel {
+  std::string name, units;
+  std::function<Work()> make{};  ///< takes the memory, which the work frees
+};
+
+/// What a rank measures with. A test has its own, whose clock it turns.
+class Instruments {
+public:
+  Instruments& operator=(Instruments&&) = delete;
+  virtual ~Instruments() = default;
+
+  /// s
+  [[nodiscard]] virtual double now() = 0;
+  [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
+  /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
+  [[nodiscard]] virtual Work exchange(int peer) = 0;
+  /// An all-gather or reduce-scatter of a block by all ranks of this node; amount: bytes of the block.
+  [[nodiscard]] virtual Work collect(schedule::Kind kind) = 0;
+  /// Seconds of a word to a rank and back.
+  [[nodiscard]] virtual double round_trip(int peer) = 0;
+  /// Seconds until so many messages of so many bytes are here from a rank, while as many go there.
+  [[nodiscard]] virtual double messages(int peer, int count, std::size_t bytes) = 0;
+};
+/// Kernels of this shape, the transport of the schedules inside nodes, and MPI from host memory between them.
+/// Collective.
+[[nodiscard]] std::unique_ptr<Instruments> make_instruments(
+    MPI_Comm world, const topology::Placement& place, const model::Shape& shape, bool shared_devices);
+
 struct ProbeOptions {
-  model::Shape shape;         ///< of products and attention; a shard of one block is what a group collects
   double seconds = 0.1;       ///< of each measurement of a rank or inside a node
   double link_seconds = 0.1;  ///< of each between nodes
   int threads = 1;            ///< that a rank computes with
@@ -33,5 +66,6 @@ public:
   /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
   [[nodiscard]] virtual std::vector<std::vector<double>> round() = 0;
 };
-[[nodiscard]] std::unique_ptr<Probe> make_probe(MPI_Comm world, const topology::Placement& place, ProbeOptions options);
+[[nodiscard]] std::unique_ptr<Probe> make_probe(
+    MPI_Comm world, const topology::Placement& place, ProbeOptions options, std::unique_ptr<Instruments> instruments);
 }  // namespace minitaw::screen

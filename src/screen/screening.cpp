@@ -32,18 +32,17 @@ namespace {
 std::string rank_text(int rank, const Machine& machine, const std::vector<std::string>& names) {
   return fmt::format("rank {} ({})", rank, names[machine.nodes.group_of(rank)]);
 }
+}  // namespace
 
-/// A number of some unit with a prefix that leaves a readable one.
 std::string readable(double value, const std::string& units) {
   if (units == "s") return fmt::format("{:.1f} us", 1e6 * value);
   const bool bytes = units == "B/s";
   if (bytes) value *= 8;
   constexpr std::array prefixes = {"", "k", "M", "G", "T", "P"};
   std::size_t p = 0;
-  for (; p + 1 < prefixes.size() && value >= 1000; ++p) value /= 1000;
+  for (; p + 1 < prefixes.size() && value >= 999.5; ++p) value /= 1000;
   return fmt::format("{:.3g} {}{}", value, prefixes[p], bytes ? "bit/s" : units);
 }
-}  // namespace
 
 std::string name_of(const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways) {
   switch (who.kind) {

@@ -83,7 +83,9 @@ struct Rule {
 /// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those of nodes.
 [[nodiscard]] std::string name_of(
     const Suspect& who, const Machine& machine, const std::vector<std::string>& names, bool both_ways = false);
-/// "receives 33.4 of 97.6 Mbit/s (66 % less) in 3 rounds"
+/// "33.4 Mbit/s" of B/s, "17 GFLOP/s", "26.0 us" of s
+[[nodiscard]] std::string readable(double value, const std::string& units);
+/// "rate between nodes, in: 33.4 Mbit/s where 97.6 Mbit/s is usual (66 % less) in 3 rounds"
 [[nodiscard]] std::string text_of(const Evidence& evidence);
 /// Nodes that a culprit is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
