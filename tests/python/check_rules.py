@@ -47,7 +47,8 @@ def free_settings_may_change():
 def a_broken_rule_is_named():
     for name, changed, says in [
             ("small", {"layers": 9}, "none of small, medium, large, 8b"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
-            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
+            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"),
+            ("small", {"first": {"data": "a.txt"}}, 'case 0: data is "a.txt", small has "synthetic"'), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
             ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
             ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
             ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
