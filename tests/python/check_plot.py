@@ -8,15 +8,17 @@ import json
 import files
 import numpy
 from support import FOLDER, SAMPLE, accepted, refused, run_all
+from minitaw import trend
+from minitaw.record import load_all
 
-def measured(name, cases, links=(), commit="abc"):
-    """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by 1 %."""
+def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
+    """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by so much."""
     rows = []
     for schedule, seq, factor, started in cases:
-        seconds = factor * (1 + 0.01 * numpy.sin(numpy.arange(12))).reshape(12, 1).repeat(3, axis=1)
+        seconds = factor * (1 + noise * numpy.sin(numpy.arange(12))).reshape(12, 1).repeat(3, axis=1)
         step = float(numpy.median(seconds[:, 0]))
         rows.append((4, {"session": 0, "schedule": schedule, "seq": seq, "median_s": step, "tokens_per_s": 1000 / step, "tokens_per_s_rank": 1000 / step / 3,
-                         "bytes_between": 3 << 20, "memory_measured": 5 << 20, "started": started, "identity": f"schedule={schedule} seq={seq}"},
+                         "bytes_between": 3 << 20, "memory_measured": 5 << 20, "started": started, "spread": noise, "identity": f"{schedule} {seq} {columns.get('hidden')}"} | columns,
                      {"seconds": seconds, "repetition": numpy.zeros(12, int)}))
     return files.make(SAMPLE, FOLDER / name, rows, {"links": list(links), "git_hash": commit})
 
@@ -65,6 +67,23 @@ def check_trend():
     assert lines[0].startswith("# 0: fsdp, ") and "128 tokens" in lines[0] and lines[-1] == "trend.png" and (FOLDER / "trend.png").stat().st_size > 5000
     assert [line.split()[:2] for line in lines[1:5]] == [[day, commit] for day, _, commit in steps]
     assert [line.split()[-1] for line in lines[1:5]][1:] == ["-0.5%", "slower", "faster"] and "-16.2%" in lines[3], lines
-    refused("trend", names[0], "-o", "x.txt", says="must end in")
 
-run_all(check_points, check_predictions, check_trend)
+def check_marks():
+    """A change is marked if it is 3 % and beyond noise. Each case is a line of its own; what failed is in none."""
+    days = [f"2026-0{month}-01T00:00:00+00:00" for month in range(1, 7)]
+    steps = (1, 0.01), (1.02, 0.0001), (1.06, 0.01), (1.01, 0.01), (1.2, 0.4), (1.26, 0.3)
+    names = [measured(f"mark{day}.h5", [("fsdp", 128, step, day), ("fsdp", 256, 2, day)], noise=noise) for day, (step, noise) in zip(days, steps)]
+    names += [measured("bad.h5", [("fsdp", 128, 9, days[0])], verdict="INVALID: wrong"), measured("large.h5", [("fsdp", 128, 3, days[0])], hidden=1024)]
+    found = trend.history(load_all(names))
+    assert [name.split(", ", 2)[2] for name in found] == ["128 tokens, hidden 12", "256 tokens, hidden 12", "128 tokens, hidden 1024"], found
+    rows, *others = ([row[2:] for row in trend.lines(some)] for some in found.values())
+    assert rows == [("999.3 token/s", "spread 1.0 %", "", ""), ("980.4 token/s", "spread 0.0 %", "-1.9%", ""), ("942.7 token/s", "spread 1.0 %", "-3.8%", "slower"),
+                    ("989.4 token/s", "spread 1.0 %", "+5.0%", "faster"), ("810.5 token/s", "spread 40.0 %", "-18.1%", ""),
+                    ("777.2 token/s", "spread 30.0 %", "-4.1%", "")], rows
+    assert [len(some) for some in others] == [6, 1]
+    axes = trend.draw(found).axes[0]
+    assert numpy.allclose(axes.lines[0].get_ydata(), [1, 0.9811, 0.9434, 0.9901, 0.8110, 0.7777], atol=1e-4), axes.lines[0].get_ydata()
+    marks = [(text.get_text(), text.xy[0].isoformat(), round(text.xy[1], 2)) for text in axes.texts]
+    assert marks == [("▼", days[2], 0.94), ("▲", days[3], 0.99)], marks
+
+run_all(check_points, check_predictions, check_trend, check_marks)
