@@ -196,6 +196,8 @@ def check_what_matters():
     for name, session in machines.items():
         assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
         assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).text() == "SAME"
+    more = {name: [*SESSION[name], other] for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))}
+    assert compared_once(unchanged, **more).text() == "SAME", "the fourth rank of the job is not in the case"
     devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
     assert compare(files[:1], files[1:], Rules()).text() == "SAME", "which of equal devices it was does not matter"
