@@ -286,7 +286,7 @@ def check_blame():
 def check_screening():
     """Two heat maps, of the medians of three rounds over that of all: of rates, and of latencies the other way round."""
     (result,) = load_all([SAMPLE])
-    rates = numpy.array([[[1, 2, 4], [6, 8, 99]]] * 2 + [[[77, 77, 77], [77, 0, math.nan]]], float)
+    rates = numpy.array([[[77, 77, 77], [77, 0, math.nan]]] + [[[1, 2, 4], [6, 8, 99]]] * 2)
     rates[1, 1, 2] = math.nan  # measured once
     result.screening = {"settings": "3 rounds", "verdict": "SLOW: 1 link", "culprits": ["link 1-2"], "node_of_rank": [0, 0, 1],
                         "measured": {"rate": ("B/s", rates), "none": ("s", numpy.zeros((0, 2, 3))), "latency": ("s", rates)}}
