@@ -2,13 +2,14 @@
 """scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are those of the same x, and only a change
 beyond noise is marked."""
 
+import argparse
 import csv
 import json
 
 import files
 import numpy
 from support import FOLDER, SAMPLE, accepted, refused, run_all
-from minitaw import trend
+from minitaw import plot, trend
 from minitaw.record import load_all
 
 def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
@@ -38,7 +39,9 @@ def check_points():
     close(points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"), [("tawpipe", 128, 2), ("tawpipe", 256, 4)])
     close(points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)])
     two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, "a")], [f"rate={rate}mbit"]) for rate in (50, 200)]
-    close(points(*two, "--x", "between.rate", "--y", "step"), [("fsdp", 50, 2), ("fsdp", 200, 0.5)])
+    more = [measured(f"{rate}.h5", [("fsdp", 128, 1, "a")], [f"rate={rate}"]) for rate in ("2gbit", "500kbit")]
+    close(points(*two, *more, "--x", "between.rate", "--y", "step"), [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)])
+    assert abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9 and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
     assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
     refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128, which differ in their file: choose by file")
     refused("plot", one, "-o", "x.txt", says="must end in")
@@ -47,13 +50,17 @@ def check_points():
         refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
 
 def check_predictions():
-    settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256"
+    settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256 hidden=4096 replicas=2"
     found = {"between_bytes_per_s": 12.5e6, "cases": [{"settings": settings, "step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20,
                                                        "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}]}]}
     found["cases"].append(found["cases"][0] | {"settings": settings.replace("tawpipe", "fsdp"), "fits": False})
     (FOLDER / "p.json").write_text(json.dumps(found))
     for x, y, expected in (("seq", "tokens_per_s_rank", (256, 100)), ("between.rate", "step", (100, 2)), ("groups", "between", (2, 4)), ("ranks", "memory", (4, 2))):
         close(points("p.json", "--x", x, "--y", y), [("tawpipe, predicted", *expected)])
+    where = ("--where", "hidden=4K", "--where", "replicas=2", "--schedule", "tawpipe")
+    close(points("p.json", *where), [("tawpipe, predicted", 256, 100)])
+    lines = plot.draw([("tawpipe", 1, 2), ("tawpipe, predicted", 1, 2)], argparse.Namespace(width="3in", y="step", x="seq", relative_to=None)).axes[0].lines
+    assert [line.get_fillstyle() for line in lines if line.get_marker() == "o"] == ["full", "none"], "predictions are hollow"
     one = measured("both.h5", [("tawpipe", 256, 0.5, "a"), ("fsdp", 256, 1, "a")])
     close(points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"), [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)])
     refused("plot", "missing.json", "-o", "x.pdf", says="missing.json cannot be read: No such file")
