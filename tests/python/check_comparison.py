@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 
 import numpy
 from support import SAMPLE, refusal_of, refused
-from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of
+from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of, threshold
 from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
 
@@ -126,6 +126,7 @@ def check_units():
     assert pairs.outcome == "ambiguous" and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
     few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
     assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
+    assert compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit == "samples"
     for seconds, text in ((1, "SAME"), (0.5, "AMBIGUOUS"), (2, "AMBIGUOUS")):
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
         assert found.text().startswith(text) and any("one repetition" in note for note in found.notes)
@@ -218,6 +219,14 @@ def check_memory_of_several_files():
     memory = compare(base, new, Rules()).cases[0].aspects["memory"]
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
 
+def check_losses_of_several_files():
+    """Of the run with most steps."""
+    short, whole, other = measured(1), measured(1), measured(1)
+    short.data["losses"] = short.data["losses"][:1]
+    other.data["losses"][-1] *= 2
+    last = compare([file_of(short), file_of(whole)], [file_of(other)], Rules()).cases[0].aspects["last loss"]
+    assert last.word == "WRONG" and last.new == 2 * last.base, last
+
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
     failed = measured(1, 6)
@@ -284,6 +293,7 @@ def check_units_of_text():
     rules = Rules(memory_threshold=0.01)
     text = as_text(compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b")
     assert "memory 0.02862 MiB -> 3 MiB" in text and "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
+    assert threshold("5%") == threshold("0.05") == 0.05
     assert "take" in judge(Interval(0.9, 1, 1.4), rules)[1] and "take" not in judge(Interval(0.5, 1, 1.4), rules)[1]
 
 def check_median_ranks():
@@ -311,7 +321,7 @@ def check_shift_ranks():
 
 print(f"MINITAW_SEED={SEED}")
 for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_first_decides, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_units_of_text, check_median_ranks,
+              check_what_matters, check_process_peak, check_memory_of_several_files, check_losses_of_several_files, check_validity, check_mean, check_figures, check_notes, check_units_of_text, check_median_ranks,
               check_shift_ranks):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

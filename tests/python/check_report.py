@@ -247,14 +247,14 @@ def check_dots():
 
 def check_scaling():
     """Strong and weak scaling, with the efficiency that follows from the rates."""
-    def case(ranks, micro_batches, rate):
+    def case(ranks, micro_batches, rate, seq=128):
         empty = {f"bytes/{name}": numpy.zeros((ranks, ranks, 4), dtype="uint64") for name in ("planned", "counted")}
-        step = 128 * 2 * micro_batches / rate
-        columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=128, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
+        step = seq * 2 * micro_batches / rate
+        columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=seq, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
                            median_s=step, q1_s=step, q3_s=step)
         return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured", "position", *COUNTERS)}
 
-    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1400.0), case(2, 12, 1500.0), case(2, 24, 2100.0)])
+    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1400.0), case(2, 12, 1500.0), case(2, 24, 2100.0), case(4, 6, 9.0, 256)])
     strong, weak = (rows_of(tree, f"{kind} scaling in numbers") for kind in ("Strong", "Weak"))
     assert [[text_of(cell).replace("\u202f", "") for cell in row[1:]] for row in strong + weak] == [
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "3072", "1500", "1.500", "75.0 %"],
@@ -267,10 +267,19 @@ def check_ranks():
     """Memory of the worst, the median and the least of three ranks, in one group, which sends nothing to another."""
     memory = [[100, 1, 1, 1, 1], [1, 200, 1, 1, 1], [3, 1, 1, 1, 1]]
     tree, _ = made("ranks", [(0, {"groups": "3", "bytes_between": 0, "bytes_inside": 630}, {"memory/measured": memory})])
+    heads = [[text_of(cell) for cell in table.find("thead").iter("th")] for table in tree.iter("table") if text_of(table.find("caption")).startswith("Bytes inside")]
+    assert heads[0][-4:] == ["weights", "gradients", "activations", "embedding and head"], heads
     (row,) = rows_of(tree, "Memory of the worst rank, and of others")
     assert [text_of(cell) for cell in row[1:-1]] == ["204 B", "1 B", "200 B", "1 B", "1 B", "1 B", "104 B", "7 B"], text_of(tree)
     between, inside = (rows_of(tree, f"Bytes {where} groups of a step, all ranks together") for where in ("between", "inside"))
     assert between is None and [text_of(cell) for cell in inside[0][1:]] == ["630 B", "144 B", "153 B", "162 B", "171 B"]
+
+def check_wrong():
+    """A case with a wrong loss has memory and time, but is in no chart."""
+    verdict = {"status": "wrong", "verdict": "INVALID: wrong: x"}
+    tree, _ = made("wrong", [(0, settings(), {}), (0, settings(hidden=1024) | verdict, {})])
+    assert all(len(rows_of(tree, name)) == 2 for name in ("Parts of a step, mean over ranks", "Memory of the worst rank, and of others"))
+    assert "Throughput" in [text_of(one) for one in tree.iter("figcaption")], "no panel for a setting of none but wrong cases"
 
 def check_blame():
     """Who is blamed stands in the case where it costs most, with the others."""
@@ -358,7 +367,7 @@ def check_refusals():
                             ((SAMPLE, "-o", "charts.jpg"), "must end in"), ((SAMPLE, "-o", "/dev/full"), "cannot be written")):
         refused("report", *arguments, says=says)
 
-for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_ranks, check_blame,
+for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_ranks, check_wrong, check_blame,
               check_screening, check_origin, check_several,
               check_unavailable, check_pictures, check_charts, check_refusals):
     check()
