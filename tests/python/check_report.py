@@ -361,6 +361,23 @@ def check_charts():
     assert memory[2] == [[30010 / 1024] * 3] * 2 and "[KiB]" in memory[0].get_title(loc="left"), memory
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
+def check_lines():
+    """Points in the order of x, marks that do not lie over each other, the unit of the largest; settings are shared by all cases or not at all."""
+    axes, more = figures.new_figure().subplots(2, 1)
+    styles = figures.styles_of("abcdefgh")
+    figures.draw_lines(axes, {"a": [400, 100, 105, 150]}, styles, lambda x: x, lambda x: -x, "v")
+    assert axes.lines[0].get_xdata().tolist() == [100, 105, 150, 400] and axes.get_xticks().tolist() == [100, 150, 400]
+    assert len({style["marker"] for style in styles.values()}) == 8
+    figures.against_length([{"seq": seq, "m": size} for seq, size in ((1, 10), (2, 5000))], styles, lambda _: "a", "m", "x [{}]", figures.byte_unit)[1](more)
+    assert more.get_title(loc="left") == "x [KiB]"
+    bars = figures.new_figure().subplots()
+    figures.against_length([{"seq": 1, "m": 10}], styles, lambda _: "a", "m", "x [{}]", figures.byte_unit, lambda _: [8, 13])[1](bars)
+    assert [line.get_xdata()[0] for line in bars.lines] == [8, 13]
+    assert (figures.count_text(8192), figures.seconds_text(0.02)) == ("8K", "20.00 ms")
+    case = load_all([SAMPLE])[0].cases[0].row
+    shared = figures.shared_settings([case, case | {"hidden": 99}])
+    assert "5 layers" in shared and "hidden 12" not in shared and not any("auto" in text for text in shared), shared
+
 def check_refusals():
     for arguments, says in ((("failed.h5", "-o", "failed.png"), "no valid case"), (("missing.h5",), "missing.h5"), ((), "FILE.h5"),
                             ((REPOSITORY / "README.md",), "not a miniTaw result"), ((SAMPLE, "-o", "missing/charts.png"), "cannot be written"),
@@ -369,6 +386,6 @@ def check_refusals():
 
 for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_ranks, check_wrong, check_blame,
               check_screening, check_origin, check_several,
-              check_unavailable, check_pictures, check_charts, check_refusals):
+              check_unavailable, check_pictures, check_charts, check_lines, check_refusals):
     check()
     print(check.__name__, flush=True)
