@@ -16,7 +16,7 @@ for _ in range(3):
 
 # One operand: a.b(c, d)[0], static_cast<double>(n), a hidden string.
 TERM = rf"(?:[\w.:\0]|->|<\w+>|{ROUND}|{SQUARE})+"
-PYTHON_LOOP = rf"(\bfor [\w, ()]+ in )({TERM})"
+PYTHON_LOOP = rf"(\bfor [\w, ()]+ in )((?:[\w.\0]|{ROUND}|{SQUARE})+)"
 LOOP_ENDS = r"(?= if |[])}:]|$)"
 STEP = r"(?!return|raise|case)[\w.:>()\[\]*-]+(?: [-+*/|]?= |\().*"  # a call or an assignment
 FACTOR = r"(?:\d+e-?\d+|2\*\*-?\d+|(?:2|8|100|1000|1024)(?:\.0)?|0\.5)(?![\w.*])"

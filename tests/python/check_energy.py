@@ -70,6 +70,7 @@ def check_meters():
     second, half = ([(first + i * step, 100) for i in range(count)] for first, step, count in ((0.5, 1, 60), (2.5, 0.5, 115)))
     meters = {"a": second[1:], "b": second, "c": half, "d": [(when - 2.5, watts) for when, watts in half], "e": second[2:]}
     row, = rows([(*sample, name) for name, samples in meters.items() for sample in samples], "time,watts,meter")
+    assert row["samples"] == 58, "those of the meter that has fewest"
     few, rare = "samples of {}, 60 are needed", "less than a sample a second of {}, longest gap {:.1f} s"
     assert row["indicative"] == "; ".join([f"59 {few.format('a')}", rare.format("c", 2.5), rare.format("d", 3), f"58 {few.format('e')}"]), row
 

@@ -65,6 +65,7 @@ SLIPS = [
     ("loop", "  for (const Case& c : deck.cases()) {", "for (const Case& c : deck.cases() | std::views::drop(1)) {"),
     ("loop", "  n = [f(c) for a, c in some.of(1) if a]", "n = [f(c) for a, c in [*some.of(1)][1:] if a]",
      "n = [f(c) for a, c in [*some.of(1)][:-1] if a]"),
+    ("loop", "  for a, b in zip(c, d[1:]):", "for a, b in [*zip(c, d[1:])][1:]:", "for a, b in [*zip(c, d[1:])][:-1]:"),
     ("guard", "  if (f(a)) continue;", "if (false) continue;"),
     ("guard", "  if not a:", "if False:"),
     ("guard", "  n = [f(c) for c in some if g(c) > 0]", "n = [f(c) for c in some]"),
