@@ -21,52 +21,35 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import slips  # noqa: E402
 from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 
 TREE = ROOT / "build/mutate"
 BUILD = TREE / "build/host"  # as deep below its sources as build/host is, so that ccache knows the objects
 LIST, ARGUED, RESULTS = ROOT / "tests/mutations.txt", ROOT / "tests/mutations.md", ROOT / "build/mutate.tsv"
 JOBS = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
-# Strings, comments, and lines that compute nothing.
-NO_CODE = {True: r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|#.*',  # Python
-           False: r'R"\([\s\S]*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//.*|'
-                  r"^ *(?:#|using|template|namespace|static_assert|throw).*"}
-SIGNS = "<= <  > >=  >= >  == !=  != ==  && ||  || &&  + -  - +  * /  / *  % *  += -=  -= +=  and or  or and"
-WORDS = "max min  min max  true false  false true  True False  False True  any all  any_of all_of  all_of any_of"
-STEP = r"(?!return|raise|case)[\w.:>()\[\]*-]+(?: [-+*/|]?= |\().*"  # a call or an assignment
-# One defect in one line. Spaces stand around operators, and not around pointers and templates.
-OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for pair in SIGNS.split("  "))),
-             *((rf"\b{a}\b", b) for a, b in (pair.split() for pair in WORDS.split("  "))),
-             (r"^(?!.*\bfor )(.* )<(?= )", r"\1<="),  # a loop would read beyond an array: sanitizers see that
-             (r"(?<![\w.'])\d+(?![\w.'])", lambda number: str(int(number) + 1)),
-             (r"(?<![\w.'])(?:\d+\.\d+|\d+(?=e))(?:e-?\d+)?\b", r"(1.1 * \0)"),
-             (r"(?<!; )\+\+", "--"), (r"(?<=[\w)\]])\[[a-z_][\w.]*\]", "[0]"),
-             (r"(?<![\w)])!(?=[\w(])|\bnot (?!in)", ""), (r" \? ([^?:;]+) : ([^?:;,]+)(?=[;,)])", r" ? \2 : \1"),
-             (r"\bif (\((?:[^();]|\((?:[^();]|\([^();]*\))*\))*\))", r"if (!\1)"),
-             (r"\bif ([^(].*):$", r"if not (\1):"),
-             (r"(?<=return )(?!\{\};).+(?=;$)", "{}"), (r"(?<=return )(?!None).*[^;]$", "None"),
-             (rf"^( +){STEP};$", r"\1{}"), (rf"^( +){STEP}(?<![;,({{[])$", r"\1pass")]
 
 class Mutant(collections.namedtuple("Mutant", "file line old new tests text")):  # text: of the file, without the defect
     @property
     def key(self):
         return self.file, self.old.strip(), self.new.strip()
 
-def generated(file, tests, count, seed):
-    """So many mutants of a file, of each operator in turn. Seed and lines choose them, not where the lines stand."""
+def generated(file, tests, options):
+    """So many mutants of a file, of each pattern in turn. Seed and lines choose them, not where the lines stand."""
     text, found = (ROOT / file).read_text(encoding="utf-8"), {}
-    code = re.sub(NO_CODE[file.endswith(".py")], lambda match: re.sub(".", "\0", match[0]), text, flags=re.M)
+    code = slips.code_of(text, file.endswith(".py"))
     for number, (line, visible) in enumerate(zip(text.split("\n"), code.split("\n")), 1):
-        for pattern, replacement in OPERATORS:
-            for match in re.finditer(pattern, visible):
-                part = lambda group, match=match, line=line: line[slice(*match.span(int(group[1])))]
-                new = replacement(match[0]) if callable(replacement) else re.sub(r"\\(\d)", part, replacement)
-                new = line[:match.start()] + new + line[match.end():]
-                if all(match[0].count(a) == match[0].count(b) for a, b in ("()", "[]", "{}")) or match[0][-1] == "<":
-                    found.setdefault(pattern, {})[new] = Mutant(file, number, line, new, tests, text)
-    dice = lambda mutant: hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
-    turns = itertools.chain(*(enumerate(sorted(some.values(), key=dice)) for some in found.values()))
-    return [mutant for _, mutant in sorted(turns, key=lambda turn: (turn[0], dice(turn[1])))[:count]]
+        for pattern, new in slips.slips_in(line, visible, options.kind):
+            mutant = Mutant(file, number, line, new, tests, text)
+            found.setdefault(pattern, {})[mutant.key] = mutant
+
+    def dice(mutant):
+        return hashlib.sha256(f"{options.seed} {mutant.key}".encode()).digest()
+
+    shuffled = [sorted(mutants.values(), key=dice) for mutants in found.values()]
+    turns = [turn for mutants in shuffled for turn in enumerate(mutants)]
+    turns.sort(key=lambda turn: (turn[0], dice(turn[1])))
+    return [mutant for _, mutant in turns[:options.count]]
 
 def written(file, tests, old, new):
     """One that somebody has thought of: a text that stands once in its file, and what takes its place."""
@@ -77,15 +60,20 @@ def written(file, tests, old, new):
     line = text.split("\n")[number]
     return Mutant(file, number + 1, line, line.replace(old, new), tests, text)
 
+def files_of(names):
+    """a.cpp, or a/{b,c}.cpp for several."""
+    first, *several = re.split("[{}]", names)
+    return [first + stem + several[1] for stem in several[0].split(",")] if several else [names]
+
 def chosen(options):
     mutants = {}
     rows = (line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
     for names, tests, *texts in rows:
-        first, *several = re.split("[{}]", names)  # a/{b,c}.cpp
-        for file in (first + stem + several[1] for stem in several[0].split(",")) if several else [names]:
-            if re.search(options.only, file):
-                some = [written(file, tests, *pair) for pair in zip(texts[::2], texts[1::2])] or generated(file, tests, options.count, options.seed)
-                mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
+        for file in filter(re.compile(options.only).search, files_of(names)):
+            some = [written(file, tests, *pair) for pair in zip(texts[::2], texts[1::2])]
+            some = [] if options.kind else some
+            some += [] if texts else generated(file, tests, options)
+            mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
     return sorted(mutants.values(), key=lambda mutant: (mutant.file, mutant.tests))
 
 def copy_sources():
@@ -173,9 +161,13 @@ def judge_all(mutants, known, patience):
                 known[mutant.key] = tests.judge(mutant, patience)
                 with open(RESULTS, "a", encoding="utf-8") as results:
                     results.write("\t".join([*mutant.key, *known[mutant.key]]) + "\n")
-                print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}", flush=True)
+                seconds = f"{time.monotonic() - begin:.0f} s"
+                print(known[mutant.key], seconds, f"{file}:{mutant.line}: {mutant.new.strip()}", flush=True)
         finally:
             (TREE / file).write_text(mutant.text, encoding="utf-8")
+
+def one_line(text):
+    return " ".join(text.split())
 
 def table(mutants, known):
     """A line per file, then what survived. The exit code."""
@@ -184,8 +176,9 @@ def table(mutants, known):
         ends = [known[mutant.key][0] for mutant in mutants if name in ("all", mutant.file)]
         killed, survived = ends.count("killed"), ends.count("survived")
         print(f"| {name} | {killed + survived} | {killed} | {survived} |")
-    argued = " ".join(ARGUED.read_text(encoding="utf-8").split()) if ARGUED.exists() else ""
-    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived" and " ".join("{} - {} + {}".format(*mutant.key).split()) not in argued]
+    argued = one_line(ARGUED.read_text(encoding="utf-8")) if ARGUED.exists() else ""
+    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived"]
+    left = [mutant for mutant in left if one_line("{} - {} + {}".format(*mutant.key)) not in argued]
     print(f"\n{len(left)} survivors are not argued in tests/mutations.md", "" if left else "\n")
     for mutant in left:
         print(f"{mutant.file}:{mutant.line}\n  - {mutant.old.strip()}\n  + {mutant.new.strip()}")
@@ -197,6 +190,7 @@ def main():
     add("--list", action="store_true", help="print the mutants, plant none")
     add("--only", metavar="REGEX", default="", help="in files whose names match")
     add("--count", metavar="N", type=int, default=5, help="generated ones of each file (%(default)s)")
+    add("--kind", metavar="REGEX", default="", help=f"only generated ones of these kinds: {', '.join(slips.KINDS)}")
     add("--seed", metavar="N", type=int, default=1, help="chooses which ones (%(default)s)")
     add("--tests", metavar="REGEX", help="run these tests in place of those that are named for the file")
     add("--again", action="store_true", help="judge survivors once more, as after a new test")

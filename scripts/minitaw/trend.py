@@ -39,7 +39,8 @@ def lines(some):
                f"{change - 1:+.1%}" if before else "", mark)
 
 
-def draw(cases, output):
+def draw(cases):
+    """The figure of a history: a line for each case."""
     drawn, styles = new_figure(6.5, 3.5), styles_of(cases)
     axes = drawn.subplots()
     for number, (name, some) in enumerate(cases.items()):
@@ -51,8 +52,7 @@ def draw(cases, output):
     axes.set_title("rate relative to the first measurement; ▲▼: a change beyond noise", loc="left", fontsize=9)
     axes.tick_params(axis="x", rotation=30)
     legend_below(drawn, axes)
-    save(drawn, output)
-    write_stdout(f"{output}\n")
+    return drawn
 
 
 def main(words=None):
@@ -68,4 +68,5 @@ def main(words=None):
         widths = [max(map(len, column)) for column in zip(*rows)]
         write_stdout(f"# {name}\n" + "".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n" for row in rows))
     if options.output:
-        draw(cases, options.output)
+        save(draw(cases), options.output)
+        write_stdout(f"{options.output}\n")

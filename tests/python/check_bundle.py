@@ -14,6 +14,7 @@ from unittest import mock
 
 from support import FOLDER, SAMPLE, accepted, call
 from minitaw import bundle
+from minitaw.record import Result
 from support import refused as refused_by
 
 refused = functools.partial(refused_by, "bundle")
@@ -23,12 +24,15 @@ def content(archive):
         for member in tar.getmembers():
             assert member.isfile() and member.name.startswith("bundle/") and member.mode == 0o644, member
             assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", ""), member
+            assert member.mtime == 315532800, "1980-01-01, which every format of archives knows"
+        assert tar.getnames() == sorted(tar.getnames())
         return {member.name.removeprefix("bundle/"): tar.extractfile(member).read() for member in tar.getmembers()}
 
 def make():
     shutil.copy(SAMPLE, FOLDER / "r.h5")
     (FOLDER / "job.sh").write_text("srun minitaw\n", encoding="utf-8")
-    said = accepted("bundle", "r.h5", "--add", "job.sh")
+    (FOLDER / "two  spaces").touch()
+    said = accepted("bundle", "r.h5", "--add", "two  spaces", "--add", "job.sh")
     assert "RESULT: INVALID" in said, said  # said, but no reason not to pack it
     digest = hashlib.sha256((FOLDER / "r.tar.gz").read_bytes()).hexdigest()
     assert said.startswith("official: no") and said.endswith(f"\n{digest}  r.tar.gz\n"), said
@@ -37,11 +41,24 @@ def check_content():
     files = content(FOLDER / "r.tar.gz")
     assert files["record.h5"] == (FOLDER / "r.h5").read_bytes() and files["added/job.sh"] == b"srun minitaw\n"
     assert files["summary.csv"].decode() == accepted("export", "r.h5")
-    facts = files["environment.txt"].decode()
-    assert "node 0           processor " in facts and "node 0           system " in facts, facts
+    facts = files["environment.txt"].decode().split("== session ")[2].splitlines()
+    title = "{:<16} {}".format
+    nodes = [title(f"node {node}", what) for node, whats in ((0, ("processor a processor", "system Linux 6")), (1, ("processor another", "system Linux 7")))
+             for what in whats]
+    ranks = [title(f"rank {rank}", f"{host}, cpu, cores {cores}") for rank, host, cores in ((0, "a", "0-3"), (1, "a", "4-7,9"), (2, "b", "0-1"))]
+    assert [line for line in facts if line[:4] in ("node", "rank")] == nodes + ranks, facts
+    assert facts[0].startswith("1, started 20") and title("command", "minitaw run sample.toml") in facts, facts
     assert {"README.txt", "deck.toml", "log.txt", "environment.txt", "summary.csv"} < set(files)
-    sums = {name: digest for digest, name in (line.split("  ") for line in files.pop("SHA256SUMS").decode().splitlines())}
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in files.pop("SHA256SUMS").decode().splitlines())}
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+def check_sessions():
+    """The deck of a later session is there, if no session before it had the same, and the log and environment of each."""
+    result = Result("r.h5", sessions=[{"deck": deck, "log": [deck], "environment": [f"X={deck}"]} for deck in "abab"])
+    texts = bundle.session_texts(result)
+    assert {name: text for name, text in texts.items() if name.startswith("deck")} == {"deck.toml": "a", "deck-0001.toml": "b"}
+    parts = [f"== session {number}, started \n{{}}{deck}\n" for number, deck in enumerate("abab")]
+    assert texts["log.txt"] == "\n".join(parts).format(*[""] * 4) and texts["environment.txt"] == "\n".join(parts).format(*["X="] * 4), texts
 
 def check_reproducible():
     """Another day, another umask, another order, another place: the same bytes."""
@@ -49,7 +66,7 @@ def check_reproducible():
         shutil.copy(FOLDER / "job.sh", other)
         os.utime(pathlib.Path(other, "job.sh"), (10**9, 10**9))
         os.chmod(pathlib.Path(other, "job.sh"), 0o700)
-        assert call("bundle", "--add", pathlib.Path(other, "job.sh"), "-o", "again.tar.gz", "r.h5").returncode == 0
+        assert call("bundle", "--add", pathlib.Path(other, "job.sh"), "--add", "two  spaces", "-o", "again.tar.gz", "r.h5").returncode == 0
     assert (FOLDER / "again.tar.gz").read_bytes() == (FOLDER / "r.tar.gz").read_bytes()
 
 def check_checking():
@@ -77,6 +94,8 @@ def check_refusals():
                         ("r.h5 --add missing", "cannot be read"), ("r.h5 --add r.tar.gz -o r.tar.gz", "one of the files that go into the bundle"),
                         ("r.h5 --add job.sh --add ./job.sh", "needs another name, one of its own"), ("r.h5 --add ..", "Is a directory")):
         refused(*words.split(), says=says)
+    (FOLDER / "a\\b").touch()
+    refused("r.h5", "--add", "a\\b", says="without a backslash")
     assert (FOLDER / "r.tar.gz").read_bytes() == archive, "a refusal changed the archive"
 
 def check_foreign():
@@ -96,5 +115,5 @@ def check_foreign():
 
 for left in FOLDER.iterdir():
     left.unlink()
-for check in (make, check_content, check_reproducible, check_checking, check_refusals, check_foreign):
+for check in (make, check_content, check_sessions, check_reproducible, check_checking, check_refusals, check_foreign):
     check()

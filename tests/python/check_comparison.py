@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 
 import numpy
 from support import SAMPLE, refusal_of, refused
-from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of
+from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of, threshold
 from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
 
@@ -126,6 +126,7 @@ def check_units():
     assert pairs.outcome == "ambiguous" and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
     few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
     assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
+    assert compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit == "samples"
     for seconds, text in ((1, "SAME"), (0.5, "AMBIGUOUS"), (2, "AMBIGUOUS")):
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
         assert found.text().startswith(text) and any("one repetition" in note for note in found.notes)
@@ -136,7 +137,8 @@ def check_many_samples():
     case.data["repetition"] = numpy.zeros(len(case.data["seconds"]), dtype=int)
     file = file_of(case)
     found = compare([file], [file], Rules())
-    assert len(found.cases[0].times.base) == 1000 and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
+    thousand, every = found.cases[0].times.base, case.samples
+    assert len(thousand) == 1000 and math.exp(thousand[0]) == every.min() and abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12 and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
 
 def check_threshold():
     for low, high, word in ((0.96, 1.04, "SAME"), (1.02, 1.049, "SAME"), (0.96, 1.06, "AMBIGUOUS"), (1.04, 1.2, "AMBIGUOUS"), (1.051, 1.2, "SLOWER"),
@@ -196,21 +198,34 @@ def check_what_matters():
     for name, session in machines.items():
         assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
         assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).text() == "SAME"
+    more = {name: [*SESSION[name], other] for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))}
+    found = compared_once(loss(0, 2), Rules(allow=["nodes"]), nodes=[0, 0, 1])
+    assert found.cases[0].aspects["first loss"].word == "WRONG", "nodes explain no other loss"
+    assert compared_once(unchanged, **more).text() == "SAME", "the fourth rank of the job is not in the case"
     devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
     assert compare(files[:1], files[1:], Rules()).text() == "SAME", "which of equal devices it was does not matter"
 
 def check_process_peak():
     """What a process holds beside the step is noise up to 32 MiB."""
-    for before, after, word in ((100, 130, "SAME"), (100, 133, "MORE"), (1000, 1040, "SAME"), (1000, 1060, "MORE"), (1060, 1000, "LESS")):
-        files = [file_of(measured(1, 4, process_peak=peak << 20)) for peak in (before, after)]
-        assert compare(files[:1], files[1:], Rules()).cases[0].aspects["process peak"].word == word, (before, after)
+    for before, after, word in ((100, 130, "SAME"), (100, 133, "MORE"), (1000, 1040, "SAME"), (1000, 1060, "MORE"), (1060, 1000, "LESS"), (0, 99, "")):
+        for column, name in (("process_peak", "process peak"), ("device_used", "device memory")):
+            files = [file_of(measured(1, 4, **{column: peak << 20})) for peak in (before, after)]
+            assert compare(files[:1], files[1:], Rules()).cases[0].aspects[name].word == word, (name, before, after)
 
 def check_memory_of_several_files():
     """One file that took more changes no median."""
     base, new = ([file_of(measured(1, memory_measured=size)) for size in sizes] for sizes in ((1000, 1010, 1020), (1005, 1010, 3000)))
     memory = compare(base, new, Rules()).cases[0].aspects["memory"]
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
+
+def check_losses_of_several_files():
+    """Of the run with most steps."""
+    short, whole, other = measured(1), measured(1), measured(1)
+    short.data["losses"] = short.data["losses"][:1]
+    other.data["losses"][-1] *= 2
+    last = compare([file_of(short), file_of(whole)], [file_of(other)], Rules()).cases[0].aspects["last loss"]
+    assert last.word == "WRONG" and last.new == 2 * last.base, last
 
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
@@ -229,6 +244,7 @@ def check_validity():
 def check_mean():
     base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
     new = [file_of(measured(1.1, schedule="ddp"), measured(2.2 * 1.1)) for _ in range(6)]
+    assert compare(base[:1], new[:1], Rules()).mean is None, "samples of different cases do not belong together"
     mean = compare(base, new, Rules()).mean
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
 
@@ -267,8 +283,18 @@ def check_figures():
     assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
 
 def check_notes():
-    notes = compared_once(unchanged, git_hash="abc", environment=["OMP_NUM_THREADS=2"]).notes
-    assert "git_hash = none -> abc" in notes and "environment = none -> OMP_NUM_THREADS=2" in notes
+    base, new = ([file_of(measured(1)), file_of(measured(1), compiler=name, libraries=["a", name], environment=["X=1", f"Y={name}"])] for name in "bc")
+    new[1].sessions.append(SESSION | {"git_hash": "abc"})
+    notes = compare(base, new, Rules()).notes
+    assert notes == ["git_hash = none -> abc", "compiler = b -> c", "libraries = b -> c", "environment = Y=b -> Y=c"], notes
+
+def check_units_of_text():
+    """MiB in reasons, both thresholds in the heading; no threshold of half and more is proposed."""
+    rules = Rules(memory_threshold=0.01)
+    text = as_text(compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b")
+    assert "memory 0.02862 MiB -> 3 MiB" in text and "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
+    assert threshold("5%") == threshold("0.05") == 0.05
+    assert "take" in judge(Interval(0.9, 1, 1.4), rules)[1] and "take" not in judge(Interval(0.5, 1, 1.4), rules)[1]
 
 def check_median_ranks():
     """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k - 1, n, 1/2) <= (1 - confidence) / 2."""
@@ -295,7 +321,7 @@ def check_shift_ranks():
 
 print(f"MINITAW_SEED={SEED}")
 for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_first_decides, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
+              check_what_matters, check_process_peak, check_memory_of_several_files, check_losses_of_several_files, check_validity, check_mean, check_figures, check_notes, check_units_of_text, check_median_ranks,
               check_shift_ranks):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

@@ -36,6 +36,9 @@ def made(windows):
 def check_figures():
     made([(0, 10.5)])
     inside = [(0, 100), (5, 200), (10.5, 600)]
+    text = accepted("energy", RESULT, csv([(-0.001, 5000), *inside, (10.501, 5000)])).splitlines()[1]
+    cells = text.partition("  indicative: ")[0].split()  # 3150 J for 4 x 1536 tokens
+    assert cells == ["0", "tawpipe", "128", "0", "10.500", "3", "300", "3150", "0.5127"], cells
     row, = rows([(-0.001, 5000), *inside, (10.501, 5000)])
     assert (row["samples"], row["power_mean"], row["window_s"]) == (3, 300, 10.5), row
     assert row["energy"] == 3150 and abs(row["energy_per_token"] - 3150 / (4 * 1536)) < 1e-12, row
@@ -54,12 +57,22 @@ def check_rule():
     assert [round(row["energy_per_token"] * 4 * 1536, 9) for row in found] == [6000, 7000, 25], found
     lacking = [row["indicative"] for row in rows(second + [(100 + 1.5 * i, 70) for i in range(67)] + dense)]
     assert lacking == ["", "less than a sample a second, longest gap 1.5 s", ""], lacking
-    lacking = [row["indicative"] for row in rows(second[:-1] + [(100 + i / 2, 70) for i in range(200) if not 50 < i < 60] + dense[:1])]
-    assert lacking == ["59 samples, 60 are needed", "less than a sample a second, longest gap 5.0 s", "1 sample, 60 are needed"], lacking
+    lacking = [row["indicative"] for row in rows(second[:-1] + [(100 + i / 2, 70) for i in range(200) if not 50 < i < 55][::-1] + dense[:1])]
+    assert lacking == ["59 samples, 60 are needed", "less than a sample a second, longest gap 2.5 s", "1 sample, 60 are needed"], lacking
     text = accepted("energy", RESULT, csv(second + second[:1] + dense + [(150, 1)]))
     assert text.count("indicative: 1 sample, 60 are needed") == 1 and text.count("\n") == 4, text
     done = call("energy", RESULT, csv(second))
     assert done.returncode == 1 and "indicative: no sample" in done.stdout, done
+
+def check_meters():
+    """What each of several lacks is told, with its name: too few samples, or a gap at the beginning or the end."""
+    made([(0, 60)])
+    second, half = ([(first + i * step, 100) for i in range(count)] for first, step, count in ((0.5, 1, 60), (2.5, 0.5, 115)))
+    meters = {"a": second[1:], "b": second, "c": half, "d": [(when - 2.5, watts) for when, watts in half], "e": second[2:]}
+    row, = rows([(*sample, name) for name, samples in meters.items() for sample in samples], "time,watts,meter")
+    assert row["samples"] == 58, "those of the meter that has fewest"
+    few, rare = "samples of {}, 60 are needed", "less than a sample a second of {}, longest gap {:.1f} s"
+    assert row["indicative"] == "; ".join([f"59 {few.format('a')}", rare.format("c", 2.5), rare.format("d", 3), f"58 {few.format('e')}"]), row
 
 def check_refusals():
     made([(0, 10.5)])
@@ -71,4 +84,4 @@ def check_refusals():
         refused("energy", RESULT, FOLDER / "bad.csv", says=word)
     refused("energy", RESULT, FOLDER / "none.csv", says="No such file")
 
-run_all(check_figures, check_rule, check_refusals)
+run_all(check_figures, check_rule, check_meters, check_refusals)

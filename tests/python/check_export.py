@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 
+import files
 import h5py
+import numpy
 import pandas
-from support import REPOSITORY, SAMPLE, accepted, process
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, process
 
 def output(*arguments):
     return accepted("export", SAMPLE, *arguments)
@@ -22,6 +24,7 @@ def without_units(table):
 def check_cases():
     table, same = pandas.read_csv(io.StringIO(output())), pandas.read_json(io.StringIO(output("--json")))
     assert without_units(table) == list(same.columns) and len(table) == len(same) == 7
+    assert '"median_s": null' in output("--json"), "NaN is no JSON"
     assert table["median_s [s]"][4] == same["median_s"][4] == 2.25 and table["median_s [s]"].isna()[6]
     with h5py.File(SAMPLE) as file:
         for name, column in file["summary"].items():
@@ -38,12 +41,23 @@ def check_samples():
             assert (rows["seconds [s]"].to_numpy().reshape(case["seconds"].shape) == case["seconds"][:]).all()
             assert (rows["power [W]"].to_numpy().reshape(case["seconds"].shape) == case["device/power"][:]).all()
             assert (rows["rank"].unique() == range(case["seconds"].shape[1])).all()
-    for _, rows in table.groupby(["case", "repetition"]):
-        assert list(rows["step"].unique()) == list(range(rows["step"].nunique())), rows
     medians = table.groupby(["case", "repetition", "step"])["seconds [s]"].max().groupby("case").median()
     summary = pandas.read_csv(io.StringIO(output())).set_index("case")["median_s [s]"].dropna()
     assert (medians == summary).all()
-    assert json.loads(output("--samples", "--json"))[0]["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"]
+    first = json.loads(output("--samples", "--json"))[0]
+    assert first["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"] and "identity" not in first
+
+def check_repetitions():
+    """Each has its position, its steps from 0 on, and the energy of each rank; all else is of a step."""
+    of_step = {f"device/{name}": [[1000 * first + 10 * step + rank for rank in range(3)] for step in range(5)]
+               for first, name in enumerate(("clock", "memory_clock", "temperature", "power"))}
+    made = files.make(SAMPLE, FOLDER / "repeated.h5", [(0, {}, of_step | {
+        "seconds": numpy.ones((5, 3)), "repetition": [0, 0, 1, 1, 1], "position": [4, 2], "device/energy": [[7, 8, 9], [70, 80, 90]],
+        "device/throttle": numpy.zeros((5, 3), int)})])
+    rows = pandas.read_csv(io.StringIO(accepted("export", made, "--samples"))).iloc[:, -11:].to_numpy().tolist()
+    assert rows == [[repetition, position, step, rank, 1, *(1000 * first + 10 * sample + rank for first in range(4)), 0, joules[rank]]
+                    for sample, (repetition, position, step, joules) in enumerate(
+                        [(0, 4, 0, (7, 8, 9)), (0, 4, 1, (7, 8, 9)), *((1, 2, step, (70, 80, 90)) for step in range(3))]) for rank in range(3)], rows
 
 def check_refusals():
     for arguments in ([], ["--json", "--samples"]):
@@ -65,5 +79,5 @@ def check_help():
             done = process(path.name, "--help", stdin=subprocess.DEVNULL)
             assert done.returncode == 0 and path.name in done.stdout and len(done.stdout.splitlines()) > 1, (path, done)
 
-for check in (check_cases, check_samples, check_refusals, check_pipe, check_help):
+for check in (check_cases, check_samples, check_repetitions, check_refusals, check_pipe, check_help):
     check()

@@ -69,6 +69,8 @@ def machine_file():
         return {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
 
     kernels = [{"name": "limit/triad"}, kernel("linear/wo/fp32/forward", 1e9, 1e6, 1e-2), kernel("linear/w2/fp32/forward", 4e9, 1e6, 2e-2),
+               kernel("linear/w1/fp32/forward", 1.05e9, 1e6, 1.05e-2), kernel("linear/wo/bf16/forward", 1e9, 1e6, 1e-3),
+               kernel("attention/cudnn/bf16/forward", 8e9, 1e6, 1e-2), kernel("attention/host/bf16/forward", 8e9, 1e6, 1),
                kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1), kernel("attention/portable/fp32/forward", 3e9, 1e6, 1), kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
                kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3), kernel("swiglu/fp32/forward", 1, 3e7, 7e-3)]
     inside = {"latency_s": 2e-6, "alone_bytes_per_s": 9e9, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 1e9}
@@ -82,11 +84,15 @@ def machine_file():
     launch.chmod(0o755)
     assert accepted("fit-machine", "a deck", "--launch", "./launch x", "--kernels", "kernels") == text.replace("links, kernels", "a deck")
     refused("fit-machine", "a deck", "--launch", "./launch", "--kernels", "kernels", says="topo --json failed")
-    device = '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\nproducts = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
-    rates = 'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[inside]\nkind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
+    device = '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\nproducts = [["1.05 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
+    rates = 'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[device.bf16]\nproducts = [["1 GFLOP", "1000 GFLOP/s"]]\nattention = "800 GFLOP/s"\n\n[inside]\nkind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
     assert text == ("# Measured: links, kernels.\nnodes = 3\nranks_per_node = 2\n\n" + device + rates +
                     '[between]\nadapters = 2\nrate = "0.25 GB/s"\nlatency = "5 us"\n'), text
     (FOLDER / "machine.toml").write_text(text, encoding="utf-8")
+    for name, groups, inside in (("unlike", [2, 1], None), ("alone", [1, 1], None)):
+        (FOLDER / name).write_text(json.dumps({"groups": groups, "adapters": 2, "inside": inside, "between": between}), encoding="utf-8")
+    refused("fit-machine", "--links", "unlike", "--kernels", "kernels", says="has as many ranks in each node")
+    assert "[inside]" not in accepted("fit-machine", "--links", "alone", "--kernels", "kernels")
     done = predict("machine.toml", "--set", "schedule=fsdp", "--set", "ranks=4", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
 

@@ -42,7 +42,7 @@ def check_columns():
     assert "schedule" in result.settings and "median_s" not in result.settings
     case = result.cases[4]
     assert case["median_s"] == 2.25 and list(case.samples) == [0.75, 1.75, 2.75, 3.75] and len(case.get("losses")) == 5
-    assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
+    assert case.valid and not result.cases[6].valid and case.session is result.sessions[2]
 
 def check_traffic():
     """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""

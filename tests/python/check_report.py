@@ -177,6 +177,7 @@ def check_sample():
     assert all(map(agrees, found, (1700, 54, 1825.5, 25 / 1024, 0.25, 4825.5, 6.25 / 1024))), found
     assert (reasons.replace("\u202f", " "), *sources) == ("heat (driver) 25 %", "made up 1.2", "made up 3")
     assert "All cases share: " in text_of(tree)
+    assert "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens" in text_of(tree) and "The file has more, of cases 0, 2: " in text_of(tree)
     said = "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter (case 0; it stands out in case 0, 1, 2, 3, 4, 5)."
     assert said in " ".join(text_of(tree).split()), "no blame"
 
@@ -226,6 +227,7 @@ def check_many():
     with mock.patch.object(subject.figures, "MOST_PANELS", 2):
         tree, _ = made("many", cases)
     assert "2 panels more not drawn" in text_of(tree)
+    assert len(re.findall(r"Case \d+: ", text_of(tree))) == 3, "a timeline of each schedule"
 
 def check_texts():
     """Names that are very long, and texts that try to be markup."""
@@ -245,18 +247,74 @@ def check_dots():
 
 def check_scaling():
     """Strong and weak scaling, with the efficiency that follows from the rates."""
-    def case(ranks, micro_batches, rate):
+    def case(ranks, micro_batches, rate, seq=128):
         empty = {f"bytes/{name}": numpy.zeros((ranks, ranks, 4), dtype="uint64") for name in ("planned", "counted")}
-        step = 128 * 2 * micro_batches / rate
-        columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=128, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
+        step = seq * 2 * micro_batches / rate
+        columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=seq, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
                            median_s=step, q1_s=step, q3_s=step)
         return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured", "position", *COUNTERS)}
 
-    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 2100.0)])
+    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1400.0), case(2, 12, 1500.0), case(2, 24, 2100.0), case(4, 6, 9.0, 256)])
     strong, weak = (rows_of(tree, f"{kind} scaling in numbers") for kind in ("Strong", "Weak"))
     assert [[text_of(cell).replace("\u202f", "") for cell in row[1:]] for row in strong + weak] == [
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "3072", "1500", "1.500", "75.0 %"],
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "6144", "2100", "2.100", "105.0 %"]]
+    with mock.patch.object(figures, "as_image", lambda drawn: [axes.lines[0].get_ydata().tolist() for axes in drawn.axes]):
+        parts = subject.scaling_section(subject.Book(load_all([FOLDER / "scaling.h5"])))
+    assert [picture.address for part in parts if type(part) is list for picture in part] == [[[1000, 1500], [100, 75]], [[1000, 2100], [100, 105]]]
+
+def check_ranks():
+    """Memory of the worst, the median and the least of three ranks, in one group, which sends nothing to another."""
+    memory = [[100, 1, 1, 1, 1], [1, 200, 1, 1, 1], [3, 1, 1, 1, 1]]
+    tree, _ = made("ranks", [(0, {"groups": "3", "bytes_between": 0, "bytes_inside": 630}, {"memory/measured": memory})])
+    heads = [[text_of(cell) for cell in table.find("thead").iter("th")] for table in tree.iter("table") if text_of(table.find("caption")).startswith("Bytes inside")]
+    assert heads[0][-4:] == ["weights", "gradients", "activations", "embedding and head"], heads
+    (row,) = rows_of(tree, "Memory of the worst rank, and of others")
+    assert [text_of(cell) for cell in row[1:-1]] == ["204 B", "1 B", "200 B", "1 B", "1 B", "1 B", "104 B", "7 B"], text_of(tree)
+    between, inside = (rows_of(tree, f"Bytes {where} groups of a step, all ranks together") for where in ("between", "inside"))
+    assert between is None and [text_of(cell) for cell in inside[0][1:]] == ["630 B", "144 B", "153 B", "162 B", "171 B"]
+
+def check_wrong():
+    """A case with a wrong loss has memory and time, but is in no chart."""
+    verdict = {"status": "wrong", "verdict": "INVALID: wrong: x"}
+    tree, _ = made("wrong", [(0, settings(), {}), (0, settings(hidden=1024) | verdict, {})])
+    assert all(len(rows_of(tree, name)) == 2 for name in ("Parts of a step, mean over ranks", "Memory of the worst rank, and of others"))
+    assert "Throughput" in [text_of(one) for one in tree.iter("figcaption")], "no panel for a setting of none but wrong cases"
+
+def check_blame():
+    """Who is blamed stands in the case where it costs most, with the others."""
+    def case(seq, culprit, slower, share):
+        said = f"{culprit} is {slower} slower" if culprit else ""
+        return 0, settings(seq=seq, culprit=culprit, culprit_slower=slower, culprit_share=share, blame=said), {}
+
+    tree, _ = made("blame", [case(1, "rank 2", 0.5, 0.01), case(2, "rank 2", 0.1, 0.06), case(3, "", 0.2, 0.3), case(4, "rank 0", 0.3, math.nan),
+                             case(5, "rank 1", math.nan, 0.4)])
+    said = "Rank 2 is 0.1 slower (case 1; it stands out in case 0, 1). Rank 0 is 0.3 slower (case 3; it stands out in case 3)."
+    assert said in text_of(tree) and "ank 1 is" not in text_of(tree), text_of(tree)
+
+def check_screening():
+    """Two heat maps, of the medians of three rounds over that of all: of rates, and of latencies the other way round."""
+    (result,) = load_all([SAMPLE])
+    rates = numpy.array([[[77, 77, 77], [77, 0, math.nan]]] + [[[1, 2, 4], [6, 8, 99]]] * 2)
+    rates[1, 1, 2] = math.nan  # measured once
+    result.screening = {"settings": "3 rounds", "verdict": "SLOW: 1 link", "culprits": ["link 1-2"], "node_of_rank": [0, 0, 1],
+                        "measured": {"rate": ("B/s", rates), "none": ("s", numpy.zeros((0, 2, 3))), "latency": ("s", rates)}}
+    with mock.patch.object(figures, "as_image", lambda drawn: drawn):
+        _, said, culprits, pictures = subject.screening_section(subject.Book([result]))
+    assert (said, culprits) == ("SLOW: 1 link (3 rounds).", {"Culprits": "link 1-2"}) and [one.title for one in pictures] == ["rate", "latency"]
+    for (axes, bar), expected in zip((one.address.axes for one in pictures), ([1, 2, 4, 6, 8, 99], [1, 1 / 2, 1 / 4, 1 / 6, 1 / 8, 1 / 99])):
+        shown = axes.images[0].get_array()
+        assert numpy.allclose(shown.ravel() / shown[0, 0], expected) and shown[0, 0] in (1 / 5, 5), shown  # 5: the median of six
+        assert (axes.get_ylabel(), axes.get_xlabel(), axes.get_yticks().tolist()) == ("rank", "partner", [0, 2])
+        assert bar.get_ylabel() == ("of the usual rate" if expected[1] == 2 else "usual latency over this one")
+
+def check_origin():
+    """Of several sessions: all versions and devices, the largest job, the first and the last day."""
+    (result,) = load_all([SAMPLE])
+    result.sessions = [{"version": "1", "git_hash": "b", "started": "2026-02-02", "devices": ["x"] * 4, "nodes": [0, 0, 1, 1]},
+                       {"version": "2", "git_hash": "a", "started": "2026-03-03", "devices": ["y"], "nodes": [0]},
+                       {"version": "1", "git_hash": "b", "started": "2026-01-01"}]
+    assert subject.top(subject.Book([result]))["origin"] == ["miniTaw 1 (b), 2 (a)", "4 ranks on 2 nodes: x, y", "2026-01-01 to 2026-03-03"]
 
 def check_several():
     """Two files with the same settings: their lines are told apart."""
@@ -280,7 +338,7 @@ def check_pictures():
     assert pictures[0].read_bytes().startswith(b"\x89PNG")
     drawn = pictures[1].read_text(encoding="utf-8")
     for words in ("sent between groups at 512 tokens [B/step]", "sequence length [token]", "throughput [token/s], whiskers: quartiles",
-                  "memory of the worst rank [KiB]", "tawpipe", "ddp", "3 ranks, groups 1+2", "1 of 7 cases not valid", "step at 512 tokens, mean over ranks [s]",
+                  "memory of the worst rank [KiB]", "tawpipe", "ddp", "3 ranks, groups 1+2", "1 of 7 cases not valid", "6 of 6 cases in doubt", "step at 512 tokens, mean over ranks [s]",
                   "computing", "waiting for weights", "for gradients", "for activations", "for embedding and head", "idle"):
         assert words in drawn, f"the picture does not say {words!r}"
 
@@ -303,13 +361,31 @@ def check_charts():
     assert memory[2] == [[30010 / 1024] * 3] * 2 and "[KiB]" in memory[0].get_title(loc="left"), memory
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
+def check_lines():
+    """Points in the order of x, marks that do not lie over each other, the unit of the largest; settings are shared by all cases or not at all."""
+    axes, more = figures.new_figure().subplots(2, 1)
+    styles = figures.styles_of("abcdefgh")
+    figures.draw_lines(axes, {"a": [400, 100, 105, 150]}, styles, lambda x: x, lambda x: -x, "v")
+    assert axes.lines[0].get_xdata().tolist() == [100, 105, 150, 400] and axes.get_xticks().tolist() == [100, 150, 400]
+    assert len({style["marker"] for style in styles.values()}) == 8
+    figures.against_length([{"seq": seq, "m": size} for seq, size in ((1, 10), (2, 5000))], styles, lambda _: "a", "m", "x [{}]", figures.byte_unit)[1](more)
+    assert more.get_title(loc="left") == "x [KiB]"
+    bars = figures.new_figure().subplots()
+    figures.against_length([{"seq": 1, "m": 10}], styles, lambda _: "a", "m", "x [{}]", figures.byte_unit, lambda _: [8, 13])[1](bars)
+    assert [line.get_xdata()[0] for line in bars.lines] == [8, 13]
+    assert (figures.count_text(8192), figures.seconds_text(0.02)) == ("8K", "20.00 ms")
+    case = load_all([SAMPLE])[0].cases[0].row
+    shared = figures.shared_settings([case, case | {"hidden": 99}])
+    assert "5 layers" in shared and "hidden 12" not in shared and not any("auto" in text for text in shared), shared
+
 def check_refusals():
     for arguments, says in ((("failed.h5", "-o", "failed.png"), "no valid case"), (("missing.h5",), "missing.h5"), ((), "FILE.h5"),
                             ((REPOSITORY / "README.md",), "not a miniTaw result"), ((SAMPLE, "-o", "missing/charts.png"), "cannot be written"),
                             ((SAMPLE, "-o", "charts.jpg"), "must end in"), ((SAMPLE, "-o", "/dev/full"), "cannot be written")):
         refused("report", *arguments, says=says)
 
-for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_several,
-              check_unavailable, check_pictures, check_charts, check_refusals):
+for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_ranks, check_wrong, check_blame,
+              check_screening, check_origin, check_several,
+              check_unavailable, check_pictures, check_charts, check_lines, check_refusals):
     check()
     print(check.__name__, flush=True)

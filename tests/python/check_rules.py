@@ -3,6 +3,7 @@
 
 import copy
 import tomllib
+from unittest import mock
 
 from support import REPOSITORY, SAMPLE, accepted, run_all
 from minitaw import check_rules as subject
@@ -47,10 +48,12 @@ def free_settings_may_change():
 def a_broken_rule_is_named():
     for name, changed, says in [
             ("small", {"layers": 9}, "none of small, medium, large, 8b"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
-            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
+            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"),
+            ("small", {"first": {"data": "a.txt"}}, 'case 0: data is "a.txt", small has "synthetic"'), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
             ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
             ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
-            ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
+            ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("large", {"micro_batches": 320}, "320 sequences in a step"),
+            ("small", {"first": {"layers": 9}}, "none of small"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
             ("8b", {"ranks": 12}, "12 ranks, 8b takes multiples of 8"), ("8b", {"micro_batches": 32}, "32 sequences in a step, 8b has 64"),
             ("8b", {"seq": ["12K", "20K"]}, "seq = 20480 is no length of 8b"), ("8b", {"vocab": 32000}, "none of small"),
             ("8b", {"first": {"ranks": 8, "micro_batches": 32}}, "different numbers of ranks: 8b takes a file for each"),
@@ -61,10 +64,15 @@ def a_broken_rule_is_named():
             ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
         assert says in reason(name, **changed), (name, changed, reason(name, **changed))
     assert "no case" in subject.official(Result(SEEN.path)).reason
+    result = result_of("small")
+    result.cases[1].row["heads"] = 8
+    assert subject.official(result).reason == "case 1: its model is not that of small"
+    assert not subject.official(result_of("large", seq=["4K", "24K"])).bests, "no rate of a part of the lengths"
 
 def sessions_must_be_of_one_commit():
     for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
-                         ({"git_hash": "ba9876543210"}, "different commits"), ({"devices": []}, "not complete")):
+                         ({"git_hash": ""}, "not known"), ({"git_hash": "0a9876543210"}, "different commits"), ({"devices": []}, "not complete"),
+                         ({"deck": ""}, "not complete"), ({"command": ""}, "not complete")):
         found = reason("small", sessions=[SESSION, SESSION | change])
         assert says in found and bool(says) == bool(found), (change, found)
 
@@ -79,7 +87,7 @@ def tiers_go_with_commits():
 def a_submission_ends_within_a_day():
     result = result_of("small")
     for last, says in (("2026-11-25T07:59:59Z", ""), ("2026-11-25T08:00:01.5+00:00", "24 hours from the first timed step to the last")):
-        for case, begin, end in zip(result.cases, ("2026-11-24T08:00:00Z", "2026-11-24T09:00:00Z"), ("2026-11-24T08:01:00Z", last)):
+        for case, begin, end in zip(result.cases, ("2026-11-24T09:00:00Z", "2026-11-24T08:00:00Z"), (last, "2026-11-24T08:01:00Z")):
             case.data = case.data | {"window/begin": [begin], "window/end": [end]}
         for case in result.cases[2:]:
             case.data = {}
@@ -99,18 +107,22 @@ def the_rate_weighs_lengths_by_their_time():
 def noisy_cases_are_all_named_and_can_be_measured_again_alone():
     result = result_of("small", sessions=[SESSION | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}])
     for number, percent in ((0, 12), (2, 11), (3, 20)):  # tawpipe at 128 and 512 tokens, weipipe at 128
-        result.cases[number].row["verdict"] = f"VALID (noisy: quartiles {percent} % of the median apart)"
+        result.cases[number].row["verdict"] = f"VALID ({'no warm-up; ' * (number == 2)}noisy: quartiles {percent} % of the median apart)"
+    result.cases[3].row["repeats"] = 7
     for case in result.cases:
         case.file, case.row["session"] = result, 0
     lines = subject.official(result).text().splitlines()
     assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
     assert [line.partition(" (")[0] for line in lines if "quartiles" in line][1:] == ["# case 0", "# case 2", "# case 3"], lines
     assert "# case 3 (weipipe, 4 ranks in groups" in lines[7] and lines[7].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
-    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=10",
+    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
                          "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
 
 def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
+    with mock.patch.object(subject, "load", lambda _: result_of("small")):
+        assert "official: yes (small, ported)\n" in accepted("check-rules", "x", "--tier", "ported", "--published", "ba9876543210")
+        assert "is the published one" in accepted("check-rules", "x", "--tier", "ported", "--published", SESSION["git_hash"], code=1)
 
 run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit, tiers_go_with_commits,
         a_submission_ends_within_a_day, the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)

@@ -2,7 +2,9 @@
 """scripts/timeline draws what run and predict have kept, as pictures and as traces for Perfetto, and says clearly when it cannot. Called with the
 program too, which predicts."""
 
+import copy
 import json
+import math
 import re
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import numpy
 from matplotlib.collections import LineCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
 from minitaw.record import load
-from minitaw.timeline import PHASES, draw, measured_timeline, predicted_timelines, rows_of
+from minitaw.timeline import PHASES, Event, Timeline, chrome_trace, draw, measured_timeline, predicted_timelines, rows_of
 
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
@@ -32,16 +34,51 @@ def check_sample():
     (arrow,) = (line for some in found if isinstance(some, LineCollection) for line in some.get_segments())
     sent, received = ([box.y0 + box.height / 2 for box in boxes if box.x0 == begin] for begin in (0.25, 0))
     assert numpy.allclose(arrow, [(0.25, *sent), (0.75, *received)]), (arrow, sent, received)
-    trace = trace_of(SAMPLE, "--case", 0)
-    slices = [event for event in trace if event["ph"] == "X"]
-    assert [event["dur"] for event in slices] == [375000, 500000, 750000, 875000, 62500] and {event["pid"] for event in slices} == {1, 2, 3}
-    (start,), (finish,) = ([event for event in trace if event["ph"] == phase] for phase in "sf")
-    assert start["id"] == finish["id"] and start["pid"] == 1 and finish["pid"] == 3 and start["ts"] == finish["ts"] == 500000
-    assert {event["cat"] for event in slices} <= {name for name, _ in PHASES.values()}
+    rows = {label.get_text(): round(height, 2) for label, height in zip(draw([timeline]).axes[0].get_yticklabels(), draw([timeline]).axes[0].get_yticks())}
+    assert [(text, height) for text, height in rows.items() if "(" in text] == [  # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
+        ("rank 0 (group 0) compute", 0.5), ("rank 1 (group 1) compute", 3.9), ("rank 2 (group 1) compute", 6.8)], rows
+    assert timeline.note == "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; 33.3% of communication hidden"
+    nothing_moved = copy.copy(load(SAMPLE).cases[0])
+    nothing_moved.row = nothing_moved.row | {"overlap": math.nan}
+    assert measured_timeline(nothing_moved).note.endswith("25.0% idle")
+
+def check_trace():
+    """Of the same step twice, in two cases: who did what and how long it waited, and which message is which."""
+    trace = trace_of(SAMPLE, "--case", "0,2")
+    for first in (1, 4):
+        mine = [event for event in trace["traceEvents"] if first <= event["pid"] < first + 3]
+        slices = [event for event in mine if event["ph"] == "X"]
+        assert [(event["pid"] - first, event["dur"]) for event in slices] == [(0, 375000), (0, 500000), (2, 750000), (1, 875000), (2, 62500)]
+        assert {event["cat"] for event in slices} <= {name for name, _ in PHASES.values()}
+        moved = {"tick": 1, "waited_us": 0, "shard": 2, "micro_batch": 1, "peer": 0, "link": 3}
+        assert [event["args"] for event in slices] == [
+            {"tick": 0, "waited_us": 125000, "shard": 2, "micro_batch": 1}, moved | {"waited_us": 125000, "peer": 2}, moved,
+            {"tick": 2, "waited_us": 312500, "root": 1, "link": 0}, {"tick": 7, "waited_us": 250000, "shard": 4}]
+        names = [event["args"]["name"].rpartition(": ")[2] for event in mine if event["name"] == "process_name"]
+        assert names == ["rank 0, group 0", "rank 1, group 1", "rank 2, group 1"], names
+        assert all(event["args"]["sort_index"] == event["tid"] for event in mine if event["name"] == "thread_sort_index")
+        (start,), (finish,) = ([event for event in mine if event["ph"] == phase] for phase in "sf")
+        assert start["id"] == finish["id"] == (3 if first == 1 else 7) and start["ts"] == finish["ts"] == 500000
+        assert (start["pid"], finish["pid"]) == (first, first + 2)
+    headings = [f"tawpipe, 3 ranks in groups 1+2, {seq} tokens (measured)" for seq in (128, 256)]
+    assert {heading: note[:12] for heading, note in trace["otherData"].items()} == dict.fromkeys(headings, "step 1250 ms")
+
+def check_overlaps():
+    """Messages of a lane that overlap have a row each. Of many ranks, only messages between groups are drawn."""
+    def event(kind, rank, peer, link):
+        return Event(rank, f"gradients_{kind}", kind, "gradient", 0, 0, 0, peer, link, 0.0, 0.0, 1.0)
+
+    many = Timeline("x", "", [4, 5], [event(kind, *ranks, link) for link, pair in enumerate([(0, 1), (0, 8), (1, 7)])
+                                      for kind, ranks in (("send", pair), ("recv", pair[::-1]))])
+    names = [event["args"]["name"] for event in json.loads(chrome_trace([many]))["traceEvents"] if event["name"] == "thread_name" and event["pid"] == 1]
+    assert names == ["gradients_send", "gradients_send (2)"], names
+    drawn = draw([many, Timeline("y", "", [1], [many.events[0]._replace(end=3.0)])])
+    assert drawn.axes[0].get_xlim() == (0, 3)
+    assert sum(len(some.get_segments()) for some in drawn.axes[0].collections if isinstance(some, LineCollection)) == 2
 
 def trace_of(*arguments):
     accepted("timeline", *arguments, "-o", "step.json")
-    return json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["traceEvents"]
+    return json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))
 
 def titles_of(*arguments):
     """Of the panels of a picture."""
@@ -69,7 +106,7 @@ def check_predictions():
     program = subprocess.run([PROGRAM, "plan", "deck.toml", "--program", "--adapters", "8"], capture_output=True, text=True, cwd=FOLDER, check=True).stdout
     assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
     messages = sum(event.kind == "send" for event in one.events)
-    phases = [event["ph"] for event in trace_of("predicted.json")]
+    phases = [event["ph"] for event in trace_of("predicted.json")["traceEvents"]]
     assert phases.count("s") == phases.count("f") == messages > 0
     assert titles_of(SAMPLE, "predicted.json", "--case", 0)[1:] == ["tawpipe"]
     predict("--set", "ranks=12", "--set", "layers=12", "--timeline", "predicted.json")
@@ -88,4 +125,4 @@ def check_refusals():
                             ((REPOSITORY / "README.md",), "not a miniTaw result"), (("missing.json",), "cannot be read"), (("other.json",), "no timeline")):
         refused("timeline", *arguments, says=says)
 
-run_all(check_sample, check_predictions, check_refusals)
+run_all(check_sample, check_trace, check_overlaps, check_predictions, check_refusals)

@@ -29,7 +29,7 @@ def add_case(source, file, number, base, summary, datasets):
     case = file[f"cases/{number:04}"]
     for name, value in summary.items():
         place = name if name in case else f"settings/{name}"
-        if place in case:
+        if isinstance(case.get(place), h5py.Dataset):
             put(case, place, value)
     for name, value in datasets.items():
         put(case, name, value)

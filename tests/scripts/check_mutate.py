@@ -10,6 +10,9 @@ import sys
 
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 TREE = FOLDER / "tree"
+sys.path.insert(0, str(REPOSITORY / "scripts/lib"))
+import slips  # noqa: E402
+
 FILES = {
     ".gitignore": "/build/\n",
     "CMakeLists.txt": "cmake_minimum_required(VERSION 3.25)\nproject(tiny CXX)\nenable_testing()\nadd_executable(check check.cpp)\n"
@@ -35,6 +38,45 @@ WRITTEN = [("judge.hpp", "^judge$", "error <= limit", "error >= limit", "killed"
            ("words.py", "^words$", "> len", "< len", "killed", "words"),
            ("words.py", "^words$", "> len", ">= len", "survived", ""),
            ("words.py", "^words$", "> len", "> > len", "no program", "")]
+
+SLIPS = [
+    ("sign", "  if (a < b && c) {", "if (a <= b && c) {", "if (a < b || c) {"),
+    ("sign", "  n += 2;", "n -= 2;"),
+    ("sign", "  while (count < n) ++count;", "while (count <= n) ++count;", "while (count < n) --count;"),
+    ("word", "  return std::any_of(all, max);", "return std::all_of(all, max);", "return std::any_of(all, min);"),
+    ("word", "  found = any(cells)", "found = all(cells)"),
+    ("number", "  n = 7 * x1", "n = 8 * x1"),
+    ("number", "  const double t = 2.5;", "const double t = (1.1 * 2.5);"),
+    ("index", "  sum = a[rank]", "sum = a[0]"),
+    ("condition", "  if (!done) {", "if (done) {", "if (!(!done)) {"),
+    ("condition", "  const int n = big ? 3 : 4;", "const int n = big ? 4 : 3;"),
+    ("condition", "  if a:", "if not (a):"),
+    ("result", "  return error < limit;", "return {};"),
+    ("result", "  return len(a)", "return None"),
+    ("statement", "  open(1);", "{}"),
+    ("statement", '  name = "a = b"', "pass"),
+    ("one", "  n = *std::ranges::max_element(plan.ranks, {}, total);", "n = plan.ranks.front();"),
+    ("one", "  most = std::max(most, f(a, b));", "most = f(a, b);"),
+    ("one", "  n = std::ranges::max(sizes);", "n = sizes.back();"),
+    ("one", "  n = max(f(a) for a in b)", "n = [*(f(a) for a in b)][0]", "n = [*(f(a) for a in b)][-1]"),
+    ("one", "  n = a.max(axis=1) - b.mean() + c.sum(axis=0)", "n = a[:, 0] - b.mean() + c.sum(axis=0)",
+     "n = a.max(axis=1) - b.flat[0] + c.sum(axis=0)", "n = a.max(axis=1) - b.mean() + c[0]"),
+    ("loop", "  for (int r = 0; r < n; ++r) {", "for (int r = 1; r < n; ++r) {", "for (int r = 0; r + 1 < n; ++r) {"),
+    ("loop", "  for (const Case& c : deck.cases()) {", "for (const Case& c : deck.cases() | std::views::drop(1)) {"),
+    ("loop", "  n = [f(c) for a, c in some.of(1) if a]", "n = [f(c) for a, c in [*some.of(1)][1:] if a]",
+     "n = [f(c) for a, c in [*some.of(1)][:-1] if a]"),
+    ("loop", "  for a, b in zip(c, d[1:]):", "for a, b in [*zip(c, d[1:])][1:]:", "for a, b in [*zip(c, d[1:])][:-1]:"),
+    ("guard", "  if (f(a)) continue;", "if (false) continue;"),
+    ("guard", "  if not a:", "if False:"),
+    ("guard", "  n = [f(c) for c in some if g(c) > 0]", "n = [f(c) for c in some]"),
+    ("exchange", "  n = judge(base, new[0], rules)", "n = judge(new[0], base, rules)"),
+    ("unit", "  us = 1e-6 * f(8 * bytes) / 2**20", "us = f(8 * bytes) / 2**20", "us = 1e-6 * f(bytes) / 2**20",
+     "us = 1e-6 * f(8 * bytes)"),
+    ("unit", "  n = 32 << 20;", "n = 32;"),
+    ("tolerance", "  if (e <= t.limit()) {", "if (e <= 100 * t.limit()) {"),
+    ("tolerance", "  const double slack = 1e-6;", "const double slack = 100 * 1e-6;"),
+    ("division", "  n = a / static_cast<double>(ranks.size()) / b;", "n = a / b;"),
+    ("sum", "  n += f(a)", "n = f(a)")]
 
 def mutate(*arguments, code):
     done = subprocess.run([TREE / "scripts/mutate", "--patience", "1", *arguments], capture_output=True, text=True, timeout=100, cwd=FOLDER,
@@ -85,20 +127,33 @@ def a_second_call_judges_what_is_new():
     assert ends()["inline bool within(double error, double limit) { return error < limit; }"] == ["killed", "judge"]
     assert not (TREE / "build/mutate/left.cpp").exists()
 
+def generate(kind, line, python):
+    (code,) = slips.code_of(line, python).splitlines()
+    return {new.strip() for _, new in slips.slips_in(line, code, f"^{kind}$")}
+
+def slips_are_those_of_their_kind():
+    """All of a line, in C++ (the first lines) and in Python; what stands in strings and comments stays."""
+    for kind, line, *expected in SLIPS:
+        python = line[-1] not in ";{"
+        assert generate(kind, line, python) == set(expected), (kind, line, generate(kind, line, python))
+    assert {kind for kind, *_ in SLIPS} == set(slips.KINDS)
+    assert generate(".*", "  // never a < b or 3", False) == generate(".*", "  # not a < b or 3", True) == set()
+
 def defects_are_generated():
-    """Of code alone, the same for a seed, as many as asked for."""
+    """The same for a seed, as many as asked for, of each kind in turn."""
     listed(("{judge,judge}.hpp", "^judge$"), ("{words,check}.py", "^words$"))
     assert "check.py:" in mutate("--list", code=0)
-    listed(("judge.hpp", "^judge$"), ("words.py", "^words$"))
+    listed(("judge.hpp", "^judge$"), ("words.py", "^words$"), ("words.py", "^words$", "> len", "< len"))
     every = mutate("--list", "--count", "100", code=0).splitlines()
-    for defect in ("return error < limit;", "return {};", "while (count < n) --count;", "return count - 0;", "return count + 1;", "int count = 1;",
-                   "return len(a) >= len(b)", "return None"):
-        assert any(defect in line.split("->")[1] for line in every), f"{defect}: {every}"
     assert not any("never" in line or '"""' in line for line in every), every
     some = mutate("--list", "--count", "2", code=0).splitlines()
-    assert len(some) == 4 and set(some) < set(every) and some == mutate("--list", "--count", "2", code=0).splitlines(), some
+    assert len(some) == 5 and set(some) < set(every), some
+    assert some == mutate("--list", "--count", "2", code=0).splitlines()
     assert some != mutate("--list", "--count", "2", "--seed", "2", code=0).splitlines()
-    assert len(mutate("--list", "--count", "2", "--only", "py$", code=0).splitlines()) == 2
+    assert len(mutate("--list", "--count", "2", "--only", "py$", code=0).splitlines()) == 3
+    assert [line.split("->")[1].strip() for line in mutate("--list", "--kind", "result", "--only", "py$", code=0).splitlines()] == ["return None"]
+    loops = mutate("--list", "--count", "1", "--kind", "^(loop|sign)$", "--only", "hpp$", code=0).splitlines()
+    assert len(loops) == 1, loops
 
 def what_does_not_apply_is_refused():
     listed(("judge.hpp", "^judge$", "no such text", "x"))
@@ -108,5 +163,6 @@ def what_does_not_apply_is_refused():
     (TREE / "build/mutate.tsv").unlink()
     assert "without a defect, the tests ^words$ fail" in mutate(code=2)
 
-for part in (project, every_end_is_told, the_project_stays_as_it_is, a_second_call_judges_what_is_new, defects_are_generated, what_does_not_apply_is_refused):
+for part in (project, every_end_is_told, the_project_stays_as_it_is, a_second_call_judges_what_is_new, slips_are_those_of_their_kind,
+             defects_are_generated, what_does_not_apply_is_refused):
     part()
