@@ -109,7 +109,7 @@ double median(std::vector<double> values) {
 }
 
 constexpr double sigmas = 4, sigma_of_deviation = 1.4826;  ///< of a normal distribution, in median deviations
-constexpr double clear = 0.2;  ///< a difference that one peer or two steps can show
+constexpr double clear = 0.2;                              ///< a difference that one peer or two steps can show
 
 /// What a subject takes relative to the usual: median over the steps, and its standard error.
 struct Time {

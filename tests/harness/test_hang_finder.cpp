@@ -12,7 +12,8 @@ protected:
   void execute(int steps) {
     const Case c = tests::small_case("serial", topology::Groups({1}), 1, 1);
     engine::Runtime runtime(c, 0, engine::StepOptions{});
-    runtime.connect(engine::make_transport("mpi", {MPI_COMM_SELF, runtime.program(), runtime.arena().staging(), {}, true}));
+    runtime.connect(
+        engine::make_transport("mpi", {MPI_COMM_SELF, runtime.program(), runtime.arena().staging(), {}, true}));
     const auto watched = finder_.watch(runtime);
     for (int s = 0; s < steps; ++s) {
       runtime.prepare();
@@ -63,7 +64,9 @@ TEST_F(HangFinding, NamesTheActionThatIsWaitedFor) {
     EXPECT_EQ(finder_.find(), "");
   }
   (void)runtime->step();
-  EXPECT_EQ(finder_.find(), rank_ == 0 ? "rank 0 waits for rank 1's all_reduce of G0; rank 1 (node 0) has not come as far as the others" : "");
+  EXPECT_EQ(finder_.find(),
+      rank_ == 0 ? "rank 0 waits for rank 1's all_reduce of G0; rank 1 (node 0) has not come as far as the others"
+                 : "");
 }
 }  // namespace
 }  // namespace minitaw::harness

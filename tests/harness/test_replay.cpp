@@ -83,7 +83,8 @@ TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
            {Kind::update, 1, false, "optimiser state of h0"}, {Kind::loss, 1, true, "loss"}}) {
     const auto disturb = [&](int run, int step, const engine::Runtime& runtime, const Action& a, bool after) {
       if (run != 1 || runtime.rank() != who || step != in_step || after != behind || a.kind != kind) return;
-      if (kind == Kind::loss && a.micro_batch % 2 == 0) flip_bit({reinterpret_cast<std::byte*>(runtime.arena().loss()), 8}, 50);
+      if (kind == Kind::loss && a.micro_batch % 2 == 0)
+        flip_bit({reinterpret_cast<std::byte*>(runtime.arena().loss()), 8}, 50);
       if (kind == Kind::update && a.payload == schedule::Payload::weights) flip_bit(runtime.arena().optimiser(0), 5);
     };
     Case c = tests::small_case("fsdp", topology::Groups({ranks()}), ranks(), 2);
@@ -93,8 +94,12 @@ TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
     if (job_.rank() != 0) continue;
     ASSERT_FALSE(report.findings.empty()) << what;
     const std::string& said = report.findings[0];
-    EXPECT_TRUE(said.starts_with(fmt::format("run 2, step {}, rank {}, in the place of rank {}: ", in_step + 1, (who + ranks() - 1) % ranks(), who))) << said;
-    EXPECT_TRUE(has(said, behind ? fmt::format("' has a wrong {} from right inputs", what) : fmt::format(": {} has changed before 'update W", what))) << said;
+    EXPECT_TRUE(said.starts_with(fmt::format(
+        "run 2, step {}, rank {}, in the place of rank {}: ", in_step + 1, (who + ranks() - 1) % ranks(), who)))
+        << said;
+    EXPECT_TRUE(has(said, behind ? fmt::format("' has a wrong {} from right inputs", what)
+                                 : fmt::format(": {} has changed before 'update W", what)))
+        << said;
   }
 }
 

@@ -215,16 +215,16 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
     for (int s = 0; s < lower; ++s) all[s].back() = low;
     return all;
   };
-  for (const auto& [what, quiet, loud] : std::vector<std::tuple<const char*, Seconds, Seconds>>{
-           {"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
-           {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
-           {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
-           {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
-           {"four deviations", alike(3, 1, behind(spread, 1.11)), alike(3, 1, behind(spread, 1.13))},
-           {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
-           {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
-           {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
-           {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
+  for (const auto& [what, quiet, loud] :
+      std::vector<std::tuple<const char*, Seconds, Seconds>>{{"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
+          {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
+          {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
+          {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
+          {"four deviations", alike(3, 1, behind(spread, 1.11)), alike(3, 1, behind(spread, 1.13))},
+          {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
+          {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
+          {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
+          {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
     EXPECT_EQ(blame_of(quiet).text, "no rank or link stands out") << what;
     EXPECT_EQ(blame_of(loud).culprit, fmt::format("rank {}", loud[0].size() - 1)) << what;
   }
@@ -233,9 +233,7 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
 /// Ranks 2 to 4 are node 1. Its median counts, unless one takes more than twice what another takes longer.
 TEST(Blame, ANodeHasTheMedianOfItsRanks) {
   const topology::Groups nodes({2, 3, 4});
-  const auto step = [&](double least) {
-    return blame_of(Seconds(3, {1, 1, 1.2, 1.25, least, 1, 1, 1, 1}), nodes);
-  };
+  const auto step = [&](double least) { return blame_of(Seconds(3, {1, 1, 1.2, 1.25, least, 1, 1, 1, 1}), nodes); };
   const Blame found = step(1.35);
   EXPECT_EQ(found.text, "node 1 computes 25 % slower than the median of 9 ranks; without it the step would be 20 % "
                         "shorter");
