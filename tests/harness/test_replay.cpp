@@ -137,7 +137,8 @@ TEST_F(Replay, LocatesABitThatFlips) {
       if (job_.rank() != 0 || flipped == 0) continue;
       // What changes while several actions read it may be found in another one.
       const std::string begin = behind ? where + what + " has a wrong " : where;
-      const std::string sender = is_point_to_point(a.kind) ? "what " + placed(a.peer) : "";
+      const bool sent = is_point_to_point(a.kind) || a.kind == Kind::broadcast;
+      const std::string sender = sent ? "what " + placed(a.peer) : "";
       const std::string end = !behind                    ? "'"
                               : is_communication(a.kind) ? sender + " sent is right"
                                                          : " from right inputs";

@@ -138,6 +138,9 @@ TEST(Hang, TheSentenceFollowsTheChain) {
       said({Fault::late, 1, 1}), "rank 0 waits for rank 1's send of W1; rank 1 (node 1) does not begin send of W1");
   EXPECT_EQ(said({Fault::silent, 1, 1}),
       "rank 0 waits for rank 1's send of W1; node 1 (rank 1) does not answer: it is down or cut off");
+  const Program group = parse_program(hand_written::group);
+  EXPECT_EQ(sentence(group, {Fault::lost, 1, 7}, topology::Groups({2})),
+      "all ranks of group0 (0, 1) have begun the reduce of G1, and it does not end");
   const Program pipeline = build({parse_spec("1f1b"), topology::Groups({1, 2}), 3, 3});
   const auto loss = std::ranges::find(pipeline.ranks[2].actions, Kind::loss, &Action::kind);
   const auto at = static_cast<int>(loss - pipeline.ranks[2].actions.begin());
@@ -159,8 +162,28 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
   EXPECT_EQ(
       said({4, 4, -1, -1}), "rank 0 waits for rank 2; node 1 (ranks 2, 3) does not answer: it is down or cut off");
   EXPECT_EQ(said({4, 4, 4, 4}), "");
+  EXPECT_EQ(said({2, 4, 2, 2, 2, 2, 2}, topology::Groups({7})),
+      "rank 1 waits for rank 0; rank 0 (node 0) has not come as far as the others; rank 2 (node 0) has not come as far "
+      "as the others; rank 3 (node 0) has not come as far as the others; rank 4 (node 0) has not come as far as the "
+      "others; 2 more");
+  EXPECT_EQ(said({-1, 4, -1, 4, 4}, topology::Groups({1, 2, 2})),
+      "rank 1 waits for rank 0; node 0 (rank 0) does not answer: it is down or cut off; rank 2 (node 1) does not answer");
   EXPECT_EQ(said({-1, -1, 4, 4, -1, -1}, topology::Groups({2, 2, 2})),
       "rank 2 waits for rank 0; only node 1 answers here: it is cut off, or all others are down");
+}
+
+/// Rank 2 of the job has no part in the case. Rank 1 has ended the step; rank 0 then lacks a message of it.
+TEST(Hang, WhoHasNoPartInTheCaseOrHasEndedTheStepIsNotWaitedFor) {
+  const Program relay = parse_program(hand_written::relay);
+  std::vector<RankState> states = {{.position = 2}, {.position = 2}, {.position = 0}};
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence, "");
+  states[0].position = 1;
+  states[0].begun[index_of(Lane::inputs_recv)] = 2;
+  states[0].completed[index_of(Lane::inputs_recv)] = 1;
+  states[0].begun[0] = states[0].completed[0] = 2;
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+      "rank 1 waits for rank 0; the send of W1 from rank 1 (node 1) to rank 0 (node 0) has begun on both sides and "
+      "does not arrive");
 }
 
 TEST(Hang, StatesThatWaitForEachOtherHaveNoRoot) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <regex>
 #include "base/error.hpp"
@@ -9,6 +8,8 @@
 
 namespace minitaw::schedule {
 namespace {
+using hand_written::split, hand_written::with;
+
 /// A valid program with one thing wrong.
 struct Broken {
   std::string name, rule;
@@ -138,21 +139,6 @@ AccumulatorsNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 
 EndsNotCounted | slots accounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of embeddings
 )";
 
-std::vector<std::string> split(const std::string& text, const std::string& by) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find(by, begin)) != std::string::npos; begin = end + by.size())
-    parts.push_back(text.substr(begin, end - begin));
-  parts.push_back(text.substr(begin));
-  return parts;
-}
-
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  const std::vector<std::string> parts = split(text, from);
-  if (parts.size() == 1) throw std::logic_error("does not occur: " + from);
-  text = fmt::format("{}", fmt::join(parts, to));
-}
-
 /// The programs of `replacements`.
 std::vector<Broken> replaced() {
   const std::map<std::string, std::string> programs = {
@@ -167,7 +153,7 @@ std::vector<Broken> replaced() {
         std::string change = fields[i];
         std::ranges::replace(change, '~', '\n');
         const std::vector<std::string> sides = split(change, " => ");
-        replace_all(text, sides.at(0), sides.at(1));
+        text = with(text, sides.at(0), sides.at(1));
       }
       all.push_back({fields[0], fields[1], parse_program(text), fields.back()});
     }
@@ -292,6 +278,11 @@ std::vector<Broken> broken_programs() {
             mine.insert(at, Action(*at));
           }),
               " twice"},
+          {"AddsToAnotherSum", "exact gradients", planted("fsdp:hierarchical=on:reduce=group", each([](Action& a) {
+            Slot& sum = a.slots[1];
+            if (a.kind == Kind::accumulate && a.accumulates && sum.cls == SlotClass::partial) sum.index ^= 1;
+          })),
+              "p1 holds a gradient of shard 2, expected a gradient of shard 3"},
           {"OverwritesTheEnds", "exact gradients",
               planted("tawpipe", each([](Action& a) { a.accumulates = a.accumulates && a.kind != Kind::loss; })),
               "overwrites what this step has added to f0"},
@@ -343,10 +334,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
   require_valid(parse_program(hand_written::relay));
-  const std::string broken = hand_written::with(hand_written::relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0");
+  const std::string broken = with(hand_written::relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0");
   EXPECT_THAT([&] { require_valid(parse_program(broken)); },
       testing::ThrowsMessage<LogicError>(testing::AllOf(testing::HasSubstr("fresh reads"),
           testing::HasSubstr("| F s1 m0 <-- "), testing::Not(testing::ContainsRegex("<--(.|\n)*<--")))));
+}
+
+TEST(Validate, AllReplicasHaveGroupsAlike) {
+  EXPECT_EQ(groups_of_replica(topology::Groups({1, 2, 1, 2, 1, 2}), 3).text(), "1+2");
+  for (const std::vector<int>& groups : {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
+    EXPECT_THROW((void)groups_of_replica(topology::Groups(groups), 3), InputError);
 }
 
 TEST(Validate, GridHasARowPerRankAndAColumnPerTick) {
