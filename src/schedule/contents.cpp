@@ -398,11 +398,11 @@ private:
   /// Contributions to the squares of all gradients: one of each part of a shard, then of the embeddings.
   [[nodiscard]] int all_squares() const { return program_.shards * program_.shard_parts + program_.embeddings_slices; }
 
+  /// Added to a sum of the last step, they are lost: the update finds that they are missing.
   void square(Place p, const Action& a) {
     const Interval range = need_whole_gradient(p, a);
     const std::int32_t first = (of_embeddings(a.payload) ? program_.shards : a.shard) * program_.shard_parts;
     Content& c = content(p.rank, a[Operand::squares]);
-    if (a.accumulates && !c.valid) fail(fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
     if (!a.accumulates) c = {.valid = true, .pieces = Pieces({{0, 1}})};
     add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
   }

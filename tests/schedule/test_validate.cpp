@@ -29,113 +29,159 @@ MissingWaitBeforeSend | fresh reads | relay | send G1 g0 -> r1 after compute:5 =
 ForeignHome | fresh reads | group | F s1 m0 w0 a1 => F s1 m0 h0 a1 | h0 belongs to shard 0
 WrongMicroBatch | fresh reads | relay | loss m1 x0 => loss m0 x0
   | x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2
-WrongKept | fresh reads | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0 => BW s0 m0 h0 a1
-  | a0 holds what shard 0 saved of micro-batch 0
-EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0 | g0 holds nothing
-HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard that is cut into 1
+WrongKept | fresh reads | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0
+  => BW s0 m0 h0 a1 | a0 holds what shard 0 saved of micro-batch 0
+EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0
+  | g0 holds nothing
+HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
 PartBehindTheLast | fresh reads | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
-WrongClass | fresh reads | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0 | needs a slot of class t or g
-OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | has no use for slot a0
-NoSlot | fresh reads | relay | send W0 h0 => send W0 | needs a slot of class h or w or k where it has none
+WrongClass | fresh reads | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0
+  | needs a slot of class t or g
+OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for slot a0
+NoSlot | fresh reads | relay | send W0 h0 => send W0 | where it has none
 ShardBehindTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~rank 1
-    => 4 compute zero G2 g0 after inputs_recv:5~ 4 compute join after inputs_recv:7~rank 1 | names shard 2, expected 0 to 1
-MicroBatchBehindTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2, expected 0 to 1
-PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1 => send A1[0/2]
-  | recv A1 => recv A1[0/2] | names part 0 of 2 where there are 1
-SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1] | names part 1 of 1
+  => 4 compute zero G2 g0 after inputs_recv:5~ 4 compute join after inputs_recv:7~rank 1
+  | names shard 2
+MicroBatchBehindTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
+PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1
+  => send A1[0/2] | recv A1 => recv A1[0/2] | names part 0 of 2
+SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1]
+  | names part 1 of 1
 EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
-    => 3 compute embed m0 x0 e0 after inputs_recv:2~ 3 compute join after inputs_recv:2 | e0 holds the updated embeddings
+  => 3 compute embed m0 x0 e0 after inputs_recv:2~ 3 compute join after inputs_recv:2
+  | e0 holds the updated embeddings
 ForwardBeforeEmbed | fresh reads | relay | 0 compute embed m0 x0 e0~ 0 compute F s0 m0 h0 a0 x0
-    => 0 compute F s0 m0 h0 a0 x0~ 0 compute embed m0 x0 e0 | x0 holds nothing, expected micro-batch 0 before shard 0
-BackwardTwice | fresh reads | pipeline | 2 compute W s0 => 2 compute B s0 m0 h0 a0 x0 b0~ 2 compute W s0
-  | x0 holds the gradient of micro-batch 0 behind shard -1, expected the gradient of micro-batch 0 behind shard 0
-BackwardFromAnInput | fresh reads | pipeline | 2 compute B s0 => 2 compute embed m0 x0 e0 after inputs_recv:2~ 2 compute B s0
-  | x0 holds micro-batch 0 before shard 0, expected the gradient of micro-batch 0 behind shard 0
-WeightGradientTooSoon | fresh reads | pipeline | 2 compute B s0 => 2 compute W s0 m0 a0 b0 t0~ 2 compute B s0
-  | b0 holds nothing, expected what B left of shard 0 and micro-batch 0
-EmbedBackwardTooSoon | fresh reads | pipeline | 2 compute B s0 => 2 compute dembed m0 x0 f0 after inputs_recv:2~ 2 compute B s0
+  => 0 compute F s0 m0 h0 a0 x0~ 0 compute embed m0 x0 e0 | x0 holds nothing
+BackwardTwice | fresh reads | pipeline | 2 compute W s0
+  => 2 compute B s0 m0 h0 a0 x0 b0~ 2 compute W s0
+  | x0 holds the gradient of micro-batch 0 behind shard -1, expected
+BackwardFromAnInput | fresh reads | pipeline | 2 compute B s0
+  => 2 compute embed m0 x0 e0 after inputs_recv:2~ 2 compute B s0
+  | x0 holds micro-batch 0 before shard 0, expected the gradient
+WeightGradientTooSoon | fresh reads | pipeline | 2 compute B s0
+  => 2 compute W s0 m0 a0 b0 t0~ 2 compute B s0 | b0 holds nothing, expected what B left
+EmbedBackwardTooSoon | fresh reads | pipeline | 2 compute B s0
+  => 2 compute dembed m0 x0 f0 after inputs_recv:2~ 2 compute B s0
   | expected the gradient of micro-batch 0 behind shard -1
-GathersUpdatedWeights | fresh reads | group | shards 2~ => shards 2~shard_parts 2~ | join after inputs_group:7~rank 1
-    => join after inputs_group:8~rank 1 | 4 compute join after inputs_group:8
-    => 4 inputs_group all_gather W0 h0 @group0 after compute:9~ 4 compute join after inputs_group:8
-  | 4 compute join after inputs_group:7 => 4 inputs_group all_gather W0 w0 @group0 after compute:9~ 4 compute join after inputs_group:8
-  | h0 holds the updated weights of shard 0, expected the weights of shard 0
-ComputesWithUpdatedWeights | fresh reads | pipeline | 3 compute update E0 e0 f0 => 3 compute B s0 m0 h0 a0 x0 b0
-  | h0 holds the updated weights of shard 0, expected the weights of shard 0
-UpdatedTwice | fresh reads | pipeline | 3 compute update E1 e0 f0 => 3 compute update W1 h0 t0 | h0 holds the updated weights of shard 1
+GathersUpdatedWeights | fresh reads | group | shards 2~ => shards 2~shard_parts 2~
+  | join after inputs_group:7~rank 1 => join after inputs_group:8~rank 1
+  | 4 compute join after inputs_group:8
+  => 4 inputs_group all_gather W0 h0 @group0 after compute:9~ 4 compute join after inputs_group:8
+  | 4 compute join after inputs_group:7
+  => 4 inputs_group all_gather W0 w0 @group0 after compute:9~ 4 compute join after inputs_group:8
+  | h0 holds the updated weights of shard 0
+ComputesWithUpdatedWeights | fresh reads | pipeline | 3 compute update E0 e0 f0
+  => 3 compute B s0 m0 h0 a0 x0 b0 | h0 holds the updated weights of shard 0
+UpdatedTwice | fresh reads | pipeline | 3 compute update E1 e0 f0 => 3 compute update W1 h0 t0
+  | h0 holds the updated weights of shard 1
 NoRoomForAnotherSlice | fresh reads | pipeline | 3 compute join~rank 1
-    => 3 inputs_recv recv EG[1/2] f0 <- r1 after compute:7~ 3 compute join after inputs_recv:3~rank 1
-  | 3 compute join after inputs_recv:2 => 3 inputs_recv send EG[1/2] f0 -> r0 after compute:6~ 3 compute join after inputs_recv:3
+  => 3 inputs_recv recv EG[1/2] f0 <- r1 after compute:7~ 3 compute join after inputs_recv:3~rank 1
+  | 3 compute join after inputs_recv:2
+  => 3 inputs_recv send EG[1/2] f0 -> r0 after compute:6~ 3 compute join after inputs_recv:3
   | f0 has no room for parts 1 to 1
-OverwrittenGradient | no overwrite | relay | BW s0 m1 w0 a0 x0 g0 after inputs_recv:4 => BW s0 m1 w0 a0 x0 g0 | overwrites g0
-ReductionUnderBackward | no overwrite | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4 => BW s0 m1 w0 a0 x0 g0
-  | overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1
-ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- r1 => gradients_recv recv D1 m0 x0 <- r1 after compute:2
-  | b0 after inputs_recv:2 => b0 after inputs_recv:1 gradients_recv:1 | overwrites x0, which may still be read by
-OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | expected the same message
-OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5 | expected the same message
+OverwrittenGradient | no overwrite | relay | BW s0 m1 w0 a0 x0 g0 after inputs_recv:4
+  => BW s0 m1 w0 a0 x0 g0 | overwrites g0
+ReductionUnderBackward | no overwrite | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4
+  => BW s0 m1 w0 a0 x0 g0 | overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1
+ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- r1
+  => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
+  => b0 after inputs_recv:1 gradients_recv:1 | overwrites x0, which may still be read by
+OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | the same message
+OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5
+  | the same message
 UnmatchedSend | matched messages | pipeline | join after inputs_recv:2 => join after inputs_recv:3
-  | 2 compute W s1 => 1 inputs_recv send D1 m0 x0 -> r0~ 2 compute W s1 | 'send D1 m0 x0 -> r0': no receive of the peer is left for it
+  | 2 compute W s1 => 1 inputs_recv send D1 m0 x0 -> r0~ 2 compute W s1
+  | no receive of the peer is left for it
 OtherPayload | matched messages | pipeline | recv A1 => recv D1 | is left for it
 NothingToSend | matched messages | pipeline | send A1 m0 x0 => send s1 | moves nothing
-ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0 | its peer is its own rank
-ToNobody | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2 | of the peer is left for it
-OtherOrder | same collectives | group | F s0 m1 w0 a0 x0 after inputs_group:1 => F s0 m1 w0 a0 x0 after inputs_group:2
+ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0
+  | its peer is its own rank
+ToNobody | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2
+  | of the peer is left for it
+OtherOrder | same collectives | group | F s0 m1 w0 a0 x0 after inputs_group:1
+  => F s0 m1 w0 a0 x0 after inputs_group:2
   | 0 inputs_group broadcast W0 w0 root r0 @group0~ 0 inputs_group broadcast W1 h0 root r1 @group0
-    => 0 inputs_group broadcast W1 h0 root r1 @group0~ 0 inputs_group broadcast W0 w0 root r0 @group0
-  | expected the collective of rank 0
-OtherRoot | same collectives | group | broadcast W1 w0 root r1 => broadcast W1 w0 root r0 | expected the collective of
-OtherKind | same collectives | relay | reduce_scatter EG f0 @world after compute:7~ 4 compute update W0
-    => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the collective of
-OtherPayloadOfACollective | same collectives | group | broadcast W0 w0 root r0 => broadcast G0 g0 root r0 | expected the collective of
-OtherShardOfACollective | same collectives | group | broadcast W1 w0 root r1 => broadcast W0 w0 root r1 | expected the collective of
-OneShardForTwoRanks | same collectives | group | reduce G1 g0 root r1 => reduce_scatter G1 g0 | 1 parts cannot be shared by 2 ranks
-CommunicatorOfNobody | same collectives | relay | world 0 1~ => world 0 1~communicator none~ | none must name ranks from 0 to 1
-CommunicatorOfRank2 | same collectives | relay | world 0 1~ => world 0 1 2~ | world must name ranks from 0 to 1
-CommunicatorOfRankMinus1 | same collectives | relay | world 0 1~ => world -1 0 1~ | world must name ranks from 0 to 1
-NoSuchCommunicator | same collectives | relay | EG f0 @world => EG f0 @none | the rank is not a member of the communicator
-AForeignCommunicator | same collectives | relay | world 0 1~ => world 0 1~communicator one 1~ | EG f0 @world => EG f0 @one
+  => 0 inputs_group broadcast W1 h0 root r1 @group0~ 0 inputs_group broadcast W0 w0 root r0 @group0
+  | expected the collective of
+OtherRoot | same collectives | group | broadcast W1 w0 root r1 => broadcast W1 w0 root r0
+  | expected the collective of
+OtherKind | same collectives | relay
+  | reduce_scatter EG f0 @world after compute:7~ 4 compute update W0
+  => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the collective of
+OtherPayloadOfACollective | same collectives | group | broadcast W0 w0 root r0
+  => broadcast G0 g0 root r0 | expected the collective of
+OtherShardOfACollective | same collectives | group | broadcast W1 w0 root r1
+  => broadcast W0 w0 root r1 | expected the collective of
+OneShardForTwoRanks | same collectives | group | reduce G1 g0 root r1 => reduce_scatter G1 g0
+  | 1 parts cannot be shared by 2 ranks
+CommunicatorOfNobody | same collectives | relay | world 0 1~ => world 0 1~communicator none~
+  | none must name ranks
+CommunicatorOfRank2 | same collectives | relay | world 0 1~ => world 0 1 2~ | world must name ranks
+CommunicatorOfRankMinus1 | same collectives | relay | world 0 1~ => world -1 0 1~
+  | world must name ranks
+NoSuchCommunicator | same collectives | relay | EG f0 @world => EG f0 @none
+  | the rank is not a member
+AForeignCommunicator | same collectives | relay | world 0 1~ => world 0 1~communicator one 1~
+  | EG f0 @world => EG f0 @one
   | rank 0, tick 4, 'reduce_scatter EG f0 @one': the rank is not a member of the communicator
 RootOutside | same collectives | group | group0 0 1~ => group0 0 1~communicator one 1~
-  | root r0 @group0 after compute:6~ 4 => root r0 @one after compute:6~ 4 | the root is not a member of the communicator
-LostContribution | exact gradients | relay | add G1 g0 +t0 => zero G1 g0 | in t0, micro-batch 0 of shard 1 is missing
-NotWritten | exact gradients | relay | BW s1 m1 h0 a1 x0 t0 => BW s1 m1 h0 a1 x0 +t0 | t0 still holds the gradient of the last step
-WrittenTwice | exact gradients | relay | add G1 g0 +t0 => add G1 g0 t0 | in t0, micro-batch 1 of shard 1 is missing
-OnlyTheRootHasTheSum | exact gradients | group | reduce G1 g0 root r1 => reduce G1 g0 root r0 | in t0, micro-batch 0 of shard 1 is missing
-EndsNotWritten | exact gradients | relay | dembed m1 x0 f0 => dembed m1 x0 +f0 | adds to the gradient of the last step in f0
-EndsOfTheLastStep | exact gradients | pipeline | embeddings_split 1~ => communicator world 0 1~ | embeddings 0 owned => owned
-  | embeddings 1 owned => owned | 3 compute update W0 => 3 inputs_recv all_reduce EG f0 @world after compute:5~ 3 compute update W0
-  | 3 compute update W1 => 3 inputs_recv all_reduce EG f0 @world after compute:4~ 3 compute update W1 | e0 f0~ 3 => e0 f0 after inputs_recv:3~ 3
-  | f0 still holds a gradient of the last step
-ForeignSlice | exact gradients | relay | update E1 e0 f0 => update E0 e0 f0 | f0 lacks a slice of the sum that is read
-CopyNotUpdated | exact gradients | pipeline |  3 compute update W1 h0 t0~ =>  | h0 is not updated as a whole at the end
-NoMicroBatches | exact gradients | relay | micro_batches 2 => micro_batches 0 | shards, micro-batches, parts and slices do not fit
-AThirdSlice | exact gradients | pipeline | embeddings_slices 2 => embeddings_slices 3 | parts and slices do not fit
+  | root r0 @group0 after compute:6~ 4 => root r0 @one after compute:6~ 4 | the root is not a member
+LostContribution | exact gradients | relay | add G1 g0 +t0 => zero G1 g0
+  | micro-batch 0 of shard 1 is missing
+NotWritten | exact gradients | relay | BW s1 m1 h0 a1 x0 t0 => BW s1 m1 h0 a1 x0 +t0
+  | t0 still holds the gradient
+WrittenTwice | exact gradients | relay | add G1 g0 +t0 => add G1 g0 t0
+  | micro-batch 1 of shard 1 is missing
+OnlyTheRootHasTheSum | exact gradients | group | reduce G1 g0 root r1 => reduce G1 g0 root r0
+  | micro-batch 0 of shard 1 is missing
+EndsNotWritten | exact gradients | relay | dembed m1 x0 f0 => dembed m1 x0 +f0
+  | adds to the gradient of the last step
+EndsOfTheLastStep | exact gradients | pipeline | embeddings_split 1~ => communicator world 0 1~
+  | embeddings 0 owned => owned | embeddings 1 owned => owned | 3 compute update W0
+  => 3 inputs_recv all_reduce EG f0 @world after compute:5~ 3 compute update W0
+  | 3 compute update W1
+  => 3 inputs_recv all_reduce EG f0 @world after compute:4~ 3 compute update W1 | e0 f0~ 3
+  => e0 f0 after inputs_recv:3~ 3 | f0 still holds a gradient
+ForeignSlice | exact gradients | relay | update E1 e0 f0 => update E0 e0 f0
+  | f0 lacks a slice of the sum that is read
+CopyNotUpdated | exact gradients | pipeline
+  | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1 | h0 is not updated as a whole
+NoMicroBatches | exact gradients | relay | micro_batches 2 => micro_batches 0 | slices do not fit
+AThirdSlice | exact gradients | pipeline | embeddings_slices 2 => embeddings_slices 3
+  | slices do not fit
 NoEmbeddings | exact gradients | relay | e1 f1 owned => owned | no rank holds the embeddings
-SliceNotGathered | exact gradients | relay |  4 inputs_recv all_gather E e0 @world after compute:9~ => 
-  | join after inputs_recv:7 => join after inputs_recv:6 | e0 is not updated as a whole at the end
+SliceNotGathered | exact gradients | relay |  4 inputs_recv all_gather E e0 @world after compute:9~
+  =>  | join after inputs_recv:7 => join after inputs_recv:6 | e0 is not updated as a whole
 LastTransferUnwaited | all waited | relay | join after inputs_recv:7~rank 1 => join~rank 1
   | 'all_gather E e0 @world': join does not wait for it
 NoJoin | all waited | pipeline |  3 compute join~rank 1 => rank 1 | last action must be join
 AfterJoin | all waited | pipeline | 3 compute join~rank 1 => 3 compute join~ 3 compute join~rank 1
-  | comes after join, which must be the rank's last action
-NoActions | all waited | pipeline | groups 1+1 => groups 1+1+1 | rank 1 slots => rank 1 slots owned~rank 2 slots
-  | rank 1: the rank's last action must be join
-TransferInTheComputeLane | all waited | pipeline | 0 inputs_recv send A1 => 0 compute send A1 | does not belong in lane compute
-ComputingInATransferLane | all waited | pipeline | 2 compute dembed => 2 inputs_recv dembed | does not belong in lane inputs_recv
+  | comes after join
+NoActions | all waited | pipeline | groups 1+1 => groups 1+1+1 | rank 1 slots
+  => rank 1 slots owned~rank 2 slots | rank 1: the rank's last action must be join
+TransferInTheComputeLane | all waited | pipeline | 0 inputs_recv send A1 => 0 compute send A1
+  | not belong in lane compute
+ComputingInATransferLane | all waited | pipeline | 2 compute dembed => 2 inputs_recv dembed
+  | not belong in lane inputs_recv
 BothSendFirst | no deadlock | relay | 0 inputs_recv send W0 => -1 inputs_recv send W0
   | F s0 m1 w0 a0 x0 after inputs_recv:1 => F s0 m1 w0 a0 x0 after inputs_recv:2
-  | 0 inputs_recv recv W0 w0 <- r0~ 0 inputs_recv send W1 h0 -> r0 => -1 inputs_recv send W1 h0 -> r0~ 0 inputs_recv recv W0 w0 <- r0
+  | 0 inputs_recv recv W0 w0 <- r0~ 0 inputs_recv send W1 h0 -> r0
+  => -1 inputs_recv send W1 h0 -> r0~ 0 inputs_recv recv W0 w0 <- r0
   | 'send W1 h0 -> r0' waits for the other side
-WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1 => F s0 m1 w0 a0 x0 after inputs_recv:3
+WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1
+  => F s0 m1 w0 a0 x0 after inputs_recv:3
   | waits for 3 actions of lane inputs_recv, of which 2 are issued before it
-OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2 => rank 1 slots h1 t1 w1 g1 a1
-  | uses a1, but the rank declares 1 slots a
-SlotNotNeeded | slots accounted | relay | rank 0 slots h1 t1 w1 g1 => rank 0 slots h1 t1 w1 g2 | recv G0 g0 => recv G0 g1
-  | add G0 g0 => add G0 g1 | declares 2 slots g, but at most 1 of their contents live at once
-MoreRanksThanHaveActions | slots accounted | relay | groups 1+1 => groups 1+1+1 | 2 ranks have actions, but the groups 1+1+1 have 3
-HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1 | 2 owned and 1 accumulator slots for 1 owned shards
-AccumulatorsNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h1 t2 | 1 owned and 2 accumulator slots
+OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2
+  => rank 1 slots h1 t1 w1 g1 a1 | uses a1, but the rank declares 1 slots a
+SlotNotNeeded | slots accounted | relay | rank 0 slots h1 t1 w1 g1 => rank 0 slots h1 t1 w1 g2
+  | recv G0 g0 => recv G0 g1 | add G0 g0 => add G0 g1
+  | declares 2 slots g, but at most 1 of their contents live at once
+MoreRanksThanHaveActions | slots accounted | relay | groups 1+1 => groups 1+1+1
+  | 2 ranks have actions
+HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1
+  | 2 owned and 1 accumulator slots
+AccumulatorsNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h1 t2
+  | 1 owned and 2 accumulator slots
 EndsNotCounted | slots accounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of embeddings
 )";
 
@@ -231,94 +277,86 @@ auto mislabel(Payload payload, int tick = -1) {
 const std::string published = "tawpipe:prefetch=1:grad_ticks=1";
 
 std::vector<Broken> broken_programs() {
-  std::vector<Broken> all = replaced();
+  const std::string fresh = "fresh reads", exact = "exact gradients", matched = "matched messages";
   const auto first = [](int rank, const auto& which, const auto& change) {
     return [=](Program& p) { change(*std::ranges::find_if(p.ranks[rank].actions, which)); };
   };
+  const auto without = [](const auto& which) { return [=](Program& p) { drop(p, which); }; };
   const auto gathers = [](const Action& a) { return a.kind == Kind::all_gather && a.payload == Payload::weights; };
+  const auto receives = [](const Action& a) { return a.kind == Kind::recv; };
   const auto half = [](const Action& a) { return a.kind == Kind::recv && a.parts == 2; };
+  const auto update = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::weights; };
   const auto of_ends = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::embeddings; };
-  std::ranges::move(
-      std::vector<Broken>{
-          {"SendsOtherWeights", "fresh reads", planted("weipipe", mislabel(Payload::weights, 1)), "expected the weights of"},
-          {"SendsAnotherGradient", "exact gradients", planted("weipipe", mislabel(Payload::gradient)),
-              "expected a gradient of"},
-          {"SendsAnotherHiddenState", "fresh reads", planted("1f1b", mislabel(Payload::activation)),
-              "before shard 1, expected micro-batch 0 before shard 2"},
-          {"SendsAnotherGradientOfOne", "fresh reads", planted("1f1b", mislabel(Payload::activation_grad)),
-              "expected the gradient of micro-batch 0 behind shard 0"},
-          {"ReceivesAnotherMicroBatch", "matched messages",
-              planted("1f1b", first(1, [](const Action& a) { return a.kind == Kind::recv; }, [](Action& a) { ++a.micro_batch; })),
-              "expected the same message"},
-          {"ReceivesTheOtherHalf", "matched messages",
-              planted("tawpipe:rails=2", first(1, half, [](Action& a) { a.part = static_cast<std::int16_t>(1 - a.part); })),
-              "expected the same message"},
-          {"ReceivesTheWholeOfAHalf", "matched messages",
-              planted("tawpipe:rails=2", first(0, half, [](Action& a) { a.part = 0, a.parts = 1; })),
-              "expected the same message"},
-          {"AccumulatorOfAnotherShard", "exact gradients", planted("ddp", each([](Action& a) {
-            for (Slot& slot : a.slots) slot.index ^= slot.valid() && slot.cls == SlotClass::accumulator ? 1 : 0;
-          })),
-              "t2 belongs to shard 2"},
-          {"NotGathered", "fresh reads", planted("fsdp", [&](Program& p) { drop(p, gathers); }),
-              "w0 holds the weights of shard 0, expected the weights of shard 0"},
-          {"GathersAnotherShard", "fresh reads",
-              planted("fsdp", each([&](Action& a) { a.shard = gathers(a) ? (a.shard + 1) % 4 : a.shard; })),
-              "w0 holds the weights of shard 0, expected the weights of shard 1"},
-          {"GathersEndsThatAreNotUpdated", "fresh reads", planted("fsdp", [&](Program& p) { drop(p, of_ends); }),
-              "slice 0 is not updated yet"},
-          {"WeightsAreAddedUp", "fresh reads", planted("tawpipe", each([](Action& a) {
-            if (a.kind == Kind::broadcast) a.kind = Kind::all_reduce;
-          })),
-              "only gradients can be added up"},
-          {"AddedTwice", "exact gradients", planted("tawpipe", [](Program& p) {
-            std::vector<Action>& mine = p.ranks[0].actions;
-            const auto adds = [](const Action& a) { return a.kind == Kind::accumulate && a.accumulates; };
-            const auto at = std::ranges::find_if(mine, adds);
-            mine.insert(at, Action(*at));
-          }),
-              " twice"},
-          {"AddsToAnotherSum", "exact gradients", planted("fsdp:hierarchical=on:reduce=group", each([](Action& a) {
-            Slot& sum = a.slots[1];
-            if (a.kind == Kind::accumulate && a.accumulates && sum.cls == SlotClass::partial) sum.index ^= 1;
-          })),
-              "p1 holds a gradient of shard 2, expected a gradient of shard 3"},
-          {"OverwritesTheEnds", "exact gradients",
-              planted("tawpipe", each([](Action& a) { a.accumulates = a.accumulates && a.kind != Kind::loss; })),
-              "overwrites what this step has added to f0"},
-          {"UpdatesTheHeadTooSoon", "exact gradients", planted("1f1b", [&](Program& p) {
-            std::vector<Action>& mine = p.ranks[3].actions;
-            const auto loss = std::ranges::find(mine | std::views::reverse, Kind::loss, &Action::kind).base() - 1;
-                const auto update = std::ranges::find_if(mine, of_ends);
-                std::rotate(loss, update, update + 1);
-          }),
-              "micro-batch 7 of the head is missing"},
-          // defects of the published programs
-          {"WeiPipeGivesGradientsToTheWrongRank", "exact gradients", planted("weipipe", send_to_the_wrong_owner),
-              "holds a gradient of shard "},
-          {"TawPipePrefetchesIntoTheBufferInUse", "fresh reads", planted(published, prefetch_into_the_buffer_in_use),
-              "w0 holds the weights of shard "},
-          {"TawPipeDeliversTheGradientOfAnotherShard", "exact gradients", planted(published, deliver_another_shard),
-              "holds a gradient of shard 1"},
-          {"TawPipeLosesTheGradientOfShard0", "exact gradients", planted(published, [](Program& p) {
-            drop(p, [](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; });
-          }),
-              "t0 still holds the gradient of the last step"},
-          {"TheEmbeddingLearnsFromOneMicroBatch", "exact gradients", planted("tawpipe", [](Program& p) {
-            drop(p, [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
-            for (RankProgram& rank : p.ranks) write_first_contributions(rank, p.shard_parts);
-          }),
-              "of the embedding is missing"},
-          {"BlocksBeyondAMultipleOfTheRanksAreDropped", "fresh reads", planted("tawpipe", [](Program& p) {
-            drop(p, [](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); });
-          }),
-              "expected micro-batch 0 before shard 4"},
-          {"AnUpdateForgetsToClip", "exact gradients", planted("fsdp", first(1,
-              [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::weights; },
-              [](Action& a) { a[Operand::squares] = {}; }), true),
-              "needs the squares of all gradients"},
-      },
-      std::back_inserter(all));
+  const auto add = [](const Action& a) { return a.kind == Kind::accumulate && a.accumulates; };
+  const auto next_slot = [](SlotClass cls, bool all) {
+    return each([=](Action& a) {
+      for (Slot& slot : a.slots)
+        if (slot.valid() && slot.cls == cls && (all || (a.kind == Kind::accumulate && a.accumulates))) slot.index ^= 1;
+    });
+  };
+  const auto add_twice = [=](Program& p) {
+    std::vector<Action>& mine = p.ranks[0].actions;
+    const auto at = std::ranges::find_if(mine, add);
+    mine.insert(at, Action(*at));
+  };
+  const auto update_before_the_last_loss = [=](Program& p) {
+    std::vector<Action>& mine = p.ranks[3].actions;
+    const auto loss = std::ranges::find(mine | std::views::reverse, Kind::loss, &Action::kind).base() - 1;
+    const auto at = std::ranges::find_if(mine, of_ends);
+    std::rotate(loss, at, at + 1);
+  };
+  const auto learn_from_half = [](Program& p) {
+    drop(p, [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
+    for (RankProgram& rank : p.ranks) write_first_contributions(rank, p.shard_parts);
+  };
+  const std::string same = "expected the same message", two_sums = "fsdp:hierarchical=on:reduce=group";
+  std::vector<Broken> all = {
+      {"SendsOtherWeights", fresh, planted("weipipe", mislabel(Payload::weights, 1)), "expected the weights of"},
+      {"SendsAnotherGradient", exact, planted("weipipe", mislabel(Payload::gradient)), "expected a gradient of"},
+      {"SendsAnotherHiddenState", fresh, planted("1f1b", mislabel(Payload::activation)),
+          "before shard 1, expected micro-batch 0 before shard 2"},
+      {"SendsAnotherGradientOfOne", fresh, planted("1f1b", mislabel(Payload::activation_grad)),
+          "expected the gradient of micro-batch 0 behind shard 0"},
+      {"OtherMicroBatch", matched, planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })), same},
+      {"OtherHalf", matched, planted("tawpipe:rails=2", first(1, half, [](Action& a) { a.part ^= 1; })), same},
+      {"NoHalf", matched, planted("tawpipe:rails=2", first(0, half, [](Action& a) { a.parts = 1; })), same},
+      {"SumOfAnotherShard", exact, planted("ddp", next_slot(SlotClass::accumulator, true)), "t2 belongs to shard 2"},
+      {"AddsToAnotherSum", exact, planted(two_sums, next_slot(SlotClass::partial, false)),
+          "p1 holds a gradient of shard 2"},
+      {"AddsTwice", exact, planted("tawpipe", add_twice), " twice"},
+      {"NotGathered", fresh, planted("fsdp", without(gathers)),
+          "w0 holds the weights of shard 0, expected the weights of"},
+      {"GathersAnotherShard", fresh, planted("fsdp", each([=](Action& a) { a.shard ^= gathers(a) ? 1 : 0; })),
+          "w0 holds the weights of shard 0, expected the weights of shard 1"},
+      {"GathersEndsTooSoon", fresh, planted("fsdp", without(of_ends)), "slice 0 is not updated yet"},
+      {"WeightsAreAddedUp", fresh, planted("tawpipe", each([](Action& a) {
+         if (a.kind == Kind::broadcast) a.kind = Kind::all_reduce;
+       })),
+          "only gradients can be added up"},
+      {"OverwritesTheEnds", exact, planted("tawpipe", each([](Action& a) { a.accumulates &= a.kind != Kind::loss; })),
+          "overwrites what this step has added to f0"},
+      {"UpdatesTheHeadTooSoon", exact, planted("1f1b", update_before_the_last_loss),
+          "micro-batch 7 of the head is missing"},
+      // defects of the published programs
+      {"WeiPipeGivesGradientsToTheWrongRank", exact, planted("weipipe", send_to_the_wrong_owner),
+          "holds a gradient of shard "},
+      {"TawPipePrefetchesIntoTheBufferInUse", fresh, planted(published, prefetch_into_the_buffer_in_use),
+          "w0 holds the weights of shard "},
+      {"TawPipeDeliversTheGradientOfAnotherShard", exact, planted(published, deliver_another_shard),
+          "holds a gradient of shard 1"},
+      {"TawPipeLosesTheGradientOfShard0", exact,
+          planted(published, without([](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; })),
+          "t0 still holds the gradient of the last step"},
+      {"TheEmbeddingLearnsFromOneMicroBatch", exact, planted("tawpipe", learn_from_half),
+          "of the embedding is missing"},
+      {"BlocksBeyondAMultipleOfTheRanksAreDropped", fresh,
+          planted("tawpipe", without([](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); })),
+          "expected micro-batch 0 before shard 4"},
+      {"AnUpdateForgetsToClip", exact,
+          planted("fsdp", first(1, update, [](Action& a) { a[Operand::squares] = {}; }), true),
+          "needs the squares of all gradients"},
+  };
+  std::ranges::move(replaced(), std::back_inserter(all));
   return all;
 }
 

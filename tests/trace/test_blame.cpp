@@ -131,20 +131,6 @@ TEST(Blame, WithoutASlowRankItsTransfersAreFastToo) {
   }
 }
 
-TEST(Blame, NamesTheNodeWhereAllOfItsRanksAreSlow) {
-  for (const topology::Groups& nodes :
-      {topology::Groups({2, 2}), topology::Groups({2, 2, 2}), topology::Groups({1, 4, 3})}) {
-    Job job("tawpipe", nodes, 2 * nodes.ranks());
-    job.noise = 0.01;
-    for (const int r : nodes.members(1)) job.rank[r] = 1.3;
-    const Blame found = job.blame();
-    EXPECT_THAT(found.text, StartsWith("node 1 computes ")) << nodes.text();
-    EXPECT_NEAR(found.slower, 0.3, 0.03);
-    for (const int r : nodes.members(1)) job.rank[r] = r == nodes.first(1) ? 1.1 : 2;
-    EXPECT_THAT(job.blame().culprit, testing::Not("node 1")) << "not one cause";
-  }
-}
-
 TEST(Blame, NamesTheAdapterOrTheLink) {
   for (const char* spec : {"tawpipe", "tawpipe:gwps=direct", "weipipe", "1f1b", "zb2"})
     for (const topology::Groups& nodes : {topology::Groups({2, 2, 2}), topology::Groups::equal(8, 4)}) {
