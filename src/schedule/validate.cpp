@@ -136,10 +136,10 @@ private:
       if (a.peer == rank_) fail(matched_messages, "its peer is its own rank");
       return;
     }
-    const auto member = [&](int r) { return within(r, program_.groups.ranks()) && members_[a.communicator][r]; };
-    if (!within(a.communicator, static_cast<int>(members_.size())) || !member(rank_))
+    if (!within(a.communicator, static_cast<int>(members_.size())) || !members_[a.communicator][rank_])
       fail(same_collectives, "the rank is not a member of the communicator");
-    if (is_rooted(a.kind) && !member(a.peer)) fail(same_collectives, "the root is not a member of the communicator");
+    if (is_rooted(a.kind) && std::ranges::count(program_.communicators[a.communicator].ranks, a.peer) == 0)
+      fail(same_collectives, "the root is not a member of the communicator");
   }
 
   const Program& program_;

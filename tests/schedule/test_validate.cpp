@@ -173,9 +173,10 @@ WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1
   | waits for 3 actions of lane inputs_recv, of which 2 are issued before it
 OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2
   => rank 1 slots h1 t1 w1 g1 a1 | uses a1, but the rank declares 1 slots a
-SlotNotNeeded | slots accounted | relay | rank 0 slots h1 t1 w1 g1 => rank 0 slots h1 t1 w1 g2
-  | recv G0 g0 => recv G0 g1 | add G0 g0 => add G0 g1
-  | declares 2 slots g, but at most 1 of their contents live at once
+SlotNotNeeded | slots accounted | pipeline | x1 e1 f1 embeddings 0 => x2 e1 f1 embeddings 0
+  | recv D1 m0 x0 => recv D1 m0 x1 | B s0 m0 h0 a0 x0 => B s0 m0 h0 a0 x1
+  | dembed m0 x0 f0 => dembed m0 x1 f0~ 2 compute embed m0 x0 e0
+  | declares 2 slots x, but at most 1 of their contents live at once
 MoreRanksThanHaveActions | slots accounted | relay | groups 1+1 => groups 1+1+1
   | 2 ranks have actions
 HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1
