@@ -141,12 +141,20 @@ TEST(Hang, TheSentenceFollowsTheChain) {
   const Program group = parse_program(hand_written::group);
   EXPECT_EQ(sentence(group, {Fault::lost, 1, 7}, topology::Groups({2})),
       "all ranks of group0 (0, 1) have begun the reduce of G1, and it does not end");
-  const Program pipeline = build({parse_spec("1f1b"), topology::Groups({1, 2}), 3, 3});
-  const auto loss = std::ranges::find(pipeline.ranks[2].actions, Kind::loss, &Action::kind);
-  const auto at = static_cast<int>(loss - pipeline.ranks[2].actions.begin());
-  EXPECT_EQ(sentence(pipeline, {Fault::unfinished, 2, at}, pipeline.groups),
-      "rank 0 waits for rank 1's send of D1 m0, which waits for rank 2's send of D2 m0; rank 2 (node 1) has not "
-      "finished loss m0");
+  const Program pipeline = build({parse_spec("1f1b"), topology::Groups({2, 3}), 5, 5});
+  const auto loss = std::ranges::find(pipeline.ranks[4].actions, Kind::loss, &Action::kind);
+  const auto at = static_cast<int>(loss - pipeline.ranks[4].actions.begin());
+  EXPECT_EQ(sentence(pipeline, {Fault::unfinished, 4, at}, pipeline.groups),
+      "rank 1 waits for rank 2's send of D2 m0, which waits for rank 3's send of D3 m0, which waits for rank 4's send "
+      "of D4 m0; rank 4 (node 1) has not finished loss m0");
+}
+
+TEST(Hang, OnlyTheStrongestKindOfRootIsNamed) {
+  const Program relay = parse_program(hand_written::relay);
+  std::vector<RankState> states(2, {.position = 1});  // nothing else has begun
+  states[1].begun[0] = 1;
+  const Hang hang = find_root(relay, states, topology::Groups({2}));
+  EXPECT_TRUE(hang.roots == std::vector{Root(Fault::unfinished, 1, 2)}) << hang.sentence;
 }
 
 TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
@@ -166,8 +174,9 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
       "rank 1 waits for rank 0; rank 0 (node 0) has not come as far as the others; rank 2 (node 0) has not come as far "
       "as the others; rank 3 (node 0) has not come as far as the others; rank 4 (node 0) has not come as far as the "
       "others; 2 more");
-  EXPECT_EQ(said({-1, 4, -1, 4, 4}, topology::Groups({1, 2, 2})),
-      "rank 1 waits for rank 0; node 0 (rank 0) does not answer: it is down or cut off; rank 2 (node 1) does not answer");
+  EXPECT_EQ(
+      said({-1, 4, -1, 4, 4}, topology::Groups({1, 2, 2})), "rank 1 waits for rank 0; node 0 (rank 0) does not answer: "
+                                                            "it is down or cut off; rank 2 (node 1) does not answer");
   EXPECT_EQ(said({-1, -1, 4, 4, -1, -1}, topology::Groups({2, 2, 2})),
       "rank 2 waits for rank 0; only node 1 answers here: it is cut off, or all others are down");
 }
