@@ -357,16 +357,17 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout, 
   const auto [compute, moved] = works_of(program, layout, own, nodes);
   const std::map<int, Time> of_ranks = times(compute, steps);
   const double least = steps.size() < 3 ? clear : 0.05;
+  const StepSpans& first = steps.front();
   const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, least);
   if (slow.peers > 0) {
     Speedups speedups = speedups_of(compute, slow.subjects, slow.ratio);
-    Transfers transfers(program, layout, nodes, steps.front(), slow.subjects);
+    Transfers transfers(program, layout, nodes, first, slow.subjects);
     schedule::detail::execute(program, transfers);
     const bool compared = transfers.append_to(speedups);
     blame = told(slow,
         fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
             slow.peers + slow.subjects.size()),
-        saved(program, steps.front(), speedups), !compared);
+        saved(program, first, speedups), !compared);
   }
   // Schedules load even equal links unlike: small differences say nothing.
   const Culprit link = worst_link(moved, nodes, times(moved, steps), 0.25);
@@ -374,7 +375,7 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout, 
   // Data move slowly to and from a rank that is slow itself.
   const bool excused =
       std::ranges::any_of(moving, [&](const auto& side) { return slow.subjects.contains(side.first.first); });
-  const double share = link.peers > 0 && !excused ? saved(program, steps.front(), moving) : 0;
+  const double share = link.peers > 0 && !excused ? saved(program, first, moving) : 0;
   if (share >= 0.005 && !(share <= blame.share)) {
     const bool adapter = link.name.starts_with("the adapter");
     blame = told(link,

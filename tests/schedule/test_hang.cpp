@@ -157,6 +157,17 @@ TEST(Hang, OnlyTheStrongestKindOfRootIsNamed) {
   EXPECT_TRUE(hang.roots == std::vector{Root(Fault::unfinished, 1, 2)}) << hang.sentence;
 }
 
+/// A queue of rank 0 has taken the send before its gradient is there.
+TEST(Hang, WhatWaitsForItsRankHasNotBegun) {
+  const std::size_t compute = index_of(Lane::compute), transfers = index_of(Lane::inputs_recv);
+  std::vector<RankState> states(2, {.position = 1});
+  for (RankState& state : states) state.begun[transfers] = 3, state.completed[transfers] = 2;
+  states[0].begun[compute] = 3, states[0].completed[compute] = 2;
+  states[1].begun[compute] = states[1].completed[compute] = 5;
+  EXPECT_EQ(find_root(parse_program(hand_written::relay), states, topology::Groups({2})).sentence,
+      "rank 1 waits for rank 0's send of G1; rank 0 (node 0) has not finished F s1 m0");
+}
+
 TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
   const auto said = [](const std::vector<int>& positions, const topology::Groups& nodes = topology::Groups({2, 2})) {
     std::vector<RankState> states;
@@ -174,9 +185,10 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
       "rank 1 waits for rank 0; rank 0 (node 0) has not come as far as the others; rank 2 (node 0) has not come as far "
       "as the others; rank 3 (node 0) has not come as far as the others; rank 4 (node 0) has not come as far as the "
       "others; 2 more");
-  EXPECT_EQ(
-      said({-1, 4, -1, 4, 4}, topology::Groups({1, 2, 2})), "rank 1 waits for rank 0; node 0 (rank 0) does not answer: "
-                                                            "it is down or cut off; rank 2 (node 1) does not answer");
+  EXPECT_EQ(said({-1, 4, -1, 4}, topology::Groups({1, 1, 1, 1})),
+      "rank 1 waits for rank 0; node 0 (rank 0) does not answer: it is down or cut off; node 2 (rank 2) does not "
+      "answer: "
+      "it is down or cut off");
   EXPECT_EQ(said({-1, -1, 4, 4, -1, -1}, topology::Groups({2, 2, 2})),
       "rank 2 waits for rank 0; only node 1 answers here: it is cut off, or all others are down");
 }
@@ -193,6 +205,9 @@ TEST(Hang, WhoHasNoPartInTheCaseOrHasEndedTheStepIsNotWaitedFor) {
   EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
       "rank 1 waits for rank 0; the send of W1 from rank 1 (node 1) to rank 0 (node 0) has begun on both sides and "
       "does not arrive");
+  states = {{.position = 1}, {}, {}};
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+      "node 1 (rank 1) does not answer: it is down or cut off");
 }
 
 TEST(Hang, StatesThatWaitForEachOtherHaveNoRoot) {

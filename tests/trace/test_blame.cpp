@@ -261,10 +261,11 @@ rank 1 slots w1 a1 x1 owned
   }
 }
 
-/// Two messages on every link of three nodes. Those of links that are listed take `times` as long, and overlap.
-Blame blame_of(const std::set<std::pair<int, int>>& slow, double times, double last = 1) {
+/// Two messages on every link of three nodes. In `held_steps` of three those of the links that are listed take `times`
+/// as long, and overlap; those of node 2 `last` times that.
+Blame blame_of(const std::set<std::pair<int, int>>& slow, double times, double last = 1, int held_steps = 3) {
   std::string text = "program links\nshards 1\ngroups 1+1+1\n";
-  StepSpans spans;
+  StepSpans spans, usual(3);
   for (int r = 0; r < 3; ++r) {
     text += fmt::format("rank {} slots h1 w2 owned 0\n", r);
     std::vector<schedule::Span>& mine = spans.emplace_back();
@@ -276,17 +277,21 @@ Blame blame_of(const std::set<std::pair<int, int>>& slow, double times, double l
           const auto ends = std::minmax(r, other);
           const bool held = slow.contains({ends.first, ends.second});
           const double end = !held ? 1 : ends.second == 2 ? last * times : times;
+          usual[r].push_back({0, 0, 1});
           mine.push_back({0, held && k == 1 ? 0.4 * end : 0, held && k == 0 ? 0.6 * end : end});
         }
   }
   const Program program = schedule::parse_program(text);
   const auto layout = model::make_layout({1, 64, 2, 2, {128}, 64, 16, 1}, schedule::cut_of(program));
-  return find_blame(program, layout, {}, topology::Groups({1, 1, 1}), std::vector<StepSpans>(3, spans));
+  std::vector<StepSpans> steps(held_steps, spans);
+  steps.resize(3, usual);
+  return find_blame(program, layout, {}, topology::Groups({1, 1, 1}), steps);
 }
 
 TEST(Blame, ALinkOrAdapterStandsOutBeyondEveryLimit) {
   EXPECT_EQ(blame_of({{0, 1}}, 1.24).text, "no rank or link stands out");
-  const Blame link = blame_of({{0, 1}}, 1.5);
+  EXPECT_EQ(blame_of({{0, 1}}, 1.5, 1, 1).text, "no rank or link stands out") << "in one step of three";
+  const Blame link = blame_of({{0, 1}}, 1.5, 1, 2);
   EXPECT_EQ(link.text, "the link of nodes 0 and 1 moves data at 67 % of the median rate of 6 links; without it the "
                        "step would be at least 20 % shorter");
   EXPECT_NEAR(link.slower, 0.5, 1e-12);
