@@ -261,28 +261,28 @@ rank 1 slots w1 a1 x1 owned
   }
 }
 
-/// Two messages on every link of three nodes. In `held_steps` of three those of the links that are listed take `times`
-/// as long, and overlap; those of node 2 `last` times that.
-Blame blame_of(const std::set<std::pair<int, int>>& slow, double times, double last = 1, int held_steps = 3) {
-  std::string text = "program links\nshards 1\ngroups 1+1+1\n";
-  StepSpans spans, usual(3);
+/// Two messages on every link of three nodes; a receiver comes when they are there. In `held_steps` of three those of
+/// the slow links take `times` as long, of node 2 `last` times that, and overlap. They carry `shard`; 1 is the larger.
+Blame blame_of(
+    const std::set<std::pair<int, int>>& slow, double times, double last = 1, int held_steps = 3, int shard = 0) {
+  std::string text = "program links\nshards 2\ngroups 1+1+1\n";
+  StepSpans spans(3), usual(3);
   for (int r = 0; r < 3; ++r) {
-    text += fmt::format("rank {} slots h1 w2 owned 0\n", r);
-    std::vector<schedule::Span>& mine = spans.emplace_back();
+    text += fmt::format("rank {} slots h2 w2 owned 0 1\n", r);
     for (const bool sends : {true, false})
       for (int other = 0; other < 3; ++other)
         for (int k = 0; k < 2 && other != r; ++k) {
-          text += sends ? fmt::format(" 0 inputs_send send W0 h0 -> r{}\n", other)
-                        : fmt::format(" 0 inputs_recv recv W0 w{} <- r{}\n", k, other);
-          const auto ends = std::minmax(r, other);
-          const bool held = slow.contains({ends.first, ends.second});
-          const double end = !held ? 1 : ends.second == 2 ? last * times : times;
-          usual[r].push_back({0, 0, 1});
-          mine.push_back({0, held && k == 1 ? 0.4 * end : 0, held && k == 0 ? 0.6 * end : end});
+          const bool held = slow.contains(std::minmax(r, other));
+          const int moved = held ? shard : 0;
+          text += sends ? fmt::format(" 0 inputs_send send W{0} h{0} -> r{1}\n", moved, other)
+                        : fmt::format(" 0 inputs_recv recv W{} w{} <- r{}\n", moved, k, other);
+          const double end = std::max(r, other) == 2 ? last * times : times;
+          usual[r].push_back(sends ? schedule::Span{0, 0, 1} : schedule::Span{0, 1.01, 1.01});
+          spans[r].push_back(held ? schedule::Span{0, k * 0.4 * end, (0.6 + 0.4 * k) * end} : usual[r].back());
         }
   }
   const Program program = schedule::parse_program(text);
-  const auto layout = model::make_layout({1, 64, 2, 2, {128}, 64, 16, 1}, schedule::cut_of(program));
+  const auto layout = model::make_layout({2, 64, 2, 2, {128, 512}, 64, 16, 1}, schedule::cut_of(program));
   std::vector<StepSpans> steps(held_steps, spans);
   steps.resize(3, usual);
   return find_blame(program, layout, {}, topology::Groups({1, 1, 1}), steps);
@@ -291,7 +291,8 @@ Blame blame_of(const std::set<std::pair<int, int>>& slow, double times, double l
 TEST(Blame, ALinkOrAdapterStandsOutBeyondEveryLimit) {
   EXPECT_EQ(blame_of({{0, 1}}, 1.24).text, "no rank or link stands out");
   EXPECT_EQ(blame_of({{0, 1}}, 1.5, 1, 1).text, "no rank or link stands out") << "in one step of three";
-  const Blame link = blame_of({{0, 1}}, 1.5, 1, 2);
+  EXPECT_EQ(blame_of({{0, 1}}, 3, 1, 3, 1).text, "no rank or link stands out") << "larger messages";
+  const Blame link = blame_of({{0, 1}}, 1.5);
   EXPECT_EQ(link.text, "the link of nodes 0 and 1 moves data at 67 % of the median rate of 6 links; without it the "
                        "step would be at least 20 % shorter");
   EXPECT_NEAR(link.slower, 0.5, 1e-12);
