@@ -171,6 +171,20 @@ TEST_F(Replay, NamesADeviceThatIsAlwaysWrong) {
   for (const std::string& found : report.findings)
     EXPECT_TRUE(has(found, ranks() == 2 ? ", a rank that the runs do not tell, " : ", rank 1, in the place ")) << found;
   EXPECT_TRUE(report.findings[0].ends_with(" from right inputs")) << report.findings[0];
+  for (const std::string& found : report.findings) EXPECT_TRUE(ranks() > 2 || found.starts_with("run 1, ")) << found;
+}
+
+TEST_F(Replay, NamesWhoSentWhatABroadcastSpoilt) {
+  if (ranks() < 2) GTEST_SKIP() << "of several";
+  const auto disturb = [&](int run, int, const engine::Runtime& runtime, const Action& a, bool after) {
+    if (run == 1 && runtime.rank() == 0 && after && a.kind == Kind::broadcast && a.peer == 1)
+      flip_bit(runtime.touched(a)[0].out, 5);
+  };
+  const Case c = tests::small_case("tawpipe", topology::Groups({ranks()}), ranks(), 1);
+  const ReplayReport report = job_.replay(c, {}, disturb);
+  if (job_.rank() != 0) return;
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].ends_with("and what rank 0 sent is right")) << report.findings[0];
 }
 
 TEST_F(Replay, RefusesSumsWithoutAFixedOrder) {
