@@ -15,9 +15,9 @@ using enum Rule;
 bool within(int number, int count) { return number >= 0 && number < count; }
 
 /// Every action has the slots, shard, communicator and waits that its kind needs. Other rules imply what is not asked
-/// here: a peer that there is not sends no message that matches; a rank that a communicator names twice waits for itself
-/// (no_deadlock); a slice or an owned shard that there is not is never updated, and parts that no owned slice holds are
-/// in no weights (check_contents).
+/// here: a peer that there is not sends no message that matches; a rank that a communicator names twice waits for
+/// itself (no_deadlock); a slice or an owned shard that there is not is never updated, and parts that no owned slice
+/// holds are in no weights (check_contents).
 class FormCheck {
 public:
   explicit FormCheck(const Program& program) : program_(program) {}
