@@ -167,8 +167,7 @@ public:
       leave(p, a[Operand::saved], a.shard);
       return leave(p, a[Operand::hidden], a.shard + 1);
     case Kind::loss:
-      need(p, a[Operand::hidden], shards);
-      need_weights(p, a[Operand::weights], range_of(head));
+      need(p, a[Operand::hidden], shards);  // its weights are the step's where its gradient lacks something yet
       leave(p, a[Operand::hidden], shards - 1, true);
       return contribute(p, a[Operand::gradient], head);
     case Kind::backward:
@@ -399,11 +398,11 @@ private:
   /// Contributions to the squares of all gradients: one of each part of a shard, then of the embeddings.
   [[nodiscard]] int all_squares() const { return program_.shards * program_.shard_parts + program_.embeddings_slices; }
 
+  /// Added to a sum of the last step, they are lost: the update finds that they are missing.
   void square(Place p, const Action& a) {
     const Interval range = need_whole_gradient(p, a);
     const std::int32_t first = (of_embeddings(a.payload) ? program_.shards : a.shard) * program_.shard_parts;
     Content& c = content(p.rank, a[Operand::squares]);
-    if (a.accumulates && !c.valid) fail(fresh_reads, p, "adds to {} of the last step", name_of(a[Operand::squares]));
     if (!a.accumulates) c = {.valid = true, .pieces = Pieces({{0, 1}})};
     add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
   }
@@ -430,7 +429,7 @@ private:
       fail(fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin, range.end - 1);
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
-    if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);
+    if (target.same_thing(from)) return target.pieces.put(range, pieces);
     target = {from.valid, from.shard, from.micro_batch, from.backward, pieces};
   }
 
@@ -457,18 +456,16 @@ private:
 
   void all_gather(std::span<const Place> calls) {
     const bool embeddings = of_embeddings(at(calls.front()).payload);
-    bool updated = embeddings;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Slot slot = at(calls[i])[Operand::buffer];
-      need_weights(calls[i], slot, slice(calls, i), true);
+      need_weights(calls[i], slot, slice(calls, i), embeddings);
       const Pieces own = content(calls[i].rank, slot).pieces.within(slice(calls, i));
       if (embeddings && !std::ranges::all_of(own, &Piece::updated))
         fail(fresh_reads, calls[i], "slice {} is not updated yet", i);
-      updated = updated || std::ranges::any_of(own, &Piece::updated);
     }
     const Interval range = moved(at(calls.front()));
     for (const Place call : calls)
-      content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, updated}));
+      content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, embeddings}));
   }
 
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank

@@ -165,7 +165,7 @@ private:
       const bool whole = std::erase_if(silent, [this](int r) { return states_[r].answers(); }) == 0;
       if (whole) ++down;
       else up = n;
-      if (whole && nodes_.count() > 1)
+      if (whole)
         texts.push_back(fmt::format("node {} (rank{} {}) does not answer: it is down or cut off", n,
             silent.size() > 1 ? "s" : "", fmt::join(silent, ", ")));
       else

@@ -12,8 +12,12 @@ namespace {
 using namespace detail;
 using enum Rule;
 
-// Form: every action has the slots, shard, peer, communicator and waits that its kind needs.
+bool within(int number, int count) { return number >= 0 && number < count; }
 
+/// Every action has the slots, shard, communicator and waits that its kind needs. Other rules imply what is not asked
+/// here: a peer that there is not sends no message that matches; a rank that a communicator names twice waits for
+/// itself (no_deadlock); a slice or an owned shard that there is not is never updated, and parts that no owned slice
+/// holds are in no weights (check_contents).
 class FormCheck {
 public:
   explicit FormCheck(const Program& program) : program_(program) {}
@@ -39,8 +43,7 @@ private:
           program_.groups.ranks());
     const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts, program_.owned_slices,
         program_.embeddings_slices});
-    if (least < 1 || program_.shard_parts % program_.owned_slices != 0 ||
-        (program_.embeddings_split && program_.embeddings_slices != 2))
+    if (least < 1 || (program_.embeddings_split && program_.embeddings_slices != 2))
       fail(exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
     const auto holds = [](const RankProgram& r) { return r.slots[index_of(SlotClass::embeddings)] > 0; };
     if (std::ranges::none_of(program_.ranks, holds)) fail(exact_gradients, "no rank holds the embeddings");
@@ -48,23 +51,17 @@ private:
   }
 
   void check_communicator(const Communicator& c) {
-    std::vector<int> sorted = c.ranks;
-    std::ranges::sort(sorted);
-    const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
-    if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
-      fail(same_collectives, "communicator {} must name each of its ranks once, from 0 to {}", c.name,
-          program_.groups.ranks() - 1);
-    std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
+    const int ranks = program_.groups.ranks();
+    if (c.ranks.empty() || !std::ranges::all_of(c.ranks, [=](int rank) { return within(rank, ranks); }))
+      fail(same_collectives, "communicator {} must name ranks from 0 to {}", c.name, ranks - 1);
+    std::vector<bool>& members = members_.emplace_back(ranks);
     for (const int rank : c.ranks) members[rank] = true;
   }
 
   void check_owned() {
     action_ = -1;
-    if (here().slice < 0 || here().slice >= program_.owned_slices ||
-        here().embeddings_slice >= program_.embeddings_slices)
-      fail(exact_gradients, "keeps a slice that there is not");
     for (const Part part : {here().kept, here().partial})
-      if (part.count < 1 || program_.shard_parts % part.count != 0 || part.index < 0 || part.index >= part.count)
+      if (!within(part.index, part.count) || program_.shard_parts % part.count != 0)
         fail(fresh_reads, "keeps part {} of {} of a shard that is cut into {}", part.index, part.count,
             program_.shard_parts);
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
@@ -74,9 +71,6 @@ private:
       fail(slots_accounted, "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
           count(SlotClass::embeddings_accumulator));
-    for (const int shard : here().owned_shards)
-      if (shard < 0 || shard >= program_.shards)
-        fail(fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
   }
 
   void check_action() {
@@ -87,7 +81,7 @@ private:
     check_lane(a);
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] < 0 || a.waits[l] > issued_[l])
+      if (a.waits[l] > issued_[l])
         fail(no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
             name_of(static_cast<Lane>(l)), issued_[l]);
     ++issued_[index_of(a.lane)];
@@ -98,14 +92,14 @@ private:
     // The gradient at the input of the head is that of "shard" number `shards`.
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
-    if (form.shard && (a.shard < 0 || a.shard >= shards))
+    if (form.shard && !within(a.shard, shards))
       fail(fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
-    if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
+    if (form.micro_batch && !within(a.micro_batch, program_.micro_batches))
       fail(fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1);
     const int parts = hidden_state || a.payload == Payload::squares ? 1
                       : of_embeddings(a.payload)                    ? program_.embeddings_slices
                                                                     : program_.shard_parts;
-    if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
+    if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }
 
@@ -139,14 +133,13 @@ private:
     if (!is_communication(a.kind)) return;
     if (a.payload == Payload::none) fail(matched_messages, "moves nothing");
     if (is_point_to_point(a.kind)) {
-      if (a.peer < 0 || a.peer >= program_.groups.ranks() || a.peer == rank_)
-        fail(matched_messages, "rank {} cannot be its peer", a.peer);
+      if (a.peer == rank_) fail(matched_messages, "its peer is its own rank");
       return;
     }
-    const auto member = [&](int r) { return r >= 0 && r < program_.groups.ranks() && members_[a.communicator][r]; };
-    if (a.communicator < 0 || a.communicator >= static_cast<int>(members_.size()) || !member(rank_))
+    if (!within(a.communicator, static_cast<int>(members_.size())) || !members_[a.communicator][rank_])
       fail(same_collectives, "the rank is not a member of the communicator");
-    if (is_rooted(a.kind) && !member(a.peer)) fail(same_collectives, "the root is not a member of the communicator");
+    if (is_rooted(a.kind) && std::ranges::count(program_.communicators[a.communicator].ranks, a.peer) == 0)
+      fail(same_collectives, "the root is not a member of the communicator");
   }
 
   const Program& program_;
@@ -225,9 +218,7 @@ private:
 /// A content lives from the write that begins it to its last access before the next one begins, or to where
 /// that access lets go of its slot (see releases()). A part joins what is there of the same shard.
 struct Life {
-  int begin = -1, last = -1;
-  Payload payload = Payload::none;
-  int shard = -1;
+  int begin = -1, last = -1, shard = -1;
 };
 
 /// The slots of a rank for what passes through are as many as contents live at once.
@@ -250,10 +241,10 @@ void check_slots(const Program& program, int rank) {
       const Action& a = here.actions[i];
       const std::size_t c = index_of(access.slot.cls);
       Life& life = current[c][access.slot.index];
-      const bool joins = a.parts > 1 && life.payload == a.payload && life.shard == a.shard;
+      const bool joins = a.parts > 1 && life.shard == a.shard;
       if (life.begin < 0 || (access.write && !access.read && !joins)) {
         close(c, life);
-        life = {i, i, a.payload, a.shard};
+        life = {i, i, a.shard};
       }
       life.last = std::max(life.last, ends[i]);
     }
@@ -261,7 +252,7 @@ void check_slots(const Program& program, int rank) {
     for (const Life& life : current[c]) close(c, life);
     int alive = 0, most = 0;
     for (const int more : change[c]) most = std::max(most, alive += more);
-    if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most != here.slots[c])
+    if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most < here.slots[c])
       refuse(slots_accounted, program, rank, -1, "declares {} slots {}, but at most {} of their contents live at once",
           here.slots[c], letter_of(cls), most);
   }

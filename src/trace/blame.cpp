@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <ranges>
 #include <set>
 #include <tuple>
@@ -107,9 +108,12 @@ double median(std::vector<double> values) {
   return values.empty() ? Blame::unknown : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
 }
 
-/// What a subject takes relative to the usual: median and lower quartile over the steps.
+constexpr double sigmas = 4, sigma_of_deviation = 1.4826;  ///< of a normal distribution, in median deviations
+constexpr double clear = 0.2;                              ///< a difference that one peer or two steps can show
+
+/// What a subject takes relative to the usual: median over the steps, and its standard error.
 struct Time {
-  double middle, low;
+  double middle, error;
 };
 
 /// The usual is the lower median of a class in a step. Subjects that have no work in common with others are left out.
@@ -131,7 +135,9 @@ std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) 
   std::map<int, Time> all;
   for (auto& [subject, some] : of_steps) {
     std::ranges::sort(some);
-    all[subject] = {median(some), some[(some.size() - 1) / 4]};
+    // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them / sqrt(steps).
+    const double middle = median(some), deviation = middle - some[(some.size() - 1) / 4];
+    all[subject] = {middle, 1.25 * sigma_of_deviation * deviation / std::sqrt(static_cast<double>(some.size()))};
   }
   return all;
 }
@@ -193,37 +199,32 @@ struct Culprit {
   int peers = 0;     ///< 0: nothing stands out
 };
 
-/// Returns whether a suspect is that much slower than all subjects outside of it (docs/results.md). `least`:
-/// the difference that is worth a word.
-bool stands_out(Culprit& one, const std::map<int, Time>& times, std::size_t steps, double least) {
-  constexpr double sigmas = 4, sigma_of_deviation = 1.4826;
-  std::vector<double> own, peers, deviations;
-  for (const auto& [subject, time] : times) (one.subjects.contains(subject) ? own : peers).push_back(time.middle);
-  if (peers.empty() || own.size() < one.subjects.size()) return false;
+/// Returns how many times as long a suspect takes as the median of all subjects outside of it, if it
+/// stands out from them (docs/results.md). `least`: the difference that is worth a word.
+std::optional<double> stands_out(const std::set<int>& suspect, const std::map<int, Time>& times, double least) {
+  std::vector<double> own, peers;
+  for (const auto& [subject, time] : times) (suspect.contains(subject) ? own : peers).push_back(time.middle);
+  if (peers.empty() || own.size() < suspect.size()) return {};
+  if (peers.size() < 2) least = std::max(clear, least);
   const double centre = median(peers);
-  for (const double peer : peers) deviations.push_back(std::abs(peer - centre));
-  if (peers.size() < 2 || steps < 3) least = std::max(0.2, least);
-  // Of few peers the oddest counts too; more than twice the least of its own is not one cause.
-  const double needed = std::max({sigmas * sigma_of_deviation * median(deviations), centre * least,
-      peers.size() < 8 ? 2 * std::ranges::max(deviations) : 0, (std::ranges::max(own) - centre) / 2});
-  // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them / sqrt(steps).
-  const double of_steps = sigmas * sigma_of_deviation * 1.25 / std::sqrt(static_cast<double>(steps));
-  one.ratio = median(own) / centre;
-  one.peers = static_cast<int>(peers.size());
-  return std::ranges::all_of(one.subjects, [&](int subject) {
-    const auto [middle, low] = times.at(subject);
-    return low - centre > centre * least && middle - centre > std::max(needed, of_steps * (middle - low));
+  const std::vector<double> deviations = list_of(peers, [=](double peer) { return std::abs(peer - centre); });
+  double needed = std::max(sigmas * sigma_of_deviation * median(deviations), centre * least);
+  if (peers.size() < 8) needed = std::max(needed, 2 * std::ranges::max(deviations));  // the oddest of few counts too
+  needed = std::max(needed, (std::ranges::max(own) - centre) / 2);  // more than twice the least is not one cause
+  const bool all = std::ranges::all_of(suspect, [&](int subject) {
+    const auto [middle, error] = times.at(subject);
+    return middle - centre > std::max(needed, sigmas * error);
   });
+  return all ? std::optional(median(own) / centre) : std::nullopt;
 }
 
 /// The one of most subjects, of these the slowest, of these the last.
-Culprit worst(const Suspects& suspects, const std::map<int, Time>& times, std::size_t steps, double least) {
+Culprit worst(const Suspects& suspects, const std::map<int, Time>& times, double least) {
   Culprit worst;
   for (const auto& [name, subjects] : suspects)
-    if (Culprit one{name, subjects};
-        stands_out(one, times, steps, least) &&
-        std::pair(subjects.size(), one.ratio) >= std::pair(worst.subjects.size(), worst.ratio))
-      worst = std::move(one);
+    if (const auto ratio = stands_out(subjects, times, least);
+        ratio && std::pair(subjects.size(), *ratio) >= std::pair(worst.subjects.size(), worst.ratio))
+      worst = {name, subjects, *ratio, static_cast<int>(times.size() - subjects.size())};
   return worst;
 }
 
@@ -245,24 +246,21 @@ std::pair<std::set<int>, std::map<int, Time>> links_of(
 
 /// An adapter, or a link of two nodes. A slow adapter slows other messages of those that it talks to as well: what
 /// tells it from them is that none of its links is fast.
-Culprit worst_link(const Works& moved, const topology::Groups& nodes, std::span<const StepSpans> steps, double least) {
-  const std::map<int, Time> links = times(moved, steps);
+Culprit worst_link(const Works& moved, const topology::Groups& nodes, const std::map<int, Time>& links, double least) {
   Culprit adapter;
   for (int node = 0; node < nodes.count(); ++node) {
     const auto [own, adapters] = links_of(node, links, nodes);
-    Culprit one{fmt::format("the adapter of node {}", node), {node}};
     std::set<int> neighbours;  // with one alone nobody knows which of the two it is
     for (const int link : own) neighbours.insert({link / nodes.count(), link % nodes.count()});
-    if (neighbours.size() < 3 || !stands_out(one, adapters, steps.size(), least) || one.ratio <= adapter.ratio)
-      continue;
-    const double best = adapters.at(node).middle, centre = best / one.ratio;
+    const auto ratio = stands_out({node}, adapters, least);
+    if (neighbours.size() < 3 || !ratio || *ratio <= adapter.ratio) continue;
+    const double best = adapters.at(node).middle, centre = best / *ratio;
     // More than twice the least of its own is not one cause.
     if (std::ranges::any_of(own, [&](int link) { return links.at(link).middle - centre > 2 * (best - centre); }))
       continue;
-    adapter = one;
-    adapter.subjects = own;
+    adapter = {fmt::format("the adapter of node {}", node), own, *ratio, static_cast<int>(std::ssize(adapters) - 1)};
   }
-  Culprit pair = worst(pairs_of(moved, nodes), links, steps.size(), least);
+  Culprit pair = worst(pairs_of(moved, nodes), links, least);
   return adapter.subjects.size() > pair.subjects.size() ? adapter : pair;
 }
 
@@ -358,24 +356,26 @@ Blame find_blame(const schedule::Program& program, const model::Layout& layout, 
   Blame blame{.text = "no rank or link stands out"};
   const auto [compute, moved] = works_of(program, layout, own, nodes);
   const std::map<int, Time> of_ranks = times(compute, steps);
-  const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, steps.size(), 0.05);
+  const double least = steps.size() < 3 ? clear : 0.05;
+  const StepSpans& first = steps.front();
+  const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, least);
   if (slow.peers > 0) {
     Speedups speedups = speedups_of(compute, slow.subjects, slow.ratio);
-    Transfers transfers(program, layout, nodes, steps.front(), slow.subjects);
+    Transfers transfers(program, layout, nodes, first, slow.subjects);
     schedule::detail::execute(program, transfers);
     const bool compared = transfers.append_to(speedups);
     blame = told(slow,
         fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
             slow.peers + slow.subjects.size()),
-        saved(program, steps.front(), speedups), !compared);
+        saved(program, first, speedups), !compared);
   }
   // Schedules load even equal links unlike: small differences say nothing.
-  const Culprit link = worst_link(moved, nodes, steps, 0.25);
+  const Culprit link = worst_link(moved, nodes, times(moved, steps), 0.25);
   const Speedups moving = speedups_of(moved, link.subjects, link.ratio);
   // Data move slowly to and from a rank that is slow itself.
   const bool excused =
       std::ranges::any_of(moving, [&](const auto& side) { return slow.subjects.contains(side.first.first); });
-  const double share = link.peers > 0 && !excused ? saved(program, steps.front(), moving) : 0;
+  const double share = link.peers > 0 && !excused ? saved(program, first, moving) : 0;
   if (share >= 0.005 && !(share <= blame.share)) {
     const bool adapter = link.name.starts_with("the adapter");
     blame = told(link,

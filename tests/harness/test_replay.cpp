@@ -48,11 +48,58 @@ TEST_F(Replay, FindsNothingInACleanJob) {
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     const ReplayReport report = job_.replay(c, {});
     EXPECT_EQ(report.runs, 2) << "they differ";
-    std::int64_t actions = 0;
-    for (const auto& rank : schedule::build_valid(request_of(c)).ranks) actions += std::ssize(rank.actions);
+    const schedule::Program program = schedule::build_valid(request_of(c));
+    std::int64_t actions = 0, tensors = 0;
+    for (int r = 0; r < c.ranks; ++r)
+      for (const Action& a : program.ranks[r].actions) {
+        tensors += a.kind == Kind::update || a.kind == Kind::loss ? 2 : 0;  // optimiser state, loss
+        for (const auto& access : accesses(a, r)) tensors += (access.read ? 1 : 0) + (access.write ? 1 : 0);
+        ++actions;
+      }
     EXPECT_EQ(report.actions, actions * 2 * report.runs);
-    EXPECT_TRUE(report.tensors > report.actions && report.bytes > report.tensors);
+    EXPECT_EQ(report.tensors, tensors * 2 * report.runs);
     EXPECT_TRUE(report.findings.empty());
+  }
+}
+
+/// Of one rank, where every action reads and writes whole slots.
+TEST_F(Replay, CountsTheBytesOfAllThatIsReadAndWritten) {
+  std::atomic<std::size_t> bytes = 0;
+  const auto count = [&](int, int, const engine::Runtime& runtime, const Action& a, bool after) {
+    for (const auto& access : accesses(a, 0))
+      if (after ? access.write : access.read) bytes += runtime.arena().slot(access.slot).bytes;
+    if (a.kind == Kind::update) bytes += runtime.arena().optimiser(of_embeddings(a.payload) ? 1 : 0).bytes;
+    if (a.kind == Kind::loss) bytes += sizeof(double);
+  };
+  if (ranks() > 1) GTEST_SKIP() << "of one rank";
+  const ReplayReport report = job_.replay(tests::small_case("serial", topology::Groups({1}), 1, 3), {}, count);
+  EXPECT_EQ(static_cast<std::size_t>(report.bytes), bytes);
+}
+
+/// What no slot holds: optimiser state and loss, in the first step or between the steps.
+TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
+  const int who = ranks() - 1;
+  for (const auto& [kind, in_step, behind, what] : {std::tuple{Kind::update, 0, true, "optimiser state of h0"},
+           {Kind::update, 1, false, "optimiser state of h0"}, {Kind::loss, 1, true, "loss"}}) {
+    const auto disturb = [&](int run, int step, const engine::Runtime& runtime, const Action& a, bool after) {
+      if (run != 1 || runtime.rank() != who || step != in_step || after != behind || a.kind != kind) return;
+      if (kind == Kind::loss && a.micro_batch % 2 == 0)
+        flip_bit({reinterpret_cast<std::byte*>(runtime.arena().loss()), 8}, 50);
+      if (kind == Kind::update && a.payload == schedule::Payload::weights) flip_bit(runtime.arena().optimiser(0), 5);
+    };
+    Case c = tests::small_case("fsdp", topology::Groups({ranks()}), ranks(), 2);
+    c.steps = 2;
+    const ReplayReport report = job_.replay(c, {}, disturb);
+    EXPECT_GT(report.runs, 2) << what;
+    if (job_.rank() != 0) continue;
+    ASSERT_FALSE(report.findings.empty()) << what;
+    const std::string& said = report.findings[0];
+    EXPECT_TRUE(said.starts_with(fmt::format(
+        "run 2, step {}, rank {}, in the place of rank {}: ", in_step + 1, (who + ranks() - 1) % ranks(), who)))
+        << said;
+    EXPECT_TRUE(has(said, behind ? fmt::format("' has a wrong {} from right inputs", what)
+                                 : fmt::format(": {} has changed before 'update W", what)))
+        << said;
   }
 }
 
@@ -90,7 +137,8 @@ TEST_F(Replay, LocatesABitThatFlips) {
       if (job_.rank() != 0 || flipped == 0) continue;
       // What changes while several actions read it may be found in another one.
       const std::string begin = behind ? where + what + " has a wrong " : where;
-      const std::string sender = is_point_to_point(a.kind) ? "what " + placed(a.peer) : "";
+      const bool sent = is_point_to_point(a.kind) || a.kind == Kind::broadcast;
+      const std::string sender = sent ? "what " + placed(a.peer) : "";
       const std::string end = !behind                    ? "'"
                               : is_communication(a.kind) ? sender + " sent is right"
                                                          : " from right inputs";
@@ -123,6 +171,20 @@ TEST_F(Replay, NamesADeviceThatIsAlwaysWrong) {
   for (const std::string& found : report.findings)
     EXPECT_TRUE(has(found, ranks() == 2 ? ", a rank that the runs do not tell, " : ", rank 1, in the place ")) << found;
   EXPECT_TRUE(report.findings[0].ends_with(" from right inputs")) << report.findings[0];
+  for (const std::string& found : report.findings) EXPECT_TRUE(ranks() > 2 || found.starts_with("run 1, ")) << found;
+}
+
+TEST_F(Replay, NamesWhoSentWhatABroadcastSpoilt) {
+  if (ranks() < 2) GTEST_SKIP() << "of several";
+  const auto disturb = [&](int run, int, const engine::Runtime& runtime, const Action& a, bool after) {
+    if (run == 1 && runtime.rank() == 0 && after && a.kind == Kind::broadcast && a.peer == 1)
+      flip_bit(runtime.touched(a)[0].out, 5);
+  };
+  const Case c = tests::small_case("tawpipe", topology::Groups({ranks()}), ranks(), 1);
+  const ReplayReport report = job_.replay(c, {}, disturb);
+  if (job_.rank() != 0) return;
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_TRUE(report.findings[0].ends_with("and what rank 0 sent is right")) << report.findings[0];
 }
 
 TEST_F(Replay, RefusesSumsWithoutAFixedOrder) {

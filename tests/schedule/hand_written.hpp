@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <fmt/ranges.h>
 #include "schedule/parse.hpp"
 
 /// Valid programs small enough to follow by hand: the ground that the validator stands on.
@@ -131,11 +132,19 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
    3 compute         join after inputs_recv:2
 )");
 
-/// `text` with its only occurrence of `from` replaced.
+inline std::vector<std::string> split(const std::string& text, const std::string& by) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = text.find(by, begin)) != std::string::npos; begin = end + by.size())
+    parts.push_back(text.substr(begin, end - begin));
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
+/// `text` with `from`, which occurs in it, replaced everywhere.
 inline std::string with(const std::string& text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  if (at == std::string::npos || text.find(from, at + 1) != std::string::npos)
-    throw std::logic_error("must occur exactly once: " + from);
-  return std::string(text).replace(at, from.size(), to);
+  const std::vector<std::string> parts = split(text, from);
+  if (parts.size() == 1) throw std::logic_error("does not occur: " + from);
+  return fmt::format("{}", fmt::join(parts, to));
 }
 }  // namespace minitaw::schedule::hand_written

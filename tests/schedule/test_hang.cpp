@@ -138,12 +138,34 @@ TEST(Hang, TheSentenceFollowsTheChain) {
       said({Fault::late, 1, 1}), "rank 0 waits for rank 1's send of W1; rank 1 (node 1) does not begin send of W1");
   EXPECT_EQ(said({Fault::silent, 1, 1}),
       "rank 0 waits for rank 1's send of W1; node 1 (rank 1) does not answer: it is down or cut off");
-  const Program pipeline = build({parse_spec("1f1b"), topology::Groups({1, 2}), 3, 3});
-  const auto loss = std::ranges::find(pipeline.ranks[2].actions, Kind::loss, &Action::kind);
-  const auto at = static_cast<int>(loss - pipeline.ranks[2].actions.begin());
-  EXPECT_EQ(sentence(pipeline, {Fault::unfinished, 2, at}, pipeline.groups),
-      "rank 0 waits for rank 1's send of D1 m0, which waits for rank 2's send of D2 m0; rank 2 (node 1) has not "
-      "finished loss m0");
+  const Program group = parse_program(hand_written::group);
+  EXPECT_EQ(sentence(group, {Fault::lost, 1, 7}, topology::Groups({2})),
+      "all ranks of group0 (0, 1) have begun the reduce of G1, and it does not end");
+  const Program pipeline = build({parse_spec("1f1b"), topology::Groups({2, 3}), 5, 5});
+  const auto loss = std::ranges::find(pipeline.ranks[4].actions, Kind::loss, &Action::kind);
+  const auto at = static_cast<int>(loss - pipeline.ranks[4].actions.begin());
+  EXPECT_EQ(sentence(pipeline, {Fault::unfinished, 4, at}, pipeline.groups),
+      "rank 1 waits for rank 2's send of D2 m0, which waits for rank 3's send of D3 m0, which waits for rank 4's send "
+      "of D4 m0; rank 4 (node 1) has not finished loss m0");
+}
+
+TEST(Hang, OnlyTheStrongestKindOfRootIsNamed) {
+  const Program relay = parse_program(hand_written::relay);
+  std::vector<RankState> states(2, {.position = 1});  // nothing else has begun
+  states[1].begun[0] = 1;
+  const Hang hang = find_root(relay, states, topology::Groups({2}));
+  EXPECT_TRUE(hang.roots == std::vector{Root(Fault::unfinished, 1, 2)}) << hang.sentence;
+}
+
+/// A queue of rank 0 has taken the send before its gradient is there.
+TEST(Hang, WhatWaitsForItsRankHasNotBegun) {
+  const std::size_t compute = index_of(Lane::compute), transfers = index_of(Lane::inputs_recv);
+  std::vector<RankState> states(2, {.position = 1});
+  for (RankState& state : states) state.begun[transfers] = 3, state.completed[transfers] = 2;
+  states[0].begun[compute] = 3, states[0].completed[compute] = 2;
+  states[1].begun[compute] = states[1].completed[compute] = 5;
+  EXPECT_EQ(find_root(parse_program(hand_written::relay), states, topology::Groups({2})).sentence,
+      "rank 1 waits for rank 0's send of G1; rank 0 (node 0) has not finished F s1 m0");
 }
 
 TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
@@ -159,8 +181,33 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
   EXPECT_EQ(
       said({4, 4, -1, -1}), "rank 0 waits for rank 2; node 1 (ranks 2, 3) does not answer: it is down or cut off");
   EXPECT_EQ(said({4, 4, 4, 4}), "");
+  EXPECT_EQ(said({2, 4, 2, 2, 2, 2, 2}, topology::Groups({7})),
+      "rank 1 waits for rank 0; rank 0 (node 0) has not come as far as the others; rank 2 (node 0) has not come as far "
+      "as the others; rank 3 (node 0) has not come as far as the others; rank 4 (node 0) has not come as far as the "
+      "others; 2 more");
+  EXPECT_EQ(said({-1, 4, -1, 4}, topology::Groups({1, 1, 1, 1})),
+      "rank 1 waits for rank 0; node 0 (rank 0) does not answer: it is down or cut off; node 2 (rank 2) does not "
+      "answer: "
+      "it is down or cut off");
   EXPECT_EQ(said({-1, -1, 4, 4, -1, -1}, topology::Groups({2, 2, 2})),
       "rank 2 waits for rank 0; only node 1 answers here: it is cut off, or all others are down");
+}
+
+/// Rank 2 of the job has no part in the case. Rank 1 has ended the step; rank 0 then lacks a message of it.
+TEST(Hang, WhoHasNoPartInTheCaseOrHasEndedTheStepIsNotWaitedFor) {
+  const Program relay = parse_program(hand_written::relay);
+  std::vector<RankState> states = {{.position = 2}, {.position = 2}, {.position = 0}};
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence, "");
+  states[0].position = 1;
+  states[0].begun[index_of(Lane::inputs_recv)] = 2;
+  states[0].completed[index_of(Lane::inputs_recv)] = 1;
+  states[0].begun[0] = states[0].completed[0] = 2;
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+      "rank 1 waits for rank 0; the send of W1 from rank 1 (node 1) to rank 0 (node 0) has begun on both sides and "
+      "does not arrive");
+  states = {{.position = 1}, {}, {}};
+  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+      "node 1 (rank 1) does not answer: it is down or cut off");
 }
 
 TEST(Hang, StatesThatWaitForEachOtherHaveNoRoot) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
+#include <regex>
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/passes.hpp"
@@ -7,24 +8,204 @@
 
 namespace minitaw::schedule {
 namespace {
-using hand_written::with;
+using hand_written::split, hand_written::with;
 
 /// A valid program with one thing wrong.
 struct Broken {
-  Broken(std::string what, Program broken, Rule by, std::string message)
-      : name(std::move(what)), program(std::move(broken)), rule(by), says(std::move(message)) {}
-  Broken(std::string what, const std::string& text, Rule by, std::string message)
-      : Broken(std::move(what), parse_program(text), by, std::move(message)) {}
-
-  std::string name;
+  std::string name, rule;
   Program program;
-  Rule rule;
   std::string says;  ///< part of the message
 };
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-const std::string relay = hand_written::relay, group = hand_written::group, pipeline = hand_written::pipeline;
+/// Name | rule | program | what is replaced in it => by what, everywhere | part of the message. ~ is the end of a line;
+/// a line that begins with a blank continues the one before.
+const std::string replacements = R"(
+MissingWaitOnReceive | fresh reads | relay | w0 a1 x0 after inputs_recv:2 => w0 a1 x0
+  | rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by
+MissingWaitBeforeSend | fresh reads | relay | send G1 g0 -> r1 after compute:5 => send G1 g0 -> r1
+  | expected a wait for 5 actions of lane compute
+ForeignHome | fresh reads | group | F s1 m0 w0 a1 => F s1 m0 h0 a1 | h0 belongs to shard 0
+WrongMicroBatch | fresh reads | relay | loss m1 x0 => loss m0 x0
+  | x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2
+WrongKept | fresh reads | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0
+  => BW s0 m0 h0 a1 | a0 holds what shard 0 saved of micro-batch 0
+EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0
+  | g0 holds nothing
+HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
+PartBehindTheLast | fresh reads | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
+WrongClass | fresh reads | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0
+  | needs a slot of class t or g
+OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for slot a0
+NoSlot | fresh reads | relay | send W0 h0 => send W0 | where it has none
+ShardBehindTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~rank 1
+  => 4 compute zero G2 g0 after inputs_recv:5~ 4 compute join after inputs_recv:7~rank 1
+  | names shard 2
+MicroBatchBehindTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
+PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1
+  => send A1[0/2] | recv A1 => recv A1[0/2] | names part 0 of 2
+SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1]
+  | names part 1 of 1
+EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
+  => 3 compute embed m0 x0 e0 after inputs_recv:2~ 3 compute join after inputs_recv:2
+  | e0 holds the updated embeddings
+ForwardBeforeEmbed | fresh reads | relay | 0 compute embed m0 x0 e0~ 0 compute F s0 m0 h0 a0 x0
+  => 0 compute F s0 m0 h0 a0 x0~ 0 compute embed m0 x0 e0 | x0 holds nothing
+BackwardTwice | fresh reads | pipeline | 2 compute W s0
+  => 2 compute B s0 m0 h0 a0 x0 b0~ 2 compute W s0
+  | x0 holds the gradient of micro-batch 0 behind shard -1, expected
+BackwardFromAnInput | fresh reads | pipeline | 2 compute B s0
+  => 2 compute embed m0 x0 e0 after inputs_recv:2~ 2 compute B s0
+  | x0 holds micro-batch 0 before shard 0, expected the gradient
+WeightGradientTooSoon | fresh reads | pipeline | 2 compute B s0
+  => 2 compute W s0 m0 a0 b0 t0~ 2 compute B s0 | b0 holds nothing, expected what B left
+EmbedBackwardTooSoon | fresh reads | pipeline | 2 compute B s0
+  => 2 compute dembed m0 x0 f0 after inputs_recv:2~ 2 compute B s0
+  | expected the gradient of micro-batch 0 behind shard -1
+GathersUpdatedWeights | fresh reads | group | shards 2~ => shards 2~shard_parts 2~
+  | join after inputs_group:7~rank 1 => join after inputs_group:8~rank 1
+  | 4 compute join after inputs_group:8
+  => 4 inputs_group all_gather W0 h0 @group0 after compute:9~ 4 compute join after inputs_group:8
+  | 4 compute join after inputs_group:7
+  => 4 inputs_group all_gather W0 w0 @group0 after compute:9~ 4 compute join after inputs_group:8
+  | h0 holds the updated weights of shard 0
+ComputesWithUpdatedWeights | fresh reads | pipeline | 3 compute update E0 e0 f0
+  => 3 compute B s0 m0 h0 a0 x0 b0 | h0 holds the updated weights of shard 0
+UpdatedTwice | fresh reads | pipeline | 3 compute update E1 e0 f0 => 3 compute update W1 h0 t0
+  | h0 holds the updated weights of shard 1
+NoRoomForAnotherSlice | fresh reads | pipeline | 3 compute join~rank 1
+  => 3 inputs_recv recv EG[1/2] f0 <- r1 after compute:7~ 3 compute join after inputs_recv:3~rank 1
+  | 3 compute join after inputs_recv:2
+  => 3 inputs_recv send EG[1/2] f0 -> r0 after compute:6~ 3 compute join after inputs_recv:3
+  | f0 has no room for parts 1 to 1
+OverwrittenGradient | no overwrite | relay | BW s0 m1 w0 a0 x0 g0 after inputs_recv:4
+  => BW s0 m1 w0 a0 x0 g0 | overwrites g0
+ReductionUnderBackward | no overwrite | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4
+  => BW s0 m1 w0 a0 x0 g0 | overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1
+ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- r1
+  => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
+  => b0 after inputs_recv:1 gradients_recv:1 | overwrites x0, which may still be read by
+OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | the same message
+OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5
+  | the same message
+UnmatchedSend | matched messages | pipeline | join after inputs_recv:2 => join after inputs_recv:3
+  | 2 compute W s1 => 1 inputs_recv send D1 m0 x0 -> r0~ 2 compute W s1
+  | no receive of the peer is left for it
+OtherPayload | matched messages | pipeline | recv A1 => recv D1 | is left for it
+NothingToSend | matched messages | pipeline | send A1 m0 x0 => send s1 | moves nothing
+ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0
+  | its peer is its own rank
+ToNobody | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2
+  | of the peer is left for it
+OtherOrder | same collectives | group | F s0 m1 w0 a0 x0 after inputs_group:1
+  => F s0 m1 w0 a0 x0 after inputs_group:2
+  | 0 inputs_group broadcast W0 w0 root r0 @group0~ 0 inputs_group broadcast W1 h0 root r1 @group0
+  => 0 inputs_group broadcast W1 h0 root r1 @group0~ 0 inputs_group broadcast W0 w0 root r0 @group0
+  | expected the collective of
+OtherRoot | same collectives | group | broadcast W1 w0 root r1 => broadcast W1 w0 root r0
+  | expected the collective of
+OtherKind | same collectives | relay
+  | reduce_scatter EG f0 @world after compute:7~ 4 compute update W0
+  => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the collective of
+OtherPayloadOfACollective | same collectives | group | broadcast W0 w0 root r0
+  => broadcast G0 g0 root r0 | expected the collective of
+OtherShardOfACollective | same collectives | group | broadcast W1 w0 root r1
+  => broadcast W0 w0 root r1 | expected the collective of
+OneShardForTwoRanks | same collectives | group | reduce G1 g0 root r1 => reduce_scatter G1 g0
+  | 1 parts cannot be shared by 2 ranks
+CommunicatorOfNobody | same collectives | relay | world 0 1~ => world 0 1~communicator none~
+  | none must name ranks
+CommunicatorOfRank2 | same collectives | relay | world 0 1~ => world 0 1 2~ | world must name ranks
+CommunicatorOfRankMinus1 | same collectives | relay | world 0 1~ => world -1 0 1~
+  | world must name ranks
+NoSuchCommunicator | same collectives | relay | EG f0 @world => EG f0 @none
+  | the rank is not a member
+AForeignCommunicator | same collectives | relay | world 0 1~ => world 0 1~communicator one 1~
+  | EG f0 @world => EG f0 @one
+  | rank 0, tick 4, 'reduce_scatter EG f0 @one': the rank is not a member of the communicator
+RootOutside | same collectives | group | group0 0 1~ => group0 0 1~communicator one 1~
+  | root r0 @group0 after compute:6~ 4 => root r0 @one after compute:6~ 4 | the root is not a member
+LostContribution | exact gradients | relay | add G1 g0 +t0 => zero G1 g0
+  | micro-batch 0 of shard 1 is missing
+NotWritten | exact gradients | relay | BW s1 m1 h0 a1 x0 t0 => BW s1 m1 h0 a1 x0 +t0
+  | t0 still holds the gradient
+WrittenTwice | exact gradients | relay | add G1 g0 +t0 => add G1 g0 t0
+  | micro-batch 1 of shard 1 is missing
+OnlyTheRootHasTheSum | exact gradients | group | reduce G1 g0 root r1 => reduce G1 g0 root r0
+  | micro-batch 0 of shard 1 is missing
+EndsNotWritten | exact gradients | relay | dembed m1 x0 f0 => dembed m1 x0 +f0
+  | adds to the gradient of the last step
+EndsOfTheLastStep | exact gradients | pipeline | embeddings_split 1~ => communicator world 0 1~
+  | embeddings 0 owned => owned | embeddings 1 owned => owned | 3 compute update W0
+  => 3 inputs_recv all_reduce EG f0 @world after compute:5~ 3 compute update W0
+  | 3 compute update W1
+  => 3 inputs_recv all_reduce EG f0 @world after compute:4~ 3 compute update W1 | e0 f0~ 3
+  => e0 f0 after inputs_recv:3~ 3 | f0 still holds a gradient
+ForeignSlice | exact gradients | relay | update E1 e0 f0 => update E0 e0 f0
+  | f0 lacks a slice of the sum that is read
+CopyNotUpdated | exact gradients | pipeline
+  | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1 | h0 is not updated as a whole
+NoMicroBatches | exact gradients | relay | micro_batches 2 => micro_batches 0 | slices do not fit
+AThirdSlice | exact gradients | pipeline | embeddings_slices 2 => embeddings_slices 3
+  | slices do not fit
+NoEmbeddings | exact gradients | relay | e1 f1 owned => owned | no rank holds the embeddings
+SliceNotGathered | exact gradients | relay |  4 inputs_recv all_gather E e0 @world after compute:9~
+  =>  | join after inputs_recv:7 => join after inputs_recv:6 | e0 is not updated as a whole
+LastTransferUnwaited | all waited | relay | join after inputs_recv:7~rank 1 => join~rank 1
+  | 'all_gather E e0 @world': join does not wait for it
+NoJoin | all waited | pipeline |  3 compute join~rank 1 => rank 1 | last action must be join
+AfterJoin | all waited | pipeline | 3 compute join~rank 1 => 3 compute join~ 3 compute join~rank 1
+  | comes after join
+NoActions | all waited | pipeline | groups 1+1 => groups 1+1+1 | rank 1 slots
+  => rank 1 slots owned~rank 2 slots | rank 1: the rank's last action must be join
+TransferInTheComputeLane | all waited | pipeline | 0 inputs_recv send A1 => 0 compute send A1
+  | not belong in lane compute
+ComputingInATransferLane | all waited | pipeline | 2 compute dembed => 2 inputs_recv dembed
+  | not belong in lane inputs_recv
+BothSendFirst | no deadlock | relay | 0 inputs_recv send W0 => -1 inputs_recv send W0
+  | F s0 m1 w0 a0 x0 after inputs_recv:1 => F s0 m1 w0 a0 x0 after inputs_recv:2
+  | 0 inputs_recv recv W0 w0 <- r0~ 0 inputs_recv send W1 h0 -> r0
+  => -1 inputs_recv send W1 h0 -> r0~ 0 inputs_recv recv W0 w0 <- r0
+  | 'send W1 h0 -> r0' waits for the other side
+WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1
+  => F s0 m1 w0 a0 x0 after inputs_recv:3
+  | waits for 3 actions of lane inputs_recv, of which 2 are issued before it
+OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2
+  => rank 1 slots h1 t1 w1 g1 a1 | uses a1, but the rank declares 1 slots a
+SlotNotNeeded | slots accounted | pipeline | x1 e1 f1 embeddings 0 => x2 e1 f1 embeddings 0
+  | recv D1 m0 x0 => recv D1 m0 x1 | B s0 m0 h0 a0 x0 => B s0 m0 h0 a0 x1
+  | dembed m0 x0 f0 => dembed m0 x1 f0~ 2 compute embed m0 x0 e0
+  | declares 2 slots x, but at most 1 of their contents live at once
+MoreRanksThanHaveActions | slots accounted | relay | groups 1+1 => groups 1+1+1
+  | 2 ranks have actions
+HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1
+  | 2 owned and 1 accumulator slots
+AccumulatorsNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h1 t2
+  | 1 owned and 2 accumulator slots
+EndsNotCounted | slots accounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of embeddings
+)";
+
+/// The programs of `replacements`.
+std::vector<Broken> replaced() {
+  const std::map<std::string, std::string> programs = {
+      {"relay", hand_written::relay}, {"group", hand_written::group}, {"pipeline", hand_written::pipeline}};
+  std::string rows = replacements;
+  rows = std::regex_replace(rows, std::regex("\n +"), " ");
+  std::vector<Broken> all;
+  for (const std::string& row : split(rows, "\n"))
+    if (const std::vector<std::string> fields = split(row, " | "); fields.size() > 3) {
+      std::string text = programs.at(fields[2]);
+      for (std::size_t i = 3; i + 1 < fields.size(); ++i) {
+        std::string change = fields[i];
+        std::ranges::replace(change, '~', '\n');
+        const std::vector<std::string> sides = split(change, " => ");
+        text = with(text, sides.at(0), sides.at(1));
+      }
+      all.push_back({fields[0], fields[1], parse_program(text), fields.back()});
+    }
+  return all;
+}
 
 // Defects of the published programs (docs/schedules.md), planted into generated ones as those programs have them.
 
@@ -81,158 +262,134 @@ void prefetch_into_the_buffer_in_use(Program& program) {
   });
 }
 
+auto each(const auto& change) {
+  return [=](Program& p) { for_each_action(p, [=](int, Action& a) { change(a); }); };
+}
+
+/// Messages, of all ticks or of one, say shard 1 for 2 and 2 for 1 on both sides.
+auto mislabel(Payload payload, int tick = -1) {
+  return each([=](Action& a) {
+    const bool chosen = is_point_to_point(a.kind) && a.payload == payload && (tick < 0 || a.tick == tick);
+    if (chosen && (a.shard == 1 || a.shard == 2)) a.shard = 3 - a.shard;
+  });
+}
+
 /// With as few buffers as the published code.
 const std::string published = "tawpipe:prefetch=1:grad_ticks=1";
 
 std::vector<Broken> broken_programs() {
-  const std::string crossed = with(with(with(relay, " 0 inputs_recv send W0", " -1 inputs_recv send W0"),
-                                       "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:2"),
-      " 0 inputs_recv recv W0 w0 <- r0\n 0 inputs_recv send W1 h0 -> r0\n",
-      " -1 inputs_recv send W1 h0 -> r0\n 0 inputs_recv recv W0 w0 <- r0\n");
-  const std::string gather =
-      " 4 inputs_recv all_gather E e0 @world after compute:9\n 4 compute join after inputs_recv:";
-  const std::string ungathered = " 4 compute join after inputs_recv:6";
-  return {
-      // fresh reads
-      {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0"), Rule::fresh_reads,
-          "rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by"},
-      {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:5", "send G1 g0 -> r1"), Rule::fresh_reads,
-          "expected a wait for 5 actions of lane compute"},
-      {"ForeignHome", with(group, "F s1 m0 w0 a1", "F s1 m0 h0 a1"), Rule::fresh_reads, "h0 belongs to shard 0"},
-      {"WrongMicroBatch", with(relay, "loss m1 x0", "loss m0 x0"), Rule::fresh_reads,
-          "x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2"},
-      {"WrongKept", with(with(relay, "BW s1 m0 w0 a1", "BW s1 m0 w0 a0"), "BW s0 m0 h0 a0", "BW s0 m0 h0 a1"),
-          Rule::fresh_reads, "a0 holds what shard 0 saved of micro-batch 0"},
-      {"EmptyGradient", with(relay, "BW s1 m0 w0 a1 x0 g0", "BW s1 m0 w0 a1 x0 +g0"), Rule::fresh_reads,
-          "g0 holds nothing"},
-      {"HalfOfAWholeShard", with(relay, " owned 1", " kept 0/2 owned 1"), Rule::fresh_reads,
-          "keeps part 0 of 2 of a shard that is cut into 1"},
-      {"PartBehindTheLast", with(relay, " owned 1", " partial 1/1 owned 1"), Rule::fresh_reads, "keeps part 1 of 1"},
-      // no overwrite
-      {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after inputs_recv:4", "BW s0 m1 w0 a0 x0 g0"),
-          Rule::no_overwrite, "overwrites g0"},
-      {"WrongClass", with(relay, "recv G1 g0 <- r0", "recv G1 w0 <- r0"), Rule::fresh_reads,
-          "needs a slot of class t or g"},
-      {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after inputs_group:4", "BW s0 m1 w0 a0 x0 g0"),
-          Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
-      // matched messages
-      {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
-          "expected the same message"},
-      {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"), Rule::matched_messages,
-          "expected the same message"},
-      {"UnmatchedSend",
-          with(with(pipeline, "join after inputs_recv:2", "join after inputs_recv:3"), " 2 compute W s1",
-              " 1 inputs_recv send D1 m0 x0 -> r0\n 2 compute W s1"),
-          Rule::matched_messages, "'send D1 m0 x0 -> r0': no receive of the peer is left for it"},
-      {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
-      // same collectives
-      {"OtherOrder",
-          with(
-              with(group,
-                  " 0 inputs_group broadcast W0 w0 root r0 @group0\n 0 inputs_group broadcast W1 h0 root r1 @group0\n",
-                  " 0 inputs_group broadcast W1 h0 root r1 @group0\n 0 inputs_group broadcast W0 w0 root r0 @group0\n"),
-              "F s0 m1 w0 a0 x0 after inputs_group:1", "F s0 m1 w0 a0 x0 after inputs_group:2"),
-          Rule::same_collectives, "expected the collective of rank 0"},
-      {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives, ""},
-      {"OtherKind",
-          with(relay, "reduce_scatter EG f0 @world after compute:7\n 4 compute update W0",
-              "all_reduce EG f0 @world after compute:7\n 4 compute update W0"),
-          Rule::same_collectives, ""},
-      // exact gradients
-      {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
-          "in t0, micro-batch 0 of shard 1 is missing"},
-      {"NotWritten", with(relay, "BW s1 m1 h0 a1 x0 t0", "BW s1 m1 h0 a1 x0 +t0"), Rule::exact_gradients,
-          "t0 still holds the gradient of the last step"},
-      {"WrittenTwice", with(relay, "add G1 g0 +t0", "add G1 g0 t0"), Rule::exact_gradients,
-          "in t0, micro-batch 1 of shard 1 is missing"},
-      {"EndsNotWritten", with(relay, "dembed m1 x0 f0", "dembed m1 x0 +f0"), Rule::exact_gradients,
-          "adds to the gradient of the last step in f0"},
-      {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
-          "f0 lacks a slice of the sum that is read"},
-      {"CopyNotUpdated", with(pipeline, " 3 compute update W1 h0 t0\n", ""), Rule::exact_gradients,
-          "h0 is not updated as a whole at the end"},
-      {"NoMicroBatches", with(relay, "micro_batches 2", "micro_batches 0"), Rule::exact_gradients,
-          "shards, micro-batches, parts and slices do not fit"},
-      {"NoEmbeddings", with(with(relay, " e1 f1 owned 0", " owned 0"), " e1 f1 owned 1", " owned 1"),
-          Rule::exact_gradients, "no rank holds the embeddings"},
-      {"SliceNotGathered", with(with(relay, gather + "7\nrank 1", ungathered + "\nrank 1"), gather + "7", ungathered),
-          Rule::exact_gradients, "e0 is not updated as a whole at the end"},
-      // all waited
-      {"LastTransferUnwaited",
-          with(relay, "after compute:9\n 4 compute join after inputs_recv:7\nrank 1",
-              "after compute:9\n 4 compute join\nrank 1"),
-          Rule::all_waited, "'all_gather E e0 @world': join does not wait for it"},
-      {"NoJoin", with(pipeline, " 3 compute join\nrank 1", "rank 1"), Rule::all_waited, "last action must be join"},
-      {"AfterJoin", with(pipeline, " 3 compute join\nrank 1", " 3 compute join\n 3 compute join\nrank 1"),
-          Rule::all_waited, "comes after join, which must be the rank's last action"},
-      // no deadlock
-      {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
-      {"WaitsForLater", with(relay, "F s0 m1 w0 a0 x0 after inputs_recv:1", "F s0 m1 w0 a0 x0 after inputs_recv:3"),
-          Rule::no_deadlock, "waits for 3 actions of lane inputs_recv, of which 2 are issued before it"},
-      // slots accounted
-      {"OneSlotTooFew", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a1"),
-          Rule::slots_accounted, "uses a1, but the rank declares 1 slots a"},
-      {"SlotNotNeeded",
-          with(with(with(relay, "rank 0 slots h1 t1 w1 g1", "rank 0 slots h1 t1 w1 g2"), "recv G0 g0", "recv G0 g1"),
-              "add G0 g0", "add G0 g1"),
-          Rule::slots_accounted, "declares 2 slots g, but at most 1 of their contents live at once"},
-      {"HomesNotCounted", with(relay, "rank 0 slots h1 t1", "rank 0 slots h2 t1"), Rule::slots_accounted, ""},
-      // defects of the published programs
-      {"WeiPipeGivesGradientsToTheWrongRank", planted("weipipe", send_to_the_wrong_owner), Rule::exact_gradients,
-          "holds a gradient of shard "},
-      {"TawPipePrefetchesIntoTheBufferInUse", planted(published, prefetch_into_the_buffer_in_use), Rule::fresh_reads,
-          "w0 holds the weights of shard "},
-      {"TawPipeDeliversTheGradientOfAnotherShard", planted(published, deliver_another_shard), Rule::exact_gradients,
-          "holds a gradient of shard 1"},
-      {"TawPipeLosesTheGradientOfShard0",
-          planted(published,
-              [](Program& p) { drop(p, [](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; }); }),
-          Rule::exact_gradients, "t0 still holds the gradient of the last step"},
-      {"TheEmbeddingLearnsFromOneMicroBatch",
-          planted("tawpipe",
-              [](Program& p) {
-                drop(p, [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
-                for (RankProgram& rank : p.ranks) write_first_contributions(rank, p.shard_parts);
-              }),
-          Rule::exact_gradients, "of the embedding is missing"},
-      {"BlocksBeyondAMultipleOfTheRanksAreDropped",
-          planted("tawpipe",
-              [](Program& p) { drop(p, [](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); }); }),
-          Rule::fresh_reads, "expected micro-batch 0 before shard 4"},
-      {"AnUpdateForgetsToClip",
-          planted(
-              "fsdp",
-              [](Program& p) {
-                for (Action& a : p.ranks[1].actions)
-                  if (a.kind == Kind::update && a.payload == Payload::weights) a[Operand::squares] = {};
-              },
-              true),
-          Rule::exact_gradients, "needs the squares of all gradients"},
+  const std::string fresh = "fresh reads", exact = "exact gradients", matched = "matched messages";
+  const auto first = [](int rank, const auto& which, const auto& change) {
+    return [=](Program& p) { change(*std::ranges::find_if(p.ranks[rank].actions, which)); };
   };
+  const auto without = [](const auto& which) { return [=](Program& p) { drop(p, which); }; };
+  const auto gathers = [](const Action& a) { return a.kind == Kind::all_gather && a.payload == Payload::weights; };
+  const auto receives = [](const Action& a) { return a.kind == Kind::recv; };
+  const auto half = [](const Action& a) { return a.kind == Kind::recv && a.parts == 2; };
+  const auto update = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::weights; };
+  const auto of_ends = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::embeddings; };
+  const auto add = [](const Action& a) { return a.kind == Kind::accumulate && a.accumulates; };
+  const auto next_slot = [](SlotClass cls, bool all) {
+    return each([=](Action& a) {
+      for (Slot& slot : a.slots)
+        if (slot.valid() && slot.cls == cls && (all || (a.kind == Kind::accumulate && a.accumulates))) slot.index ^= 1;
+    });
+  };
+  const auto add_twice = [=](Program& p) {
+    std::vector<Action>& mine = p.ranks[0].actions;
+    const auto at = std::ranges::find_if(mine, add);
+    mine.insert(at, Action(*at));
+  };
+  const auto update_before_the_last_loss = [=](Program& p) {
+    std::vector<Action>& mine = p.ranks[3].actions;
+    const auto loss = std::ranges::find(mine | std::views::reverse, Kind::loss, &Action::kind).base() - 1;
+    const auto at = std::ranges::find_if(mine, of_ends);
+    std::rotate(loss, at, at + 1);
+  };
+  const auto learn_from_half = [](Program& p) {
+    drop(p, [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
+    for (RankProgram& rank : p.ranks) write_first_contributions(rank, p.shard_parts);
+  };
+  const std::string same = "expected the same message", two_sums = "fsdp:hierarchical=on:reduce=group";
+  std::vector<Broken> all = {
+      {"SendsOtherWeights", fresh, planted("weipipe", mislabel(Payload::weights, 1)), "expected the weights of"},
+      {"SendsAnotherGradient", exact, planted("weipipe", mislabel(Payload::gradient)), "expected a gradient of"},
+      {"SendsAnotherHiddenState", fresh, planted("1f1b", mislabel(Payload::activation)),
+          "before shard 1, expected micro-batch 0 before shard 2"},
+      {"SendsAnotherGradientOfOne", fresh, planted("1f1b", mislabel(Payload::activation_grad)),
+          "expected the gradient of micro-batch 0 behind shard 0"},
+      {"OtherMicroBatch", matched, planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })), same},
+      {"OtherHalf", matched, planted("tawpipe:rails=2", first(1, half, [](Action& a) { a.part ^= 1; })), same},
+      {"NoHalf", matched, planted("tawpipe:rails=2", first(0, half, [](Action& a) { a.parts = 1; })), same},
+      {"SumOfAnotherShard", exact, planted("ddp", next_slot(SlotClass::accumulator, true)), "t2 belongs to shard 2"},
+      {"AddsToAnotherSum", exact, planted(two_sums, next_slot(SlotClass::partial, false)),
+          "p1 holds a gradient of shard 2"},
+      {"AddsTwice", exact, planted("tawpipe", add_twice), " twice"},
+      {"NotGathered", fresh, planted("fsdp", without(gathers)),
+          "w0 holds the weights of shard 0, expected the weights of"},
+      {"GathersAnotherShard", fresh, planted("fsdp", each([=](Action& a) { a.shard ^= gathers(a) ? 1 : 0; })),
+          "w0 holds the weights of shard 0, expected the weights of shard 1"},
+      {"GathersEndsTooSoon", fresh, planted("fsdp", without(of_ends)), "slice 0 is not updated yet"},
+      {"WeightsAreAddedUp", fresh, planted("tawpipe", each([](Action& a) {
+         if (a.kind == Kind::broadcast) a.kind = Kind::all_reduce;
+       })),
+          "only gradients can be added up"},
+      {"OverwritesTheEnds", exact, planted("tawpipe", each([](Action& a) { a.accumulates &= a.kind != Kind::loss; })),
+          "overwrites what this step has added to f0"},
+      {"UpdatesTheHeadTooSoon", exact, planted("1f1b", update_before_the_last_loss),
+          "micro-batch 7 of the head is missing"},
+      // defects of the published programs
+      {"WeiPipeGivesGradientsToTheWrongRank", exact, planted("weipipe", send_to_the_wrong_owner),
+          "holds a gradient of shard "},
+      {"TawPipePrefetchesIntoTheBufferInUse", fresh, planted(published, prefetch_into_the_buffer_in_use),
+          "w0 holds the weights of shard "},
+      {"TawPipeDeliversTheGradientOfAnotherShard", exact, planted(published, deliver_another_shard),
+          "holds a gradient of shard 1"},
+      {"TawPipeLosesTheGradientOfShard0", exact,
+          planted(published, without([](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; })),
+          "t0 still holds the gradient of the last step"},
+      {"TheEmbeddingLearnsFromOneMicroBatch", exact, planted("tawpipe", learn_from_half),
+          "of the embedding is missing"},
+      {"BlocksBeyondAMultipleOfTheRanksAreDropped", fresh,
+          planted("tawpipe", without([](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); })),
+          "expected micro-batch 0 before shard 4"},
+      {"AnUpdateForgetsToClip", exact,
+          planted("fsdp", first(1, update, [](Action& a) { a[Operand::squares] = {}; }), true),
+          "needs the squares of all gradients"},
+  };
+  std::ranges::move(replaced(), std::back_inserter(all));
+  return all;
 }
 
 class BrokenProgram : public testing::TestWithParam<Broken> {};
 TEST_P(BrokenProgram, IsRefusedByItsRule) {
   const auto violation = validate(GetParam().program);
   ASSERT_TRUE(violation);
-  EXPECT_EQ(name_of(violation->rule), name_of(GetParam().rule)) << violation->message;
+  EXPECT_EQ(name_of(violation->rule), GetParam().rule) << violation->message;
   EXPECT_THAT(violation->message, testing::HasSubstr(GetParam().says));
 }
 INSTANTIATE_TEST_SUITE_P(
     Validate, BrokenProgram, testing::ValuesIn(broken_programs()), [](const auto& test) { return test.param.name; });
 
 TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
-  require_valid(parse_program(relay));
-  const std::string broken = with(relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0");
+  require_valid(parse_program(hand_written::relay));
+  const std::string broken = with(hand_written::relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0");
   EXPECT_THAT([&] { require_valid(parse_program(broken)); },
       testing::ThrowsMessage<LogicError>(testing::AllOf(testing::HasSubstr("fresh reads"),
           testing::HasSubstr("| F s1 m0 <-- "), testing::Not(testing::ContainsRegex("<--(.|\n)*<--")))));
 }
 
+TEST(Validate, AllReplicasHaveGroupsAlike) {
+  EXPECT_EQ(groups_of_replica(topology::Groups({1, 2, 1, 2, 1, 2}), 3).text(), "1+2");
+  for (const std::vector<int>& groups : {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
+    EXPECT_THROW((void)groups_of_replica(topology::Groups(groups), 3), InputError);
+}
+
 TEST(Validate, GridHasARowPerRankAndAColumnPerTick) {
-  EXPECT_EQ(grid(parse_program(pipeline)), "tick    | 0       | 1               | 2               | 3 \n"
-                                           "r0      | F s0 m0 |                 | B s0 m0 W s0 m0 |   \n"
-                                           "r1      |         | F s1 m0 B s1 m0 | W s1 m0         |   \n");
+  EXPECT_EQ(grid(parse_program(hand_written::pipeline)),
+      "tick    | 0       | 1               | 2               | 3 \n"
+      "r0      | F s0 m0 |                 | B s0 m0 W s0 m0 |   \n"
+      "r1      |         | F s1 m0 B s1 m0 | W s1 m0         |   \n");
 }
 }  // namespace
 }  // namespace minitaw::schedule
