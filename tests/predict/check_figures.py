@@ -62,7 +62,15 @@ def figures():
     for limit, words, fits in (("2.2 MB", " does not fit\n", False), ("2.4 MB", "0.00\n", True)):
         assert predict("--machine-set", f"device.memory={limit}", **changes).endswith(words), (limit, case["memory_bytes"])
         assert json.loads(predict("--json", "--machine-set", f"device.memory={limit}", **changes))["cases"][0]["fits"] is fits
+    slow = ("--machine-set", 'exceptions=[{ranks=1, between.rate="20 MB/s"}]')
+    (case,) = json.loads(predict("--json", *slow, **changes))["cases"]
+    busy = [moving / case["step_s"], 2 * moving / case["step_s"]]
+    assert all(abs(adapter[way] / share - 1) < 1e-6 for adapter, share in zip(case["adapters"], busy) for way in ("out_busy", "in_busy")), (case, busy)
+    assert predict(*slow, **changes).split()[-2] == f"{100 * busy[1]:.1f}", "of the adapter that is busiest, not the fastest"
     assert abs(memory - large["memory_bytes"] / 2**30) < 0.0051 < 0.1 * memory, (memory, large["memory_bytes"])
+    pathlib.Path(FOLDER, "machine.toml").write_text(MACHINE.partition("[between]")[0].format(2).replace("nodes = 2", "nodes = 1"), encoding="utf-8")
+    (alone,) = json.loads(predict("--json", schedule="ddp"))["cases"]
+    assert [*alone["adapters"][0].values()] == [0] * 4, "no network, no load"
 
 # By sequences of a micro-batch: of larger ones there are too few for all ranks, but for pipelines, and for these too if they have many stages.
 STAGES = ["1f1b", "zb1", "zb2"]

@@ -9,11 +9,11 @@
 namespace minitaw::predict {
 namespace {
 /// Two nodes of two ranks over adapters of 10 MB/s; a device has `memory`.
-Machine machine_with(const std::string& memory) {
+Machine machine_with(const std::string& memory, const std::vector<std::string>& changes = {}) {
   return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\nmemory = \"" + memory +
                            "\"\n[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
                            "[between]\nrate = \"10 MB/s\"\n",
-      "m.toml");
+      "m.toml", changes);
 }
 
 Case base() {
@@ -47,6 +47,23 @@ TEST(Search, FindsTheBestOfAllThatFit) {
   EXPECT_TRUE(why["memory"] > 0 && why["time"] == 0) << why["time"];
   for (const char* schedule : {"ddp", "fsdp", "tawpipe", "weipipe", "1f1b", "zb1", "zb2", "zbv"})
     EXPECT_TRUE(schedules.contains(schedule)) << schedule;
+}
+
+/// The values of each option, of all candidates. A message takes one adapter or all of a node.
+TEST(Search, TriesTheValuesOfEachOption) {
+  using Values = std::map<std::string, std::set<std::string>>;
+  const auto values_on = [](const std::vector<std::string>& machine) {
+    Values values;
+    for (const Candidate& c : search(base(), machine_with("1 GB", machine), {.seconds = 0}))
+      for (const auto& [option, value] : schedule::parse_spec(c.settings.schedule).options)
+        values[option].insert(value);
+    return values;
+  };
+  Values expected = {{"chunks", {"2", "4"}}, {"fetch", {"step"}}, {"hierarchical", {"on"}},
+      {"prefetch", {"1", "2"}}, {"reduce", {"group", "none"}}, {"reshard", {"group", "none"}}};
+  EXPECT_EQ(values_on({}), expected);
+  expected["rails"] = {"1", "3"};
+  EXPECT_EQ(values_on({"ranks_per_node=4", "between.adapters=3"}), expected);
 }
 
 /// Of the best that have both options, every pair of values is a candidate like all others, once.
