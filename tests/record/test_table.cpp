@@ -95,6 +95,16 @@ TEST(Datasheet, KnowsDevicesByTheirWholeName) {
     EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
 }
 
+/// In bf16: 312, 121 and 989 TFLOP/s. The case has the first ranks of the job.
+TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
+  const std::string a100 = "device 0, NVIDIA A100-SXM4-80GB", l4 = "device 0, NVIDIA L4", host = "host, 2 threads";
+  Case c = sample_case().settings;
+  c.shape.dtype = model::Dtype::bf16;
+  EXPECT_EQ(common_peak({l4, l4, l4, a100}, c), 121e12);
+  for (const auto& units : {std::vector{a100, l4, l4}, {a100, a100, l4}, {a100, host, a100}, {host, host, host}})
+    EXPECT_TRUE(std::isnan(common_peak(units, c))) << units[1];
+}
+
 TEST(Row, MemoryIsOfTheWorstRank) {
   const Row row = make_row(sample_case());
   for (const auto& [name, bytes] : {std::pair{"memory_planned", 5 * 3000 + 10}, {"memory_measured", 5 * 6000 + 10},
@@ -215,6 +225,28 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
       blame_text({make_row(quiet)}) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
+}
+
+/// Each change of the first is another model; schedules, ranks, lengths and precisions of one compare.
+TEST(Verdict, EachModelHasItsFigureOfMerit) {
+  CaseResult first = sample_case();
+  first.settings.shape.ffn.assign(5, 8);
+  std::vector<Row> models = {make_row(first)}, others = models;
+  const std::vector<std::function<void(model::Shape&)>> changes = {[](auto& s) { s.layers = 4, s.ffn.pop_back(); },
+      [](auto& s) { s.hidden = 24; }, [](auto& s) { s.heads = 6; }, [](auto& s) { s.kv_heads = 3; },
+      [](auto& s) { s.vocab = 29; }, [](auto& s) { s.ffn[3] = 9; }};
+  for (const auto& change : changes) {
+    CaseResult other = first;
+    change(other.settings.shape);
+    models.push_back(make_row(other));
+  }
+  EXPECT_EQ(figures_of_merit(models).size(), 7U);
+  CaseResult same = sample_case("ddp", 64);
+  same.settings.shape.ffn = first.settings.shape.ffn;
+  same.settings.shape.dtype = model::Dtype::bf16;
+  same.settings.replicas = 1;
+  others.push_back(make_row(same));
+  EXPECT_EQ(figures_of_merit(others).size(), 1U);
 }
 
 /// A line for each culprit, in the words of the case that it costs most; nothing of cases that nobody judged.
