@@ -173,7 +173,8 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
   const auto watched = finder_.watch(*runtime);
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
-  StepMeter device(*options_.meter), node(*options_.node_meter, true);
+  const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
+  StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   runtime->transport().reset_counters();
   const int count = c.warmup + c.steps;
   std::string begun;
@@ -197,8 +198,7 @@ StopReason CaseRunner::execute(const Case& c, const Reference* reference, const 
   result.ended = {utc_now(true)};
   device.collect(comm, result.device);
   node.collect(comm, result.node);
-  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline,
-      options_.nodes.value_or(topology::Groups({ranks_})), comm, result);
+  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, nodes, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());

@@ -278,17 +278,21 @@ TEST(StepMeter, OneRankThatFailsInTheMiddleOrHasNoneTakesTheCaseWithIt) {
   expect_unavailable(collected(world_size() - 1, good, true), "no NVIDIA device");
 }
 
+/// The first rank has a node of its own, the others share one. The case leaves out the node of a last rank.
 TEST(StepMeter, OfANodeGivesItsRanksEqualParts) {
   Counting counting;
-  StepMeter meter(counting, true);
+  counting.per_question = 1 + world_rank();
+  const int others = world_size() - 1;
+  StepMeter meter(counting, topology::Groups(others > 0 ? std::vector{1, others, 1} : std::vector{1}));
   Readings readings;
   meter.begin();
   meter.sample();
   meter.collect(MPI_COMM_WORLD, readings);
   if (world_rank() != 0) return;
   for (int rank = 0; rank < world_size(); ++rank) {
-    EXPECT_NEAR(readings.energy.at(0)[rank], 2.0 / world_size(), 1e-12);
-    EXPECT_NEAR(readings.samples.at(0)[rank].power_w, 2.75 / world_size(), 1e-12);
+    const int first = rank == 0 ? 0 : 1, parts = rank == 0 ? 1 : others;
+    EXPECT_NEAR(readings.energy.at(0)[rank], 2.0 * (1 + first) / parts, 1e-12);
+    EXPECT_NEAR(readings.samples.at(0)[rank].power_w, (2.75 + 100 * first) / parts, 1e-12);
   }
 }
 
