@@ -131,9 +131,8 @@ bool replicas_are_alike(const Case& c, const Machine& machine) {
 std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine) {
   Prepared p = prepare(cases.front(), machine);
   std::vector<Floor> floors;
-  for (const Case& c : cases) {
-    p.simulated.shape.recompute = c.shape.recompute;
-    p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
+  for (const Case& one : cases) {
+    p.layout = model::make_layout(one.shape, schedule::cut_of(p.program));
     floors.push_back(floor_of(p));
   }
   return floors;

@@ -47,13 +47,25 @@ TEST(Machine, ExceptionsReplaceKeys) {
   const Machine m = parse_machine(
       machine_text(3, 4, "adapters = 2", "memory = \"4 GB\"") +
           "[[exceptions]]\nnodes = '1-2'\ndevice.speed = 0.5\ndevice.memory = '2 GB'\nbetween.rate = '50 MB/s'\n"
-          "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n",
+          "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n"
+          "[[exceptions]]\nranks = 5\nbetween.rate = '50 MB/s'\n",
       "m.toml");
   std::vector<double> speeds, memory;
   for (const Own& own : m.own) speeds.push_back(own.speed), memory.push_back(static_cast<double>(*own.memory));
   EXPECT_THAT(speeds, testing::ElementsAre(1, 1, 1, .25, .5, .5, .5, .5, .5, .5, .25, .25));
   EXPECT_THAT(memory, testing::ElementsAre(4e9, 4e9, 4e9, 4e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9));
   EXPECT_THAT(m.rates, testing::ElementsAre(100e6, 20e6, 50e6, 50e6, 50e6, 20e6));
+}
+
+TEST(Machine, KnowsPrefixes) {
+  const std::map<std::string, double> rates = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15},
+                                          {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}},
+                                      times = {{"", 1}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}};
+  const auto read = [](const std::string& change) { return parse_machine(machine_text(1, 2), "m.toml", {change}); };
+  for (const auto& [prefix, factor] : rates)
+    EXPECT_DOUBLE_EQ(read("inside.rate=3 " + prefix + "B/s").inside_rate, 3 * factor) << prefix;
+  for (const auto& [prefix, factor] : times)
+    EXPECT_DOUBLE_EQ(read("inside.latency=3 " + prefix + "s").inside_latency, 3 * factor) << prefix;
 }
 
 TEST(Machine, EveryFileOfTheRepositoryIsValid) {
@@ -177,12 +189,12 @@ TEST(Predict, TransfersShareLinks) {
 /// In units of a shard at 1 GB/s: one message, two to one rank, two the opposite ways; each pays the latency once.
 TEST(Predict, LinksInsideANodeAreOfThreeKinds) {
   const Transfers all[] = {Transfers({send_to_2, "", from_0, ""}),
-      Transfers({send_to_2, "   0 gradients_send send W1 h0 -> r2\n",
-          from_0 + "   0 gradients_recv recv W1 w1 <- r1\n", ""}),
-      Transfers({send_to_2 + "   0 inputs_recv recv W2 w0 <- r2\n", "",
-          from_0 + "   0 inputs_send send W2 h0 -> r0\n", ""})};
-  for (const auto& [kind, shards] : std::map<std::string, std::array<int, 3>>{
-           {"switch", {1, 2, 1}}, {"pairs", {1, 1, 1}}, {"memory", {1, 2, 2}}})
+      Transfers(
+          {send_to_2, "   0 gradients_send send W1 h0 -> r2\n", from_0 + "   0 gradients_recv recv W1 w1 <- r1\n", ""}),
+      Transfers(
+          {send_to_2 + "   0 inputs_recv recv W2 w0 <- r2\n", "", from_0 + "   0 inputs_send send W2 h0 -> r0\n", ""})};
+  for (const auto& [kind, shards] :
+      std::map<std::string, std::array<int, 3>>{{"switch", {1, 2, 1}}, {"pairs", {1, 1, 1}}, {"memory", {1, 2, 2}}})
     for (int i = 0; i < 3; ++i) {
       const Prediction p = all[i].on(machine_text(1, 4), {"inside.kind=" + kind, "inside.latency=2 ms"});
       EXPECT_NEAR(p.seconds, 2e-3 + shards[i] * all[i].shard / 1e9, exact) << kind << i;
@@ -198,11 +210,11 @@ TEST(Predict, EachSideMovesItsBytesOnce) {
   const double unit = one.shard / 100e6,
                moved = 3 * static_cast<double>(ring.layout.embeddings.elements) * sizeof(float) / 20e6;
   using Charged = std::tuple<const Transfers&, std::string, int, double>;
-  for (const auto& [transfers, machine, processors, seconds] : std::vector<Charged>{
-           {one, machine_text(2, 2), 1, 5 * unit}, {one, machine_text(1, 4), 1, 10 * unit},
-           {one, machine_text(1, 4), 2, 5 * unit}, {two, machine_text(2, 2), 1, 10 * unit},
-           {two, machine_text(2, 2), 2, 5 * unit}, {one, machine_text(2, 2, "protocol = \"eager\""), 1, 5 * unit},
-           {ring, machine_text(2, 2), 1, moved}, {ring, machine_text(2, 2, "adapters = 2"), 1, moved}}) {
+  for (const auto& [transfers, machine, processors, seconds] :
+      std::vector<Charged>{{one, machine_text(2, 2), 1, 5 * unit}, {one, machine_text(1, 4), 1, 10 * unit},
+          {one, machine_text(1, 4), 2, 5 * unit}, {two, machine_text(2, 2), 1, 10 * unit},
+          {two, machine_text(2, 2), 2, 5 * unit}, {one, machine_text(2, 2, "protocol = \"eager\""), 1, 5 * unit},
+          {ring, machine_text(2, 2), 1, moved}, {ring, machine_text(2, 2, "adapters = 2"), 1, moved}}) {
     const std::string count = fmt::format("device.processors={}", processors);
     EXPECT_NEAR(transfers.on(machine, {count, "device.moving=20 MB/s"}).seconds, seconds, exact) << machine << count;
     EXPECT_LT(transfers.on(machine, {count, "device.moving=20 GB/s"}).seconds, 2.1 * unit) << "hidden behind the wire";
@@ -223,8 +235,9 @@ TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
   EXPECT_NEAR(all.on(machine_text(2, 2)).seconds, bytes / 100e6, exact);
   EXPECT_NEAR(all.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + bytes / 100e6, exact);
   const std::string sum = "   0 gradients_group all_reduce G0 t0 @world\n";
-  EXPECT_NEAR(Transfers({sum, sum, sum, sum}).on(machine_text(2, 2, "latency = \"1 ms\"")).seconds,
-      6e-3 + 1.5 * unit, exact) << "twice around";
+  EXPECT_NEAR(
+      Transfers({sum, sum, sum, sum}).on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 6e-3 + 1.5 * unit, exact)
+      << "twice around";
   for (const char* node : {"nodes = 0\n", "nodes = 1\n"}) {
     EXPECT_NEAR(seconds(one, "", node + std::string("between.rate = \"25 MB/s\"")), 4 * unit, exact) << node;
     const std::string slow = node + std::string("between.rate = \"20 MB/s\"");
@@ -409,6 +422,8 @@ TEST(Predict, DevicesMayBeUnlike) {
     EXPECT_EQ(predict(c, small).fits, fits);
     EXPECT_EQ(floor_of(c, small).fits, fits);
   }
+  const std::string known = "exceptions=[{ranks = 1, device.memory = \"1 GB\"}]";
+  EXPECT_EQ(predict(c, parse_machine(machine_text(1, 2), "m.toml", {known})).fits, std::nullopt) << "rank 0 has any";
 }
 
 /// Rank 1 has three sequences in place of one, and half the speed.

@@ -21,10 +21,11 @@ void expect_none(const Row& row, const std::vector<const char*>& names) {
 
 TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   CaseResult r = sample_case();
+  r.seconds[3][2] = 9.75;                 // its mean is not the median
   std::swap(r.seconds[0], r.seconds[3]);  // the order of the steps does not matter
-  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 3.75 s
-  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 3.0}, {"min_s", 0.75}, {"max_s", 3.75}});
-  expect(row, {{"spread", 1.5 / 2.25}, {"cv", std::sqrt(5.0 / 3) / 2.25}});
+  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 9.75 s
+  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 4.5}, {"min_s", 0.75}, {"max_s", 9.75}});
+  expect(row, {{"spread", 3 / 2.25}, {"cv", std::sqrt(50.0 / 3) / 3.75}, {"tokens_per_s", 1536 / 2.25}});
   EXPECT_EQ(row.integer("samples"), 4);
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
@@ -201,12 +202,12 @@ TEST(Verdict, OfACase) {
 
 TEST(Verdict, OfASweep) {
   EXPECT_EQ(verdict(std::vector<Row>()), "INVALID: no case was run");
-  std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
-  EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
+  std::vector<Row> rows = {make_row(sample_case("ddp"), 5), make_row(sample_case("tawpipe"), 6)};
+  EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 5 (ddp, 3 ranks in groups 1+2, 128 tokens): "
                            "noisy: quartiles 67 % of the median apart)");
   EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}), HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
-  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
-  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
+  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 8));
+  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 8 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
                            "1 timed step, at least 3 are needed");
 }
 
