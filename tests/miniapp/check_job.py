@@ -107,10 +107,10 @@ def check_account(case):
 def check_statuses():
     """What cannot run is recorded and does not stop the sweep; what failed stays until it is retried."""
     file = FOLDER / "statuses.h5"
-    one = ("--set", "seq=9,200", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp", "-o", file)
+    one = ("--set", "seq=9,200", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp", "--set", "repeats=2", "-o", file)
     small = call(2, "run", DECK, *one, "--memory", "950K")
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", small.stdout + small.stderr
-    assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    assert [row["status"] for row in rows(file)] == ["ok", "skipped"] and small.stdout.count("\n# needs ") == 1, small.stdout
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0 and "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
