@@ -205,7 +205,7 @@ def check_faulty_products():
             assert result == "ok" or len(set(fields[:5])) == 5, line
 
 def check_topo():
-    """Numbers that can be, in a table and in JSON, for groups of any size."""
+    """Numbers that can be, for groups of any size."""
     def topo(ranks, *options, code=0):
         done = call(ranks, "topo", "--seconds", "0.05", *options)
         assert done.returncode == code, f"{options}: exit {done.returncode}: {done.stdout}{done.stderr}"
@@ -219,9 +219,6 @@ def check_topo():
             assert set(rates) == {"latency_s", "alone_bytes_per_s", "shared_bytes_per_s", "both_bytes_per_s"}, said
             # no message comes before it has been sent, nor faster than memory moves
             assert min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13, said
-    table = [line for line in topo(4, "--groups", "2").stdout.splitlines() if not line.startswith("#")]
-    assert [row.split()[0] for row in table] == ["inside"] * 4 + ["between"] * 4, table
-    assert all(float(row.split()[-2]) > 0 for row in table)
     for options in (["--groups", "3"], ["--seconds", "0"]):
         said = topo(2, *options, code=2)
         assert not said.stdout and said.stderr.startswith("minitaw: ") and said.stderr.count("\n") == 1, f"{options}: {said}"
