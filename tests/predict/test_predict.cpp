@@ -441,27 +441,35 @@ TEST(Predict, MeasuredActionsReplaceAllOthersButTheSpeed) {
       }
 }
 
-/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.
+/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node. One of the two sends
+/// more than it gets; each in turn has a slower adapter.
 TEST(Predict, FloorsAreWhatThePredictionCounts) {
-  const Machine machine = parse_machine(machine_text(2, 2, "adapters = 2"), "m.toml");
-  Case c = case_of("weipipe", 4, topology::Groups({2, 2}));
-  c.shape.ffn = {128, 64, 256, 32};
-  const Prediction p = predict(c, machine);
-  const Floor floor = floor_of(c, machine);
-  double compute = 0, most = 0;
-  for (const trace::RankTime& rank : p.account.ranks) compute = std::max(compute, rank.compute);
-  for (const int node : {0, 1})
-    most = std::max({most, p.adapters[2 * node].out + p.adapters[2 * node + 1].out,
-        p.adapters[2 * node].in + p.adapters[2 * node + 1].in});
-  EXPECT_NEAR(floor.compute, compute, 1e-9);
-  EXPECT_NEAR(floor.adapter, most / 200e6, 1e-12);
-  EXPECT_EQ(floor.memory, p.worst_memory());
-  EXPECT_EQ(predict(c, machine).seconds, p.seconds) << "the same input, the same output";
-  EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
-  EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
-  const std::string slow = "adapters = 2\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
-  const Floor slower = floor_of(c, parse_machine(machine_text(2, 2, slow), "m.toml"));
-  EXPECT_NEAR(slower.adapter / floor.adapter, 200.0 / 125, 1e-9);
+  std::vector<Case> cases(3, case_of("weipipe", 4, topology::Groups({2, 2})));
+  for (Case& c : cases) c.shape.ffn = {128, 64, 256, 32};
+  cases[1].shape.recompute = model::Recompute::keep_attention;
+  cases[2].shape.recompute = model::Recompute::none;
+  for (const int slow : {0, 3}) {
+    const std::string exception = "[[exceptions]]\nbetween.rate = \"25 MB/s\"\nranks = ";
+    const Machine machine = parse_machine(machine_text(2, 2, "adapters = 2\n" + exception + std::to_string(slow)), "m");
+    const std::vector<Floor> floors = floors_of(cases, machine);
+    for (int i = 0; i < 3; ++i) {
+      const Prediction p = predict(cases[i], machine);
+      double compute = 0, adapter = 0;
+      for (const trace::RankTime& rank : p.account.ranks) compute = std::max(compute, rank.compute);
+      for (const int node : {0, 1}) {
+        const AdapterUse &one = p.adapters[2 * node], &other = p.adapters[2 * node + 1];
+        const double rate = slow / 2 == node ? 125e6 : 200e6;
+        adapter = std::max({adapter, (one.out + other.out) / rate, (one.in + other.in) / rate});
+        EXPECT_NE(one.out + other.out, one.in + other.in) << "the case is to tell them apart";
+      }
+      EXPECT_NEAR(floors[i].compute, compute, 1e-9);
+      EXPECT_NEAR(floors[i].adapter, adapter, 1e-12);
+      EXPECT_EQ(floors[i].memory, p.worst_memory());
+      EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].adapter));
+      EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
+      EXPECT_EQ(predict(cases[i], machine).seconds, p.seconds) << "the same input, the same output";
+    }
+  }
 }
 
 /// As if all were simulated: on a fat tree that is a switch. Eight of a node each, and three on nodes of their own.
