@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every figure of minitaw predict by hand, and its search for the best case against all cases. Called with the program and a folder to
-write to."""
+"""Every figure of minitaw predict by hand, and its search for the best case against all cases. Called with the program, a folder to
+write to, and the program that executes the verb, for scripts/mutate."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-PROGRAM, FOLDER = sys.argv[1:]
+PROGRAM, FOLDER = sys.argv[1:3]
 MACHINE = ('nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n[device.fp32]\npeak = "2 GFLOP/s"\nproducts = "1 GFLOP/s"\n'
            '[inside]\nrate = "1 GB/s"\n[between]\nrate = "{}"\nadapters = {}\n')
 DECK = 'layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmicro_batches = 4\n'

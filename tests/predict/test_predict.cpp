@@ -154,7 +154,8 @@ struct Transfers {
 
   [[nodiscard]] Prediction on(const std::string& machine, const std::vector<std::string>& changes = {}) const {
     const Machine m = parse_machine(machine, "m.toml", changes);
-    return simulate(program, layout, m, [](int, const Action&) { return 0.0; });
+    const auto costs = [this](int, const Action& a) { return a.kind == Kind::update ? shard / 100e6 : 0; };
+    return simulate(program, layout, m, costs);
   }
 };
 
@@ -219,6 +220,9 @@ TEST(Predict, EachSideMovesItsBytesOnce) {
     EXPECT_NEAR(transfers.on(machine, {count, "device.moving=20 MB/s"}).seconds, seconds, exact) << machine << count;
     EXPECT_LT(transfers.on(machine, {count, "device.moving=20 GB/s"}).seconds, 2.1 * unit) << "hidden behind the wire";
   }
+  const Prediction first = Transfers({"   0 compute update W0 h0 t0\n" + send_to_2, "", from_0, ""})
+                               .on(machine_text(2, 2), {"device.processors=1", "device.moving=100 MB/s"});
+  EXPECT_NEAR(first.spans[2][0].end, unit, 0.01 * unit) << "before all computing";
 }
 
 /// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring through both nodes
