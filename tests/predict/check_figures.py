@@ -72,6 +72,9 @@ def loads():
         out, into = group["bytes_out"], group["bytes_in"]
         agree(adapter, {"out_bytes": out, "in_bytes": into, "out_busy": out / rate / case["step_s"], "in_busy": into / rate / case["step_s"]})
     assert into > 1.1 * out and predict(*slow, schedule="tawpipe").split()[-2] == f"{100 * into / 20e6 / case['step_s']:.1f}"
+    slow = ("--machine-set", 'exceptions=[{ranks=0, between.rate="20 MB/s"}]')
+    (case,) = json.loads(predict("--json", *slow, schedule="tawpipe"))["cases"]
+    assert predict(*slow, schedule="tawpipe").split()[-2] == f"{100 * case['adapters'][0]['out_busy']:.1f}", "the busiest is not the last"
     pathlib.Path(FOLDER, "machine.toml").write_text(MACHINE.partition("[between]")[0].format(2).replace("nodes = 2", "nodes = 1"), encoding="utf-8")
     (alone,) = json.loads(predict("--json", schedule="ddp"))["cases"]
     assert [*alone["adapters"][0].values()] == [0] * 4, alone
