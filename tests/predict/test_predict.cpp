@@ -48,7 +48,7 @@ TEST(Machine, ExceptionsReplaceKeys) {
       machine_text(3, 4, "adapters = 2", "memory = \"4 GB\"") +
           "[[exceptions]]\nnodes = '1-2'\ndevice.speed = 0.5\ndevice.memory = '2 GB'\nbetween.rate = '50 MB/s'\n"
           "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n"
-          "[[exceptions]]\nranks = 5\nbetween.rate = '50 MB/s'\n",
+          "[[exceptions]]\nranks = 5\nbetween.rate = '50 MB/s'\n[[exceptions]]\nranks = 4\ndevice.speed = 0.5\n",
       "m.toml");
   std::vector<double> speeds, memory;
   for (const Own& own : m.own) speeds.push_back(own.speed), memory.push_back(static_cast<double>(*own.memory));
