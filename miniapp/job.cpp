@@ -79,10 +79,12 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   return ranks;
 }
 
-/// Of the node that has fewest; one where none is known.
-int count_adapters(const std::vector<record::RankPlace>& ranks) {
-  const auto count = [](const record::RankPlace& r) { return std::ranges::count(r.site.adapters, ','); };
-  return 1 + static_cast<int>(count(std::ranges::min(ranks, {}, count)));
+/// Bytes that each rank finds free, on its device or else its node.
+std::vector<std::uint64_t> free_memory() {
+  const auto device = topology::device_memory();
+  const std::uint64_t mine = device ? device->free : engine::available_memory();
+  return list_of(
+      gather(std::to_string(mine)), [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
 }
 
 /// A device that several ranks share would count for each of them.
@@ -170,7 +172,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       hosts(place.hosts, flags.hosts), device(choose_device(mpi.rank(), place, hosts)),
       kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)), systems(gather(hosts.hidden(topology::os_text()))),
-      adapters(count_adapters(ranks)),
+      adapters(topology::fewest_adapters(list_of(ranks, &record::RankPlace::site))),
       runner(MPI_COMM_WORLD,
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog), .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
@@ -239,23 +241,8 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
 /// Measures a communicator before it asks what memory is free: the first communicator keeps some for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
-      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
-  const std::optional<std::uint64_t> per_rank = mpi.flags.memory;
-  const std::vector<std::string>& uuids = mpi.uuids;
-  const auto device = topology::device_memory();
-  const auto free = gather(std::to_string(device ? device->free : engine::available_memory()));
-  std::map<std::string, int> known;  // by what the ranks of one memory have in common
-  for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
-    const std::string node = fmt::format("node {}", mpi.place.nodes.group_of(static_cast<int>(rank))),
-                      alone = fmt::format("rank {}", rank);
-    const std::string key = per_rank ? alone : uuids[rank].empty() ? node : uuids[rank];
-    const auto [at, added] = known.try_emplace(key, static_cast<int>(pools_.size()));
-    if (added) pools_.push_back({key == uuids[rank] ? "device of " + alone : key, UINT64_MAX});
-    Pool& pool = pools_[static_cast<std::size_t>(at->second)];
-    pool.bytes = std::min<std::uint64_t>(pool.bytes, per_rank.value_or(std::stoull(free[rank])));
-    pool_of_rank_.push_back(at->second);
-  }
-}
+      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)),
+      pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
 
 std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
@@ -263,15 +250,11 @@ std::string MemoryBudget::reason_against(const Case& c, const harness::Reference
       schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
-  std::vector<std::uint64_t> needed(pools_.size());
+  std::vector<std::uint64_t> needed;
   for (std::size_t rank = 0; rank < memory.size(); ++rank)
-    needed[static_cast<std::size_t>(pool_of_rank_[rank])] +=
-        memory[rank].total() + libraries + communicator_ * static_cast<std::uint64_t>(communicators[rank]);
-  std::uint64_t& of_first = needed[static_cast<std::size_t>(pool_of_rank_[0])];
-  of_first = std::max(of_first + reference.beside, reference.alone);
-  for (std::size_t i = 0; i < pools_.size(); ++i)
-    if (needed[i] > pools_[i].bytes)
-      return fmt::format("needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes), pools_[i].name);
-  return "";
+    needed.push_back(
+        memory[rank].total() + libraries + communicator_ * static_cast<std::uint64_t>(communicators[rank]));
+  const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, reference.alone);
+  return lack ? fmt::format("needs {} of {} ({})", size_text(lack->needed), size_text(lack->bytes), lack->pool) : "";
 }
 }  // namespace minitaw::app

@@ -3,6 +3,7 @@
 #include <Kokkos_Core.hpp>
 #include "comm/mpi/mpi.hpp"
 #include "harness/case_runner.hpp"
+#include "pools.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
 #include "topology/system.hpp"
@@ -65,13 +66,8 @@ public:
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
   [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
 private:
-  struct Pool {
-    std::string name;
-    std::uint64_t bytes = 0;
-  };
-  std::vector<Pool> pools_;
-  std::vector<int> pool_of_rank_;
   bool shared_devices_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
+  MemoryPools pools_;
 };
 }  // namespace minitaw::app

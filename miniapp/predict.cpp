@@ -37,11 +37,21 @@ struct Total : trace::RankTime {
       : RankTime(trace::total_of(account.ranks)), whole(account.length * static_cast<double>(account.ranks.size())) {}
 };
 
+/// Shares of the step in which each adapter sends and receives.
+std::vector<predict::AdapterUse> loads(const Prediction& p, const Machine& machine) {
+  std::vector<predict::AdapterUse> found;
+  for (const auto& [out, in] : p.adapters) {
+    const double rate = machine.rates[found.size()];
+    const double whole = rate > 0 ? rate * p.seconds : 1;  // without a network no byte moves
+    found.push_back({out / whole, in / whole});
+  }
+  return found;
+}
+
 double busiest(const Prediction& p, const Machine& machine) {
   double most = 0;
-  for (int i = 0; i < static_cast<int>(p.adapters.size()) && machine.rate > 0; ++i)
-    most = std::max(most, std::max(p.adapters[i].out, p.adapters[i].in) / machine.rates[i]);
-  return most / p.seconds;
+  for (const auto& [out, in] : loads(p, machine)) most = std::max({most, out, in});
+  return most;
 }
 
 /// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side count, as in NCCL.
@@ -58,10 +68,10 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
   Json exposed, adapters = Json::array();
   for (std::size_t k = 0; k < total.exposed.size(); ++k)
     exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
-  for (const predict::AdapterUse& use : p.adapters) {
-    const double whole = machine.rates[adapters.size()] * p.seconds;
+  for (const predict::AdapterUse& busy : loads(p, machine)) {
+    const predict::AdapterUse& bytes = p.adapters[adapters.size()];
     adapters.push_back(
-        {{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole}, {"in_busy", use.in / whole}});
+        {{"out_bytes", bytes.out}, {"in_bytes", bytes.in}, {"out_busy", busy.out}, {"in_busy", busy.in}});
   }
   return {{"settings", deck::identity(c)}, {"step_s", p.seconds}, {"tokens_per_s", p.tokens_per_s},
       {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole}, {"exposed", exposed},

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 #include <regex>
+#include <set>
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "record/recorder.hpp"
@@ -94,6 +95,17 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
         remaining.runs, [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
   for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
+}
+
+std::vector<Row> rows_of(const std::vector<Case>& cases, std::vector<Row> rows) {
+  std::set<std::string> known;
+  for (const Case& c : cases) known.insert(deck::identity(c));
+  std::erase_if(rows, [&](const Row& row) { return !known.contains(row.text("identity")); });
+  return rows;
+}
+
+std::size_t count_ended(const std::vector<Row>& rows) {
+  return std::ranges::count_if(rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
 }
 
 SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)

@@ -2,7 +2,6 @@
 #include "sweep.hpp"
 #include <fmt/format.h>
 #include <mutex>
-#include <ranges>
 #include <set>
 #include <string.h>
 #include "base/error.hpp"
@@ -110,14 +109,8 @@ public:
   /// The exit code: of all cases of the deck, also those that an earlier run has measured.
   [[nodiscard]] int close(const std::string& why_stopped) {
     const std::scoped_lock lock(mutex_);
-    std::set<std::string> mine;
-    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
-    std::vector<Row> rows = recorder_.rows();
-    std::erase_if(rows, [&](const Row& row) { return !mine.contains(row.text("identity")); });
-    // What is there and ok, but lacks repetitions, is missing too.
-    const auto whole = std::ranges::count_if(
-        rows, [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
-    const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
+    const std::vector<Row> rows = rows_of(deck_.cases, recorder_.rows());
+    const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
     say("{}", record::closing_text(rows, missing));
     say("# results: {}\n", options_.output);
     recorder_.finish();
@@ -131,12 +124,10 @@ private:
     recorder_.log(text);
   }
 
-  /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
+  /// FLOP/s of a rank's device for this case.
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak)) return options_.peak;
-    const auto peak = [&](const record::RankPlace& rank) { return record::datasheet_peak(rank.unit, c.shape.dtype); };
-    const std::vector<double> peaks = list_of(mpi_.ranks | std::views::take(c.ranks), peak);
-    return std::ranges::count(peaks, peaks.front()) == c.ranks ? peaks.front() : std::nan("");
+    return record::common_peak(list_of(mpi_.ranks, &record::RankPlace::unit), c);
   }
 
   const deck::Deck& deck_;

@@ -4,55 +4,44 @@
 #include <nlohmann/json.hpp>
 #include "cli/cli11.hpp"
 #include "job.hpp"
+#include "links.hpp"
 
 namespace minitaw::app {
 namespace {
 using topology::Groups;
-
-/// Rates and latencies of messages over one kind of link; docs/topo.md defines each figure.
-struct Figure {
-  std::string name;  ///< in JSON: "latency_s" or "..._bytes_per_s"
-  std::string who;   ///< takes part
-  double value = 0;  ///< s, or bytes/s of the messages, one direction
-};
-using Figures = std::vector<Figure>;
-using Flows = std::vector<std::pair<int, int>>;  ///< from and to
 
 constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
 double largest(double mine = 0) { return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200)); }
 
-/// Sends messages between the ranks of MPI_COMM_WORLD. Collective, the same on all ranks. Ranks that wait sleep.
-class Links {
+/// Between the ranks of MPI_COMM_WORLD. Ranks that wait sleep.
+class LinksOfJob final : public Links {
 public:
-  explicit Links(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)) {}
+  explicit LinksOfJob(double seconds) : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)) {}
 
-  /// Seconds: half of the median round.
-  double latency(int a, int b) {
-    const double once = largest(median_round(a, b, least_rounds));
-    const int count = std::clamp(static_cast<int>(seconds_ / once), least_rounds, most_rounds);
-    return largest(median_round(a, b, count)) / 2;
+  double latency(int a, int b) override {
+    const double round = 2 * largest(latency_of(rounds(a, b, least_rounds)));
+    const int count = std::clamp(static_cast<int>(seconds_ / round), least_rounds, most_rounds);
+    return largest(latency_of(rounds(a, b, count)));
   }
 
-  /// Bytes/s of each flow while all are under way at once, until the last one has ended.
-  double rate(const Flows& flows) {
+  double rate(const Flows& flows) override {
     (void)largest(send(flows, 1));  // connects
     const double once = largest(send(flows, 1));
     const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
     return 1.0 * count * topo_message / largest(send(flows, count));
   }
 private:
-  /// Seconds, on rank a; 0 on the others.
-  [[nodiscard]] double median_round(int a, int b, int count) const {
+  /// Seconds of each, on rank a; none on the others.
+  [[nodiscard]] std::vector<double> rounds(int a, int b, int count) const {
     std::vector<double> seconds;
     (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double round = comm::mpi::round_trip(rank_ == a ? b : a, rank_ == a, MPI_COMM_WORLD);
       if (rank_ == a) seconds.push_back(round);
     }
-    std::ranges::sort(seconds);
-    return seconds.empty() ? 0 : seconds[seconds.size() / 2];
+    return seconds;
   }
 
   /// Seconds until this rank has sent and received its messages of all flows.
@@ -72,45 +61,6 @@ private:
   int rank_;
   comm::mpi::Exchange exchange_;
 };
-
-/// Every rank of a group to one of another.
-void append(Flows& flows, const Groups& groups, int from, int to) {
-  for (const int rank : groups.members(from))
-    flows.emplace_back(rank, groups.rank(to, groups.local(rank) % groups.size(to)));
-}
-
-/// Every rank to the next one of its group.
-void append_ring(Flows& flows, const Groups& groups, int group) {
-  const int size = groups.size(group);
-  for (int local = 0; size > 1 && local < size; ++local)
-    flows.emplace_back(groups.rank(group, local), groups.rank(group, (local + 1) % size));
-}
-
-Figures measure_inside(Links& links, const Groups& groups) {
-  const auto pair = std::ranges::find_if(groups.sizes(), [](int size) { return size > 1; });
-  if (pair == groups.sizes().end()) return {};
-  const int group = static_cast<int>(pair - groups.sizes().begin()), first = groups.first(group);
-  Flows one, all;
-  append_ring(one, groups, group);
-  for (int g = 0; g < groups.count(); ++g) append_ring(all, groups, g);
-  return {{"latency_s", "latency, 8 bytes", links.latency(first, first + 1)},
-      {"alone_bytes_per_s", "one rank to another", links.rate({{first, first + 1}})},
-      {"shared_bytes_per_s", "all of a group at once, each rank", links.rate(one)},
-      {"both_bytes_per_s", "all of all groups at once, each rank", links.rate(all)}};
-}
-
-Figures measure_between(Links& links, const Groups& groups) {
-  if (groups.count() == 1) return {};
-  const int a = groups.first(0), b = groups.first(1);
-  Flows one, all;
-  append(one, groups, 0, 1);
-  for (int g = 0; g < groups.count(); ++g) append(all, groups, g, (g + 1) % groups.count());
-  return {{"latency_s", "latency, 8 bytes", links.latency(a, b)},
-      {"alone_bytes_per_s", "one rank to another", links.rate({{a, b}})},
-      {"shared_bytes_per_s", "all of a group at once, together", groups.size(0) * links.rate(one)},
-      {"both_bytes_per_s", "all groups out and in at once, the busiest",
-          std::ranges::max(groups.sizes()) * links.rate(all)}};  // as many come in as leave the one before
-}
 
 struct Options {
   std::string groups;  ///< as given; empty: the nodes
@@ -137,7 +87,7 @@ std::string to_text(const std::string& link, const Figures& figures) {
 int topo(const Options& options, const MpiJob& mpi) {
   const Groups& nodes = mpi.place.nodes;
   const Groups groups = options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
-  Links links(options.seconds);
+  LinksOfJob links(options.seconds);
   const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
   if (!mpi.is_root()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();

@@ -187,7 +187,8 @@ StopReason CaseRunner::execute(
   const auto watched = finder_.watch(*runtime);
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
-  StepMeter device(*options_.meter), node(*options_.node_meter, true);
+  const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
+  StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
   std::string begun;
   for (int s = 0; s < count; ++s) {
@@ -213,8 +214,7 @@ StopReason CaseRunner::execute(
   node.collect(comm, result.node);
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices) taken.device_begin = 0;  // others take memory there as well
-  collect(*runtime, steps, count, taken, options_.timeline, options_.nodes.value_or(topology::Groups({ranks_})), comm,
-      result);
+  collect(*runtime, steps, count, taken, options_.timeline, nodes, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());

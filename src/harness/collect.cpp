@@ -276,9 +276,9 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
 void StepMeter::collect(MPI_Comm comm, Readings& readings) {
   double used = meter_.energy() - before_, part = 1;
   std::string fault = meter_.fault();
-  if (shared_) {
+  if (nodes_) {
     comm::mpi::OwnComm node;
-    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+    check(MPI_Comm_split(comm, nodes_->group_of(rank_in(comm)), 0, &node.comm), "MPI_Comm_split");
     part = 1.0 / size_of(node.comm);
     fault = comm::mpi::gather_texts(fault, node.comm).front();
     const auto bytes = static_cast<int>(samples_.size() * sizeof(DeviceSample));

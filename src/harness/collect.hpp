@@ -44,11 +44,13 @@ private:
 };
 
 /// Reads a meter before, between and after the timed steps of one repetition, never while a step is timed, so
-/// that the time of a reading (Meter::name()) lies between two steps. The meter of a node is `shared` by all
+/// that the time of a reading (Meter::name()) lies between two steps. The meter of a node is shared by all
 /// ranks of the case there: the first of them reads, and each has an equal part of energy and power.
 class StepMeter {
 public:
-  explicit StepMeter(meters::Meter& meter, bool shared = false) : meter_(meter), shared_(shared) {}
+  explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
+  /// Of a node. `nodes`: of the job, whose first ranks the case has.
+  StepMeter(meters::Meter& meter, topology::Groups nodes) : meter_(meter), nodes_(std::move(nodes)) {}
 
   void begin() { before_ = meter_.energy(); }           ///< before the first timed step
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
@@ -57,7 +59,7 @@ public:
   void collect(MPI_Comm comm, Readings& readings);
 private:
   meters::Meter& meter_;
-  bool shared_;
+  std::optional<topology::Groups> nodes_{};  ///< nothing: each rank has a meter
   std::vector<DeviceSample> samples_;
   double before_ = 0;  ///< J
 };

@@ -125,16 +125,14 @@ std::size_t Prediction::worst_memory() const { return worst(memory); }
 
 bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && machine.pools == machine.nodes &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0 &&
-         machine.alike;
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.alike;
 }
 
 std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine) {
   Prepared p = prepare(cases.front(), machine);
   std::vector<Floor> floors;
-  for (const Case& c : cases) {
-    p.simulated.shape.recompute = c.shape.recompute;
-    p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
+  for (const Case& one : cases) {
+    p.layout = model::make_layout(one.shape, schedule::cut_of(p.program));
     floors.push_back(floor_of(p));
   }
   return floors;

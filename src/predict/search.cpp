@@ -43,7 +43,7 @@ std::vector<std::string> specs_for(const Machine& machine) {
 
 /// Candidates of the same program are neighbours: recomputation changes sizes and times alone.
 std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
-  const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
+  const std::int64_t sequences = sequences_of_step(base);
   std::vector<topology::Groups> groupings = {base.groups};
   if (base.groups.count() > 1 && base.ranks % (2 * base.groups.count()) == 0)
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
@@ -57,6 +57,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     }
   };
   Case c = base;
+  c.micro_batch_per_rank.clear();
   for (const std::string& spec : specs_for(machine))
     for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
       if (c.ranks % c.replicas != 0) continue;

@@ -370,6 +370,7 @@ private:
       if (count > 1 || from == to) between(out + i, in + i, bytes / count, part_of(t));
     }
     if (count == 1 && from != to) move(t, from, to, bytes);
+    else charge(t, from, to, bytes);
     return slowest;
   }
 
@@ -379,9 +380,14 @@ private:
     network_.between(adapter, other, bytes, std::move(done));
   }
 
-  void move(const Shared& t, int from, int to, double bytes) {
+  /// Each side of a transfer moves its bytes once.
+  void charge(const Shared& t, int from, int to, double bytes) {
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to}) network_.work(side, bytes / machine_.moving, part_of(t), true);
+  }
+
+  void move(const Shared& t, int from, int to, double bytes) {
+    charge(t, from, to, bytes);
     if (machine_.node_of(from) == machine_.node_of(to)) return network_.flow(from, to, bytes, part_of(t));
     const int out = machine_.adapter_of(from), in = machine_.adapter_of(to);
     if (!machine_.eager) return between(out, in, bytes, part_of(t));

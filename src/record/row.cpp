@@ -32,6 +32,13 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
   return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
 }
 
+double common_peak(const std::vector<std::string>& units, const Case& c) {
+  const double first = datasheet_peak(units.at(0), c.shape.dtype);
+  for (int rank = 1; rank < c.ranks; ++rank)
+    if (datasheet_peak(units.at(rank), c.shape.dtype) != first) return none;
+  return first;
+}
+
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
 
 namespace {

@@ -34,6 +34,8 @@ struct Row {
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
 /// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`: RankPlace::unit. NaN: not known.
 [[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
+/// Of each rank of a case, whose ranks are the first of these `units`. NaN: unknown, or not the same for all.
+[[nodiscard]] double common_peak(const std::vector<std::string>& units, const Case& c);
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.

@@ -99,6 +99,6 @@ private:
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout = {});
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
-/// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.
+/// A list of objects with the columns by their names; NaN is null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
 }  // namespace minitaw::record

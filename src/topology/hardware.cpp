@@ -161,4 +161,9 @@ Site look(const std::string& cores, const std::string& bus, const std::string& x
   site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;
 }
+
+int fewest_adapters(const std::vector<Site>& sites) {
+  const auto count = [](const Site& site) { return 1 + std::ranges::count(site.adapters, ','); };
+  return static_cast<int>(count(std::ranges::min(sites, {}, count)));
+}
 }  // namespace minitaw::topology

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <vector>
 
 /// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
 namespace minitaw::topology {
@@ -28,6 +29,8 @@ inline constexpr struct {
 /// of describe(); empty: this machine. `classes`: states and rates of ports, which hwloc does not tell.
 [[nodiscard]] Site look(const std::string& cores, const std::string& bus, const std::string& xml = {},
     const std::filesystem::path& classes = "/sys/class");
+/// Ports of the node that has fewest; one where none is known.
+[[nodiscard]] int fewest_adapters(const std::vector<Site>& sites);
 /// The first line of a file; empty if it cannot be read.
 [[nodiscard]] std::string line_of(const std::filesystem::path& file);
 }  // namespace minitaw::topology

@@ -384,6 +384,26 @@ TEST(StepMeter, OneRankThatFailsInTheMiddleOrHasNoneTakesTheCaseWithIt) {
   expect_unavailable(collected(world_size() - 1, good, true), "no NVIDIA device");
 }
 
+/// The first rank has a node of its own, the others share one, whose first rank reads. A node has no part in the case.
+TEST(StepMeter, OfANodeGivesItsRanksEqualParts) {
+  Counting counting;
+  meters::Meter none("read by another rank");
+  counting.per_question = 1 + world_rank();
+  const int others = world_size() - 1;
+  StepMeter meter(
+      world_rank() < 2 ? counting : none, topology::Groups(others > 0 ? std::vector{1, others, 1} : std::vector{1}));
+  Readings readings;
+  meter.begin();
+  meter.sample();
+  meter.collect(MPI_COMM_WORLD, readings);
+  if (world_rank() != 0) return;
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const int first = rank == 0 ? 0 : 1, parts = rank == 0 ? 1 : others;
+    EXPECT_NEAR(readings.energy.at(0)[rank], 2.0 * (1 + first) / parts, 1e-12);
+    EXPECT_NEAR(readings.samples.at(0)[rank].power_w, (2.75 + 100 * first) / parts, 1e-12);
+  }
+}
+
 TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   for (const double per_question : {std::nan(""), 0.0}) {  // none is told; the counter stands still
     Counting without;

@@ -146,6 +146,8 @@ TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
   set("cray/energy", "123456 J 1466696 us");
   set("cray/power", "310 W 1466696 us");
   set("cray/freshness", "17");
+  set("hwmon/hwmon0/name", "power_meter");
+  set("hwmon/hwmon0/power1_average", "400500000");
   const auto meter = open(0), patient = open(100);
   EXPECT_THAT(meter->name(), testing::StartsWith("energy and power of the node (pm_counters), "));
   package("intel-rapl:0", "package-0", "9000000");

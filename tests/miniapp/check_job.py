@@ -106,10 +106,10 @@ def check_account(case):
 def check_statuses():
     """What cannot run is recorded and does not stop the sweep; what failed stays until it is retried."""
     file = FOLDER / "statuses.h5"
-    one = ("--set", "seq=9,200", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp", "-o", file)
+    one = ("--set", "seq=9,200", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp", "--set", "repeats=2", "-o", file)
     small = call(2, "run", DECK, *one, "--memory", "950K")
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", small.stdout + small.stderr
-    assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    assert [row["status"] for row in rows(file)] == ["ok", "skipped"] and small.stdout.count("\n# needs ") == 1, small.stdout
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0 and "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
@@ -234,7 +234,7 @@ def check_faulty_products():
             assert result == "ok" or len(set(fields[:5])) == 5, line
 
 def check_topo():
-    """Numbers that can be, in a table and in JSON, for groups of any size."""
+    """Numbers that can be, for groups of any size."""
     def topo(ranks, *options, code=0):
         done = call(ranks, "topo", "--seconds", "0.05", *options)
         assert done.returncode == code, f"{options}: exit {done.returncode}: {done.stdout}{done.stderr}"
@@ -248,9 +248,6 @@ def check_topo():
             assert set(rates) == {"latency_s", "alone_bytes_per_s", "shared_bytes_per_s", "both_bytes_per_s"}, said
             # no message comes before it has been sent, nor faster than memory moves
             assert min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13, said
-    table = [line for line in topo(4, "--groups", "2").stdout.splitlines() if not line.startswith("#")]
-    assert [row.split()[0] for row in table] == ["inside"] * 4 + ["between"] * 4, table
-    assert all(float(row.split()[-2]) > 0 for row in table)
     for options in (["--groups", "3"], ["--seconds", "0"]):
         said = topo(2, *options, code=2)
         assert not said.stdout and said.stderr.startswith("minitaw: ") and said.stderr.count("\n") == 1, f"{options}: {said}"

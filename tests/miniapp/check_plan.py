@@ -155,6 +155,8 @@ def check_table():
     """One aligned row a case, with the figures of the JSON."""
     arguments = ("odd.toml", "--set", "schedule=tawpipe:reduce=group,weipipe,fsdp,zb1", "--set", "seq=64,128")
     lines, found = accepted(*arguments).split("\n\n")[0].splitlines(), cases(*arguments)
+    assert found[2] == cases("odd.toml", "--set", "schedule=weipipe", "--set", "seq=64")[0], "the others do not matter"
+    assert cases("odd.toml", "--set", "schedule=tawpipe", "--adapters", "2")[0]["settings"]["schedule"] == "tawpipe:rails=2"
     assert len(found) == 8 and len(lines) == 10 and len({len(line) for line in lines}) == 1, lines
     names = lines[0].lstrip("#").split()
     ends = {name: re.search(rf"[ #]{re.escape(name)}(?= |$)", lines[0]).end() for name in names}

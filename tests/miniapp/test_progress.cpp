@@ -46,6 +46,18 @@ TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
   EXPECT_THAT(pairs(remaining_runs({a_case(6, 3)}, {ended(a_case(6, 2), Status::ok, 2)}, {})), ElementsAre(P{0, 2}));
 }
 
+/// Of a file with another case, one that lacks a repetition, a whole one, and failures.
+TEST(Sweep, IsEndedWhereEveryCaseHasAllRepetitionsOrAFailure) {
+  const std::vector cases = {a_case(5, 2), a_case(6, 2), a_case(7, 2), a_case(8, 2), a_case(9, 2)};
+  const std::vector rows = rows_of(
+      cases, {ended(a_case(4, 1), Status::ok, 1), ended(cases[2], Status::ok, 1), ended(cases[1], Status::ok, 2),
+                 ended(cases[3], Status::wrong, 1), ended(cases[4], Status::skipped, 0)});
+  std::vector<std::int64_t> lengths;
+  for (const Row& row : rows) lengths.push_back(row.integer("seq"));
+  EXPECT_THAT(lengths, ElementsAre(7, 6, 8, 9));
+  EXPECT_EQ(count_ended(rows), 3U);
+}
+
 TEST(RemainingRuns, FailedCasesStayAndSayWhyUnlessTheyAreRetried) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
   const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),

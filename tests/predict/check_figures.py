@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every figure of minitaw predict by hand, and its search for the best case against all cases. Called with the program and a folder to
-write to."""
+"""Every figure of minitaw predict by hand, and its search for the best case against all cases. Called with the program, a folder to
+write to, and the program that executes the verb, for scripts/mutate."""
 
 import itertools
 import json
@@ -9,17 +9,19 @@ import re
 import subprocess
 import sys
 
-PROGRAM, FOLDER = sys.argv[1:]
+PROGRAM, FOLDER = sys.argv[1:3]
 MACHINE = ('nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n[device.fp32]\npeak = "2 GFLOP/s"\nproducts = "1 GFLOP/s"\n'
            '[inside]\nrate = "1 GB/s"\n[between]\nrate = "{}"\nadapters = {}\n')
 DECK = 'layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmicro_batches = 4\n'
 
-def predict(*arguments, **changes):
+def call(verb, *arguments, **changes):
     settings = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
-    done = subprocess.run([PROGRAM, "predict", "deck.toml", "--machine", "machine.toml", *arguments, *settings], capture_output=True, text=True, cwd=FOLDER,
-                          timeout=120, check=False)
+    done = subprocess.run([PROGRAM, verb, "deck.toml", *arguments, *settings], capture_output=True, text=True, cwd=FOLDER, timeout=120, check=False)
     assert done.returncode == 0 and done.stderr == "", f"{arguments} {changes}: exit {done.returncode}, {done.stderr}"
     return done.stdout
+
+def predict(*arguments, **changes):
+    return call("predict", "--machine", "machine.toml", *arguments, **changes)
 
 def write(layers, *machine):
     pathlib.Path(FOLDER, "deck.toml").write_text(DECK.format(layers), encoding="utf-8")
@@ -49,9 +51,7 @@ def figures():
     agree({name: value for name, value in case.items() if name not in ("settings", "exposed", "adapters", "memory_bytes", "fits")},
           account | {"step_s": step, "tokens_per_s": 8 * 16 / step, "mfu": flops / step / (2 * 2e9), "overlap": block / (2 * moving),
                      "transfer_s": (step - 2 * sequence + 2 * (matrices + scores) + moving) / 2})  # rank 0 is in its first one when rank 1 is not
-    planned = subprocess.run([PROGRAM, "plan", "deck.toml", "--json", "--set", "ranks=2", *(word for name, value in changes.items() for word in ("--set", f"{name}={value}"))],
-                             capture_output=True, text=True, cwd=FOLDER, check=True).stdout
-    assert case["memory_bytes"] == json.loads(planned)["cases"][0]["memory_bytes"]["worst"]["total"] and len(case["adapters"]) == 2
+    assert case["memory_bytes"] == json.loads(call("plan", "--json", ranks=2, **changes))["cases"][0]["memory_bytes"]["worst"]["total"] and len(case["adapters"]) == 2
     names, _, row = (line.lstrip("#").split() for line in predict(**changes).splitlines()[1:])
     exposed = sum(case["exposed"].values())
     agree({name: float(cell) for name, cell in zip(names[6:], row[6:], strict=True)},
@@ -63,6 +63,21 @@ def figures():
         assert predict("--machine-set", f"device.memory={limit}", **changes).endswith(words), (limit, case["memory_bytes"])
         assert json.loads(predict("--json", "--machine-set", f"device.memory={limit}", **changes))["cases"][0]["fits"] is fits
     assert abs(memory - large["memory_bytes"] / 2**30) < 0.0051 < 0.1 * memory, (memory, large["memory_bytes"])
+
+def loads():
+    """Node 1 gets more than it sends, over an adapter that is half as fast as the other. Without a network nothing is busy."""
+    slow = ("--machine-set", 'exceptions=[{ranks=1, between.rate="20 MB/s"}]')
+    (case,), (planned,) = (json.loads(text)["cases"] for text in (predict("--json", *slow, schedule="tawpipe"), call("plan", "--json", schedule="tawpipe", ranks=2, groups=2)))
+    for adapter, group, rate in zip(case["adapters"], planned["groups"], (40e6, 20e6), strict=True):
+        out, into = group["bytes_out"], group["bytes_in"]
+        agree(adapter, {"out_bytes": out, "in_bytes": into, "out_busy": out / rate / case["step_s"], "in_busy": into / rate / case["step_s"]})
+    assert into > 1.1 * out and predict(*slow, schedule="tawpipe").split()[-2] == f"{100 * into / 20e6 / case['step_s']:.1f}"
+    slow = ("--machine-set", 'exceptions=[{ranks=0, between.rate="20 MB/s"}]')
+    (case,) = json.loads(predict("--json", *slow, schedule="tawpipe"))["cases"]
+    assert predict(*slow, schedule="tawpipe").split()[-2] == f"{100 * case['adapters'][0]['out_busy']:.1f}", "the busiest is not the last"
+    pathlib.Path(FOLDER, "machine.toml").write_text(MACHINE.partition("[between]")[0].format(2).replace("nodes = 2", "nodes = 1"), encoding="utf-8")
+    (alone,) = json.loads(predict("--json", schedule="ddp"))["cases"]
+    assert [*alone["adapters"][0].values()] == [0] * 4, alone
 
 # By sequences of a micro-batch: of larger ones there are too few for all ranks, but for pipelines, and for these too if they have many stages.
 STAGES = ["1f1b", "zb1", "zb2"]
@@ -103,5 +118,5 @@ def best():
         assert counts[reason] and other not in counts, said
 
 pathlib.Path(FOLDER).mkdir(parents=True, exist_ok=True)
-for check in (figures, best):
+for check in (figures, loads, best):
     check()

@@ -47,13 +47,25 @@ TEST(Machine, ExceptionsReplaceKeys) {
   const Machine m = parse_machine(
       machine_text(3, 4, "adapters = 2", "memory = \"4 GB\"") +
           "[[exceptions]]\nnodes = '1-2'\ndevice.speed = 0.5\ndevice.memory = '2 GB'\nbetween.rate = '50 MB/s'\n"
-          "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n",
+          "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n"
+          "[[exceptions]]\nranks = 5\nbetween.rate = '50 MB/s'\n[[exceptions]]\nranks = 4\ndevice.speed = 0.5\n",
       "m.toml");
   std::vector<double> speeds, memory;
   for (const Own& own : m.own) speeds.push_back(own.speed), memory.push_back(static_cast<double>(*own.memory));
   EXPECT_THAT(speeds, testing::ElementsAre(1, 1, 1, .25, .5, .5, .5, .5, .5, .5, .25, .25));
   EXPECT_THAT(memory, testing::ElementsAre(4e9, 4e9, 4e9, 4e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9));
   EXPECT_THAT(m.rates, testing::ElementsAre(100e6, 20e6, 50e6, 50e6, 50e6, 20e6));
+}
+
+TEST(Machine, KnowsPrefixes) {
+  const std::map<std::string, double> rates = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15},
+                                          {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}},
+                                      times = {{"", 1}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}};
+  const auto read = [](const std::string& change) { return parse_machine(machine_text(1, 2), "m.toml", {change}); };
+  for (const auto& [prefix, factor] : rates)
+    EXPECT_DOUBLE_EQ(read("inside.rate=3 " + prefix + "B/s").inside_rate, 3 * factor) << prefix;
+  for (const auto& [prefix, factor] : times)
+    EXPECT_DOUBLE_EQ(read("inside.latency=3 " + prefix + "s").inside_latency, 3 * factor) << prefix;
 }
 
 TEST(Machine, EveryFileOfTheRepositoryIsValid) {
@@ -140,9 +152,10 @@ struct Transfers {
     shard = static_cast<double>(layout.shards[0].elements) * sizeof(float);
   }
 
-  [[nodiscard]] Prediction on(const std::string& machine) const {
-    const Machine m = parse_machine(machine, "m.toml");
-    return simulate(program, layout, m, [](int, const Action&) { return 0.0; });
+  [[nodiscard]] Prediction on(const std::string& machine, const std::vector<std::string>& changes = {}) const {
+    const Machine m = parse_machine(machine, "m.toml", changes);
+    const auto costs = [this](int, const Action& a) { return a.kind == Kind::update ? shard / 100e6 : 0; };
+    return simulate(program, layout, m, costs);
   }
 };
 
@@ -174,6 +187,44 @@ TEST(Predict, TransfersShareLinks) {
   EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
 }
 
+/// In units of a shard at 1 GB/s: one message, two to one rank, two the opposite ways; each pays the latency once.
+TEST(Predict, LinksInsideANodeAreOfThreeKinds) {
+  const Transfers all[] = {Transfers({send_to_2, "", from_0, ""}),
+      Transfers(
+          {send_to_2, "   0 gradients_send send W1 h0 -> r2\n", from_0 + "   0 gradients_recv recv W1 w1 <- r1\n", ""}),
+      Transfers(
+          {send_to_2 + "   0 inputs_recv recv W2 w0 <- r2\n", "", from_0 + "   0 inputs_send send W2 h0 -> r0\n", ""})};
+  for (const auto& [kind, shards] :
+      std::map<std::string, std::array<int, 3>>{{"switch", {1, 2, 1}}, {"pairs", {1, 1, 1}}, {"memory", {1, 2, 2}}})
+    for (int i = 0; i < 3; ++i) {
+      const Prediction p = all[i].on(machine_text(1, 4), {"inside.kind=" + kind, "inside.latency=2 ms"});
+      EXPECT_NEAR(p.seconds, 2e-3 + shards[i] * all[i].shard / 1e9, exact) << kind << i;
+    }
+}
+
+/// At 20 MB/s, a fifth of the wire's rate. A ring through two nodes has three quarters of the buffer come and go four
+/// times in each, over one adapter or two.
+TEST(Predict, EachSideMovesItsBytesOnce) {
+  const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
+  const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
+      ring({call, call, call, call});
+  const double unit = one.shard / 100e6,
+               moved = 3 * static_cast<double>(ring.layout.embeddings.elements) * sizeof(float) / 20e6;
+  using Charged = std::tuple<const Transfers&, std::string, int, double>;
+  for (const auto& [transfers, machine, processors, seconds] :
+      std::vector<Charged>{{one, machine_text(2, 2), 1, 5 * unit}, {one, machine_text(1, 4), 1, 10 * unit},
+          {one, machine_text(1, 4), 2, 5 * unit}, {two, machine_text(2, 2), 1, 10 * unit},
+          {two, machine_text(2, 2), 2, 5 * unit}, {one, machine_text(2, 2, "protocol = \"eager\""), 1, 5 * unit},
+          {ring, machine_text(2, 2), 1, moved}, {ring, machine_text(2, 2, "adapters = 2"), 1, moved}}) {
+    const std::string count = fmt::format("device.processors={}", processors);
+    EXPECT_NEAR(transfers.on(machine, {count, "device.moving=20 MB/s"}).seconds, seconds, exact) << machine << count;
+    EXPECT_LT(transfers.on(machine, {count, "device.moving=20 GB/s"}).seconds, 2.1 * unit) << "hidden behind the wire";
+  }
+  const Prediction first = Transfers({"   0 compute update W0 h0 t0\n" + send_to_2, "", from_0, ""})
+                               .on(machine_text(2, 2), {"device.processors=1", "device.moving=100 MB/s"});
+  EXPECT_NEAR(first.spans[2][0].end, unit, 0.01 * unit) << "before all computing";
+}
+
 /// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring through both nodes
 /// takes three quarters of the buffer over each adapter, and each of the three hops of a slice pays the latency.
 TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
@@ -187,6 +238,10 @@ TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
                bytes = 0.75 * static_cast<double>(all.layout.embeddings.elements) * sizeof(float);
   EXPECT_NEAR(all.on(machine_text(2, 2)).seconds, bytes / 100e6, exact);
   EXPECT_NEAR(all.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + bytes / 100e6, exact);
+  const std::string sum = "   0 gradients_group all_reduce G0 t0 @world\n";
+  EXPECT_NEAR(
+      Transfers({sum, sum, sum, sum}).on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 6e-3 + 1.5 * unit, exact)
+      << "twice around";
   for (const char* node : {"nodes = 0\n", "nodes = 1\n"}) {
     EXPECT_NEAR(seconds(one, "", node + std::string("between.rate = \"25 MB/s\"")), 4 * unit, exact) << node;
     const std::string slow = node + std::string("between.rate = \"20 MB/s\"");
@@ -231,7 +286,8 @@ TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
   EXPECT_NEAR(arrived.spans[2][1].end, 2.1 * unit, exact) << "the receive finds the data";
 }
 
-/// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it.
+/// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it. A
+/// reduction runs the other way.
 TEST(Predict, ABroadcastIsAChain) {
   const std::string call = "   0 inputs_group broadcast W0 w0 root r0 @world\n";
   const Transfers t({"   0 inputs_group broadcast W0 h0 root r0 @world\n", call, call, call});
@@ -239,6 +295,11 @@ TEST(Predict, ABroadcastIsAChain) {
   apart.erase(apart.find("[inside]"), apart.find("[between]") - apart.find("[inside]"));
   for (const std::string& machine : {machine_text(2, 2), machine_text(4, 1), apart})
     EXPECT_NEAR(t.on(machine).seconds, 3 * t.shard / 100e6, exact) << machine;
+  const std::string sum = "   0 gradients_group reduce G0 t0 root r0 @world\n";
+  const Prediction out = t.on(machine_text(2, 2)), in = Transfers({sum, sum, sum, sum}).on(machine_text(2, 2));
+  EXPECT_NEAR(in.seconds, 3 * t.shard / 100e6, exact);
+  EXPECT_EQ(std::tuple(out.adapters[0].out, out.adapters[0].in, in.adapters[0].out, in.adapters[0].in),
+      std::tuple(t.shard, 0, 0, t.shard));
   const std::string slow = machine_text(2, 2) + "[[exceptions]]\nnodes = 1\nbetween.rate = \"25 MB/s\"";
   EXPECT_NEAR(t.on(slow).seconds, 3 * t.shard / 25e6, exact);
 }
@@ -365,11 +426,14 @@ TEST(Predict, DevicesMayBeUnlike) {
     EXPECT_EQ(predict(c, small).fits, fits);
     EXPECT_EQ(floor_of(c, small).fits, fits);
   }
+  const std::string known = "exceptions=[{ranks = 1, device.memory = \"1 GB\"}]";
+  EXPECT_EQ(predict(c, parse_machine(machine_text(1, 2), "m.toml", {known})).fits, std::nullopt) << "rank 0 has any";
 }
 
-TEST(Predict, MeasuredActionsReplaceAllOthers) {
-  const Machine machine =
-      parse_machine(machine_text(1, 2), "m.toml", {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s"});
+/// Rank 1 has three sequences in place of one, and half the speed.
+TEST(Predict, MeasuredActionsReplaceAllOthersButTheSpeed) {
+  const Machine machine = parse_machine(machine_text(1, 2), "m.toml",
+      {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s", "exceptions=[{ranks = 1, device.speed = 0.5}]"});
   Case c = case_of("ddp", 2, topology::Groups({2}));
   c.shape.micro_batch = 3;
   c.micro_batch_per_rank = {1, 3};
@@ -377,31 +441,39 @@ TEST(Predict, MeasuredActionsReplaceAllOthers) {
   for (int r = 0; r < 2; ++r)
     for (std::size_t i = 0; i < p.spans[r].size(); ++i)
       if (const schedule::Span& span = p.spans[r][i]; p.program.ranks[r].actions[i].kind == Kind::loss) {
-        EXPECT_NEAR(span.end - span.begin, (1 + 2 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8) << r;
+        EXPECT_NEAR(span.end - span.begin, (1 + 5 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8) << r;
       }
 }
 
-/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.
+/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node. One of the two sends
+/// more than it gets; each in turn has a slower adapter.
 TEST(Predict, FloorsAreWhatThePredictionCounts) {
-  const Machine machine = parse_machine(machine_text(2, 2, "adapters = 2"), "m.toml");
-  Case c = case_of("weipipe", 4, topology::Groups({2, 2}));
-  c.shape.ffn = {128, 64, 256, 32};
-  const Prediction p = predict(c, machine);
-  const Floor floor = floor_of(c, machine);
-  double compute = 0, most = 0;
-  for (const trace::RankTime& rank : p.account.ranks) compute = std::max(compute, rank.compute);
-  for (const int node : {0, 1})
-    most = std::max({most, p.adapters[2 * node].out + p.adapters[2 * node + 1].out,
-        p.adapters[2 * node].in + p.adapters[2 * node + 1].in});
-  EXPECT_NEAR(floor.compute, compute, 1e-9);
-  EXPECT_NEAR(floor.adapter, most / 200e6, 1e-12);
-  EXPECT_EQ(floor.memory, p.worst_memory());
-  EXPECT_EQ(predict(c, machine).seconds, p.seconds) << "the same input, the same output";
-  EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
-  EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
-  const std::string slow = "adapters = 2\n[[exceptions]]\nranks = 3\nbetween.rate = \"25 MB/s\"";
-  const Floor slower = floor_of(c, parse_machine(machine_text(2, 2, slow), "m.toml"));
-  EXPECT_NEAR(slower.adapter / floor.adapter, 200.0 / 125, 1e-9);
+  std::vector<Case> cases(3, case_of("weipipe", 4, topology::Groups({2, 2})));
+  for (Case& c : cases) c.shape.ffn = {128, 64, 256, 32};
+  cases[1].shape.recompute = model::Recompute::keep_attention;
+  cases[2].shape.recompute = model::Recompute::none;
+  for (const int slow : {0, 3}) {
+    const std::string exception = "[[exceptions]]\nbetween.rate = \"25 MB/s\"\nranks = ";
+    const Machine machine = parse_machine(machine_text(2, 2, "adapters = 2\n" + exception + std::to_string(slow)), "m");
+    const std::vector<Floor> floors = floors_of(cases, machine);
+    for (int i = 0; i < 3; ++i) {
+      const Prediction p = predict(cases[i], machine);
+      double compute = 0, adapter = 0;
+      for (const trace::RankTime& rank : p.account.ranks) compute = std::max(compute, rank.compute);
+      for (const int node : {0, 1}) {
+        const AdapterUse &one = p.adapters[2 * node], &other = p.adapters[2 * node + 1];
+        const double rate = slow / 2 == node ? 125e6 : 200e6;
+        adapter = std::max({adapter, (one.out + other.out) / rate, (one.in + other.in) / rate});
+        EXPECT_NE(one.out + other.out, one.in + other.in) << "the case is to tell them apart";
+      }
+      EXPECT_NEAR(floors[i].compute, compute, 1e-9);
+      EXPECT_NEAR(floors[i].adapter, adapter, 1e-12);
+      EXPECT_EQ(floors[i].memory, p.worst_memory());
+      EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].adapter));
+      EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
+      EXPECT_EQ(predict(cases[i], machine).seconds, p.seconds) << "the same input, the same output";
+    }
+  }
 }
 
 /// As if all were simulated: on a fat tree that is a switch. Eight of a node each, and three on nodes of their own.
@@ -413,17 +485,43 @@ TEST(Predict, OneReplicaStandsForAll) {
     c.replicas = replicas;
     c.micro_batches = 2 * ranks;
     const std::string tree = fmt::format("topology = \"fat tree\"\nleaf = {}\nspines = 1\n", nodes);
+    for (const char* moving : {"1 TB/s", "50 MB/s"}) {
+      const std::vector<std::string> changes = {
+          "device.fp32.peak=2 TFLOP/s", "device.processors=1", std::string("device.moving=") + moving};
+      const Machine machine = parse_machine(machine_text(nodes, per_node), "m.toml", changes);
+      const Prediction one = predict(c, machine);
+      const Prediction all = predict(c, parse_machine(machine_text(nodes, per_node, tree), "m.toml", changes));
+      EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
+      EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule << moving;
+      EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1) << schedule;
+      EXPECT_NEAR(one.tokens_per_s * one.seconds, 2 * ranks * 16, 1e-6) << "of all replicas";
+      EXPECT_NEAR(one.mfu / all.mfu, 1, 1e-6) << schedule;
+      EXPECT_EQ(one.worst_memory(), all.worst_memory()) << schedule;
+      EXPECT_LE(floor_of(c, machine).seconds(), one.seconds) << schedule;
+    }
     const Prediction one = predict(c, parse_machine(machine_text(nodes, per_node), "m.toml"));
-    const Prediction all = predict(c, parse_machine(machine_text(nodes, per_node, tree), "m.toml"));
-    EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
-    EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule;
-    EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1) << schedule;
     const std::string slow = fmt::format("exceptions=[{{ranks={}, device.speed=0.0001}}]", ranks - 1);
     const Machine unlike = parse_machine(machine_text(nodes, per_node), "m.toml", {slow});
     EXPECT_GT(predict(c, unlike).seconds, one.seconds) << "the last replica is not like the others";
     const std::string late = fmt::format("exceptions=[{{nodes={}, between.rate=\"1 kB/s\"}}]", nodes - 1);
     EXPECT_GT(predict(c, parse_machine(machine_text(nodes, per_node), "m.toml", {late})).seconds, 1) << schedule;
   }
+}
+
+/// Three replicas of four ranks, each on nodes of its own: what makes them unlike, or puts two on one node.
+TEST(Predict, ReplicasAreAlikeWhereNothingTellsThemApart) {
+  Case c = case_of("fsdp", 12, topology::Groups({12}));
+  c.replicas = 3;
+  const auto alike = [&](int nodes, int per_node, const std::vector<std::string>& changes = {}) {
+    return replicas_are_alike(c, parse_machine(machine_text(nodes, per_node), "m.toml", changes));
+  };
+  for (const auto& [nodes, per_node, expected] :
+      {std::tuple{3, 4, true}, {6, 2, true}, {12, 1, true}, {2, 6, false}, {1, 12, false}, {4, 3, false}})
+    EXPECT_EQ(alike(nodes, per_node), expected) << per_node;
+  for (const char* unlike : {"device.pools=2", "between={topology='fat tree', leaf=3}", "exceptions=[{ranks=11}]"})
+    EXPECT_FALSE(alike(3, 4, {unlike})) << unlike;
+  c.micro_batch_per_rank.assign(12, 1);
+  EXPECT_FALSE(alike(3, 4)) << "the micro-batches of ranks may differ";
 }
 
 /// Over links of four speeds (docs/predict.md); the rates were fitted on one step, hierarchical FSDP at 400 Mbit/s. Of

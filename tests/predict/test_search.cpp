@@ -8,12 +8,12 @@
 
 namespace minitaw::predict {
 namespace {
-/// Two nodes of two ranks over adapters of 10 MB/s; a device has `memory`.
-Machine machine_with(const std::string& memory) {
-  return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\nmemory = \"" + memory +
-                           "\"\n[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
-                           "[between]\nrate = \"10 MB/s\"\n",
-      "m.toml");
+/// Two nodes of two ranks over adapters of 10 MB/s.
+Machine machine_with(const std::vector<std::string>& changes = {}) {
+  return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\n"
+                       "[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
+                       "[between]\nrate = \"10 MB/s\"\n",
+      "m.toml", changes);
 }
 
 Case base() {
@@ -26,32 +26,31 @@ Case base() {
   return c;
 }
 
-/// The worst of those that fit are as good as the search says: every candidate is predicted by itself.
-TEST(Search, FindsTheBestOfAllThatFit) {
-  const Machine machine = machine_with("900 kB");
-  const std::vector<Candidate> all = search(base(), machine, {.best = 4, .seconds = 1e6});
-  std::multiset<double> seconds;
-  std::map<std::string, int> why;
-  std::set<std::string> schedules;
-  for (const Candidate& c : all) {
-    ++why[c.why];
-    schedules.insert(c.settings.schedule.substr(0, c.settings.schedule.find(':')));
-    EXPECT_EQ(c.settings.micro_batches * c.settings.shape.micro_batch, 4) << "the same sequences";
-    const Prediction alone = predict(c.settings, machine);
-    EXPECT_EQ(*alone.fits, c.why != "memory") << c.settings.schedule;
-    if (*alone.fits && c.why != "groups") seconds.insert(alone.seconds);
-    EXPECT_EQ(c.prediction ? c.prediction->seconds : alone.seconds, alone.seconds);
-  }
-  auto expected = seconds.begin();
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(all[i].prediction->seconds, *expected++) << i;
-  EXPECT_TRUE(why["memory"] > 0 && why["time"] == 0) << why["time"];
-  for (const char* schedule : {"ddp", "fsdp", "tawpipe", "weipipe", "1f1b", "zb1", "zb2", "zbv"})
-    EXPECT_TRUE(schedules.contains(schedule)) << schedule;
+/// Of all candidates, for as many sequences as ranks have that differ. A message takes one adapter or all of a node.
+TEST(Search, TriesTheValuesOfEachOption) {
+  using Values = std::map<std::string, std::set<std::string>>;
+  const auto values_on = [](const std::vector<std::string>& machine) {
+    Values values;
+    Case twelve = base();
+    twelve.micro_batch_per_rank = {1, 3, 4, 4};
+    twelve.shape.micro_batch = 4;
+    for (const Candidate& c : search(twelve, machine_with(machine), {.seconds = 0})) {
+      EXPECT_EQ(sequences_of_step(c.settings), 12) << "micro-batches of equal size";
+      for (const auto& [option, value] : schedule::parse_spec(c.settings.schedule).options)
+        values[option].insert(value);
+    }
+    return values;
+  };
+  Values expected = {{"chunks", {"2", "4"}}, {"fetch", {"step"}}, {"hierarchical", {"on"}}, {"prefetch", {"1", "2"}},
+      {"reduce", {"group", "none"}}, {"reshard", {"group", "none"}}};
+  EXPECT_EQ(values_on({}), expected);
+  expected["rails"] = {"1", "3"};
+  EXPECT_EQ(values_on({"ranks_per_node=4", "between.adapters=3"}), expected);
 }
 
 /// Of the best that have both options, every pair of values is a candidate like all others, once.
 TEST(Search, ChoosesPrefetchAndTheTimeOfGradients) {
-  const std::vector<Candidate> all = search(base(), machine_with("1 GB"), {.best = 1000, .seconds = 1e6});
+  const std::vector<Candidate> all = search(base(), machine_with(), {.best = 1000, .seconds = 1e6});
   std::set<std::string> cases, schedules;
   for (const Candidate& c : all) {
     EXPECT_TRUE(cases.insert(deck::identity(c.settings)).second) << deck::identity(c.settings);
@@ -65,7 +64,7 @@ TEST(Search, ChoosesPrefetchAndTheTimeOfGradients) {
 }
 
 TEST(Search, EndsInTimeOrWhenItIsToldTo) {
-  const Machine machine = machine_with("1 GB");
+  const Machine machine = machine_with();
   for (const Candidate& c : search(base(), machine, {.seconds = 0}))
     EXPECT_TRUE(c.why == "time" && !c.prediction) << c.why;
   int bounds = 0, steps = 0, found = 0;

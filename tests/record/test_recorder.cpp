@@ -91,8 +91,14 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   EXPECT_TRUE(second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
   EXPECT_THAT(second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_EQ(second.note(), "") << "of the same sources";
+  second.begin_case(sample_case("ddp").settings);
+  EXPECT_EQ(open().interrupted(), second.rows()[1].text("identity"));
+  second.append(sample_case("ddp"));  // of this session from here on
   const Row row = second.append(sample_case("tawpipe"));
   EXPECT_EQ(std::tuple(row.integer("case"), row.integer("session")), std::tuple(0, 1));
+  EXPECT_EQ(row.integer("samples"), 4) << "none of those that failed";
+  second.finish();
+  EXPECT_EQ(open().interrupted(), "");
   ASSERT_THAT(rows(), SizeIs(2));
   EXPECT_EQ(rows()[0].text("status") + rows()[0].text("reason"), "ok");
   EXPECT_EQ(rows()[1].text("schedule"), "ddp");

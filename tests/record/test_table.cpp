@@ -21,10 +21,11 @@ void expect_none(const Row& row, const std::vector<const char*>& names) {
 
 TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   CaseResult r = sample_case();
+  r.seconds[3][2] = 9.75;                 // its mean is not the median
   std::swap(r.seconds[0], r.seconds[3]);  // the order of the steps does not matter
-  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 3.75 s
-  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 3.0}, {"min_s", 0.75}, {"max_s", 3.75}});
-  expect(row, {{"spread", 1.5 / 2.25}, {"cv", std::sqrt(5.0 / 3) / 2.25}});
+  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 9.75 s
+  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 4.5}, {"min_s", 0.75}, {"max_s", 9.75}});
+  expect(row, {{"spread", 3 / 2.25}, {"cv", std::sqrt(50.0 / 3) / 3.75}, {"tokens_per_s", 1536 / 2.25}});
   EXPECT_EQ(row.integer("samples"), 4);
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
@@ -93,6 +94,16 @@ TEST(Datasheet, KnowsDevicesByTheirWholeName) {
   for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000", "Tesla T4",
            "", "host, 2 threads"})
     EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
+}
+
+/// In bf16: 312, 121 and 989 TFLOP/s. The case has the first ranks of the job.
+TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
+  const std::string a100 = "device 0, NVIDIA A100-SXM4-80GB", l4 = "device 0, NVIDIA L4", host = "host, 2 threads";
+  Case c = sample_case().settings;
+  c.shape.dtype = model::Dtype::bf16;
+  EXPECT_EQ(common_peak({l4, l4, l4, a100}, c), 121e12);
+  for (const auto& units : {std::vector{a100, l4, l4}, {a100, a100, l4}, {a100, host, a100}, {host, host, host}})
+    EXPECT_TRUE(std::isnan(common_peak(units, c))) << units[1];
 }
 
 TEST(Row, MemoryIsOfTheWorstRank) {
@@ -192,12 +203,12 @@ TEST(Verdict, OfACase) {
 
 TEST(Verdict, OfASweep) {
   EXPECT_EQ(verdict(std::vector<Row>()), "INVALID: no case was run");
-  std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
-  EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
+  std::vector<Row> rows = {make_row(sample_case("ddp"), 5), make_row(sample_case("tawpipe"), 6)};
+  EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 5 (ddp, 3 ranks in groups 1+2, 128 tokens): "
                            "noisy: quartiles 67 % of the median apart)");
   EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}), HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
-  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
-  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
+  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 8));
+  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 8 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
                            "1 timed step, at least 3 are needed");
 }
 
@@ -221,6 +232,28 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   const std::string formula = "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   EXPECT_THAT(closing_text({noisy, make_row(by_nccl)}), HasSubstr("\n" + formula + "figure of merit:"));
   EXPECT_THAT(closing_text({noisy}), testing::Not(HasSubstr("by formula")));
+}
+
+/// Each change of the first is another model; schedules, ranks, lengths and precisions of one compare.
+TEST(Verdict, EachModelHasItsFigureOfMerit) {
+  CaseResult first = sample_case();
+  first.settings.shape.ffn.assign(5, 8);
+  std::vector<Row> models = {make_row(first)}, others = models;
+  const std::vector<std::function<void(model::Shape&)>> changes = {[](auto& s) { s.layers = 4, s.ffn.pop_back(); },
+      [](auto& s) { s.hidden = 24; }, [](auto& s) { s.heads = 6; }, [](auto& s) { s.kv_heads = 3; },
+      [](auto& s) { s.vocab = 29; }, [](auto& s) { s.ffn[3] = 9; }};
+  for (const auto& change : changes) {
+    CaseResult other = first;
+    change(other.settings.shape);
+    models.push_back(make_row(other));
+  }
+  EXPECT_EQ(figures_of_merit(models).size(), 7U);
+  CaseResult same = sample_case("ddp", 64);
+  same.settings.shape.ffn = first.settings.shape.ffn;
+  same.settings.shape.dtype = model::Dtype::bf16;
+  same.settings.replicas = 1;
+  others.push_back(make_row(same));
+  EXPECT_EQ(figures_of_merit(others).size(), 1U);
 }
 
 /// A line for each culprit, in the words of the case that it costs most; nothing of cases that nobody judged.

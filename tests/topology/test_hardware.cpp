@@ -128,6 +128,16 @@ TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
   EXPECT_EQ(at("0", "0000:77:00.0").domain_shared, "") << "a device that is not there";
 }
 
+TEST(Hardware, ANodeWithFewerAdaptersCounts) {
+  std::vector<Site> sites(3);
+  sites[0].adapters = "mlx5_0:1,mlx5_1:1,mlx5_2:1";
+  sites[1].adapters = "mlx5_1:1,mlx5_0:1";
+  sites[2].adapters = "mlx5_0:1,mlx5_1:1,mlx5_3:1";
+  EXPECT_EQ(fewest_adapters(sites), 2);
+  sites[2].adapters = "";
+  EXPECT_EQ(fewest_adapters(sites), 1) << "none is known";
+}
+
 TEST_F(Adapters, OfSlingshotCount) {
   xml = node(small, {net("11", "hsn0") + net("12", "eth0"), net("41", "hsn1") + net("43", "hsn3")});
   for (const char* name : {"eth0", "hsn0", "hsn1"}) port(name, "up", 200);
