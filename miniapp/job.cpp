@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
+#include <ranges>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -242,6 +243,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)),
+      process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
       pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
 
 std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
@@ -249,12 +251,13 @@ std::string MemoryBudget::reason_against(const Case& c, const harness::Reference
   const auto memory =
       schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
-  const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
-  std::vector<std::uint64_t> needed;
-  for (std::size_t rank = 0; rank < memory.size(); ++rank)
-    needed.push_back(
-        memory[rank].total() + libraries + communicator_ * static_cast<std::uint64_t>(communicators[rank]));
-  const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, reference.alone);
+  const auto need_of = [&](int rank) -> std::uint64_t {
+    if (kernels::on_host) return process_ + memory[rank].total() + schedule::process_bytes(program, rank, c.steps);
+    return memory[rank].arena() + model::library_estimate(c.shape) + communicator_ * communicators[rank];
+  };
+  const auto needed = list_of(std::views::iota(0, static_cast<int>(memory.size())), need_of);
+  const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
+  const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
   return lack ? fmt::format("needs {} of {} ({})", size_text(lack->needed), size_text(lack->bytes), lack->pool) : "";
 }
 }  // namespace minitaw::app

@@ -68,6 +68,7 @@ public:
 private:
   bool shared_devices_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
+  std::uint64_t process_;       ///< what a process has on a host, where the user says how much it may have
   MemoryPools pools_;
 };
 }  // namespace minitaw::app

@@ -226,15 +226,27 @@ model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name
   return buffer;
 }
 
+/// Chunks of transfers, and partial sums of squares: small messages and models use a part of them.
+bool Arena::have_one_size(const model::Buffer& buffer) const {
+  return buffer.data == staging_.data || buffer.data == slot({schedule::SlotClass::squares, 0}).data;
+}
+
+/// Contributions, which of several rails are parts of a shard.
+bool Arena::passes_parts(const model::Buffer& buffer) const {
+  const auto& slots = slots_[index_of(schedule::SlotClass::contribution)];
+  return std::ranges::find(slots, buffer.data, &model::Buffer::data) != slots.end();
+}
+
 std::string Arena::untouched(std::byte fill) const {
   constexpr std::size_t granule = 256;  // sizes are rounded up to it
   for (const auto& [name, buffer] : buffers_) {
-    if (buffer.data == staging_.data) continue;
+    if (have_one_size(buffer)) continue;
     using Bytes = Kokkos::View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
     const auto bytes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
     std::size_t run = 0;
     for (std::size_t i = 0; i < buffer.bytes; ++i) {
       run = bytes[i] == fill ? run + 1 : 0;
+      if (run < buffer.bytes && passes_parts(buffer)) continue;
       const bool ends = i + 1 == buffer.bytes || bytes[i + 1] != fill;
       if (ends && run >= granule)
         return fmt::format(

@@ -63,14 +63,17 @@ public:
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
-  /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action has used. Empty
-  /// if there is none. Staging does not count: its chunks have one size, of which small messages use a part.
+  /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action has used. Empty if
+  /// there is none. Staging and partial sums of squares do not count: they have one size, of which little may be
+  /// used. Of contributions, only whole buffers count: those of several rails are parts.
   [[nodiscard]] std::string untouched(std::byte fill) const;
 
   /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before an allocation.
   static constexpr std::size_t alignment = 256;
 private:
   using Block = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space>;
+  [[nodiscard]] bool have_one_size(const model::Buffer& buffer) const;
+  [[nodiscard]] bool passes_parts(const model::Buffer& buffer) const;
   model::Buffer cut(schedule::Memory kind, std::size_t bytes, const std::string& name);
 
   std::array<Block, schedule::memory_kinds> memory_;

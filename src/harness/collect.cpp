@@ -86,11 +86,11 @@ void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool 
   if (timeline) result.timeline = trace::make_timeline(program, spans, "");
 }
 
-void collect_memory(const engine::Runtime& runtime, const TimedSteps& steps, const engine::MemoryTaken& taken,
-    MPI_Comm comm, CaseResult& result) {
+void collect_memory(
+    const engine::Runtime& runtime, const engine::MemoryTaken& taken, MPI_Comm comm, CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
   result.memory = gather_all(memory_of(plan, taken), comm, "gathering memory");
-  const std::uint64_t beside = schedule::process_bytes(runtime.program(), runtime.rank(), steps.kept_steps());
+  const std::uint64_t beside = schedule::process_bytes(runtime.program(), runtime.rank(), result.settings.steps);
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
   const int communicators =
       engine::communicators_of(runtime.program(), result.settings.transport, shared)[runtime.rank()];
@@ -239,11 +239,8 @@ void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResul
   }
 }
 
-TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most) {
-  std::size_t longest = 0;
-  for (const schedule::RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
-  keeps_all_ = longest * static_cast<std::size_t>(steps) <= most;
-}
+TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most)
+    : keeps_all_(schedule::kept_steps(program, steps, most) == steps) {}
 
 void TimedSteps::add(const engine::Executor& executor, double seconds) {
   seconds_.push_back(seconds);
@@ -314,7 +311,7 @@ void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, co
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
   collect_time(runtime, steps, timeline, nodes, comm, result);
-  collect_memory(runtime, steps, taken, comm, result);
+  collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));

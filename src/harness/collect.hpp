@@ -19,14 +19,12 @@ void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResul
 /// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks while steps are timed.
 class TimedSteps {
 public:
-  /// A rank keeps the spans (24 bytes each) of all `steps` if no rank has more than `most`, else of the last step.
+  /// A rank keeps the spans (24 bytes each) of schedule::kept_steps().
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
   /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
-  /// Steps whose spans are kept.
-  [[nodiscard]] int kept_steps() const { return static_cast<int>(kept_.size()); }
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.

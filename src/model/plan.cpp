@@ -131,7 +131,8 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
 }
 
 std::size_t token_bytes(const Shape& shape) {
-  return static_cast<std::size_t>(3 * shape.tokens() + most_segments(shape.vocab, shape.tokens())) * int32;
+  const std::int64_t numbers = 3 * shape.tokens() + most_segments(shape.vocab, shape.tokens());
+  return static_cast<std::size_t>(numbers + numbers % 2) * int32;  // in whole eights, as Kokkos allocates
 }
 
 std::size_t hidden_bytes(const Shape& shape) { return shape.tokens() * shape.hidden * bytes_of(shape.dtype); }

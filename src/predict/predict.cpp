@@ -87,15 +87,15 @@ std::optional<bool> fits(const std::vector<schedule::Footprint>& memory, const M
   bool known = true;
   for (int r = 0; r < static_cast<int>(memory.size()); ++r) {
     const std::optional<std::uint64_t> has = machine.own[r].memory;
-    if (has && memory[r].total() > *has) return false;
+    if (has && memory[r].arena() > *has) return false;
     known &= has.has_value();
   }
   return known ? std::optional(true) : std::nullopt;
 }
 
 std::size_t worst(const std::vector<schedule::Footprint>& memory) {
-  const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
-  return most == memory.end() ? 0 : most->total();
+  const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::arena);
+  return most == memory.end() ? 0 : most->arena();
 }
 /// The bounds of a prepared case.
 Floor floor_of(const Prepared& p) {

@@ -35,7 +35,7 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
 }
 
 Range contents_of(const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout) {
-  if (cls == SlotClass::hidden || cls == SlotClass::contribution) return moved(action, layout);
+  if (cls == SlotClass::hidden) return moved(action, layout);
   return held(program, rank, cls, action.shard, layout);
 }
 
@@ -236,11 +236,17 @@ model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
   return duties;
 }
 
-std::uint64_t process_bytes(const Program& program, int rank, int kept_steps) {
+int kept_steps(const Program& program, int steps, std::size_t most) {
+  std::size_t longest = 0;
+  for (const RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
+  return longest * static_cast<std::size_t>(steps) <= most ? steps : 1;
+}
+
+std::uint64_t process_bytes(const Program& program, int rank, int steps) {
   std::uint64_t actions = 0;
   for (const RankProgram& each : program.ranks) actions += each.actions.size();
   const std::uint64_t own = program.ranks[rank].actions.size();
-  return actions * sizeof(Action) + own * kept_steps * sizeof(Span);
+  return actions * sizeof(Action) + own * kept_steps(program, steps) * sizeof(Span);
 }
 
 std::size_t Footprint::total() const { return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0}); }

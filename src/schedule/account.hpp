@@ -68,9 +68,12 @@ struct Footprint {
 /// Resident set of a process on a host beside its cases, bytes: its code, its libraries and what those keep. As
 /// found on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian; rank 0 has more.
 inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
-/// Estimate of what a case takes of a process beside the buffers of a step, bytes: for the program, as each rank
-/// has the actions of all, and for the times of its own actions in as many steps.
-[[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int kept_steps);
+/// Timed steps of which a rank keeps the times of its actions: all, or the last one if some rank has more than `most`
+/// actions in all of them.
+[[nodiscard]] int kept_steps(const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
+/// Estimate of what a case of so many timed steps takes of a process beside the buffers of a step, bytes: for the
+/// program, as each rank has the actions of all, and for the times of its own.
+[[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(
     const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank = {});
@@ -102,8 +105,7 @@ struct Ticks {
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
-/// Elements that a slot holds while an action uses it: held(), but a contribution is no more than what the action
-/// moves.
+/// Elements that a slot holds while an action uses it: held(), or a hidden state.
 [[nodiscard]] Range contents_of(
     const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout);
 }  // namespace minitaw::schedule

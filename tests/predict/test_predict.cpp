@@ -422,7 +422,7 @@ TEST(Predict, DevicesMayBeUnlike) {
   for (const Kind kind : {Kind::forward, Kind::backward, Kind::loss, Kind::embed, Kind::update})
     EXPECT_NEAR(slow[kind] - 1e-3, 2 * (fast[kind] - 1e-3), 1e-8) << schedule::name_of(kind);
   for (const auto& [lacking, fits] : {std::pair{0U, true}, {1U, false}}) {
-    const Machine small = machine(fmt::format("memory = \"{} B\"", p.memory[1].total() - lacking));
+    const Machine small = machine(fmt::format("memory = \"{} B\"", p.memory[1].arena() - lacking));
     EXPECT_EQ(predict(c, small).fits, fits);
     EXPECT_EQ(floor_of(c, small).fits, fits);
   }
@@ -470,7 +470,7 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
       EXPECT_NEAR(floors[i].adapter, adapter, 1e-12);
       EXPECT_EQ(floors[i].memory, p.worst_memory());
       EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].adapter));
-      EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
+      EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::arena).arena());
       EXPECT_EQ(predict(cases[i], machine).seconds, p.seconds) << "the same input, the same output";
     }
   }

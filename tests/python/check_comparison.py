@@ -292,7 +292,7 @@ def check_units_of_text():
     """MiB in reasons, both thresholds in the heading; no threshold of half and more is proposed."""
     rules = Rules(memory_threshold=0.01)
     text = as_text(compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b")
-    assert "memory 0.02862 MiB -> 3 MiB" in text and "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
+    assert "memory 0.03463 MiB -> 3 MiB" in text and "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
     assert threshold("5%") == threshold("0.05") == 0.05
     assert "take" in judge(Interval(0.9, 1, 1.4), rules)[1] and "take" not in judge(Interval(0.5, 1, 1.4), rules)[1]
 

@@ -280,8 +280,9 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
       EXPECT_EQ(bytes_of(all[r], Memory::weights), sum_of({shard * 4, ends * 4}));
       EXPECT_EQ(bytes_of(all[r], Memory::optimiser), sum_of({shard * 8, ends * 8}));
       EXPECT_EQ(bytes_of(all[r], Memory::buffers), 256 + sum_of(kept.scratch));
-      // 15 inputs, targets and positions, where up to 15 tokens begin, and their end; of twelve micro-batches
-      EXPECT_EQ(bytes_of(all[r], Memory::tokens), r % 5 == 0 ? 12U * 4 * (3 * 15 + 16) : 0U);
+      // 15 inputs, targets and positions, where up to 15 tokens begin, and their end, in whole eights; of twelve
+      // micro-batches
+      EXPECT_EQ(bytes_of(all[r], Memory::tokens), r % 5 == 0 ? 12U * 4 * (3 * 15 + 16 + 1) : 0U);
     }
   }
 }
