@@ -145,6 +145,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   };
   guard_.expect("getting ready for a case", limits.stall_limit);
   finder_.next_case();
+  std::string left_behind;
   try {
     const Reference none;  // of ranks that compare nothing
     const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
@@ -153,7 +154,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     });
     engine::MemoryWatch watch;
     outcome.stopped = execute(c, reference, limits, watch, result);
-    fail_at_first(result, leftover(watch.kept(), watch.process_growth()), world_);
+    left_behind = leftover(watch.kept(), watch.process_growth());
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
   } catch (const AgreedError& e) {
@@ -165,6 +166,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   guard_.expect(
       "waiting for the end of a case", rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
   wait_for_all(world_);
+  fail_at_first(result, left_behind, world_);
   check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
   finder_.next_case();
   guard_.pause();

@@ -395,6 +395,12 @@ public:
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
   void cancel() override { cancelled_.store(true); }
+  /// After cancel() messages may still be on their way: in a communicator that MPI makes later of what was freed, they
+  /// would match others.
+  ~MpiTransport() override {
+    if (!cancelled_.load()) return;
+    for (OwnComm& comm : comms_) comm.comm = MPI_COMM_NULL;
+  }
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
