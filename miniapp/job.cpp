@@ -13,6 +13,7 @@
 #include "cli/cli11.hpp"
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
+#include "harness/collect.hpp"
 #include "topology/nvml.hpp"
 
 namespace minitaw::app {
@@ -252,7 +253,9 @@ std::string MemoryBudget::reason_against(const Case& c, const harness::Reference
       schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const auto need_of = [&](int rank) -> std::uint64_t {
-    if (kernels::on_host) return process_ + memory[rank].total() + schedule::process_bytes(program, rank, c.steps);
+    if (kernels::on_host)
+      return process_ + memory[rank].total() + schedule::process_bytes(program, rank, c.steps) +
+             harness::blas_bytes(shape_of_rank(c, rank));
     return memory[rank].arena() + model::library_estimate(c.shape) + communicator_ * communicators[rank];
   };
   const auto needed = list_of(std::views::iota(0, static_cast<int>(memory.size())), need_of);

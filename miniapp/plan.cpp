@@ -25,7 +25,7 @@ struct Options {
   bool json = false, program = false;
   std::string csv, chakra;                     ///< file and folder to write the program to
   std::optional<std::uint64_t> device_memory;  ///< bytes; empty: that of the device of this machine, if any
-  int adapters = 1;
+  int adapters = 1, threads = 1;
   schedule::Device device;
   TableOptions table;
 };
@@ -112,7 +112,7 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
 }
 
 CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,
-    std::optional<std::uint64_t> memory) {
+    std::optional<std::uint64_t> memory, int threads) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   const topology::Groups& groups = program.groups;
   CasePlan plan;
@@ -139,8 +139,11 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
-  for (int r = 0; r < c.ranks; ++r)
-    plan.host.push_back({total(plan.memory[r]), schedule::process_base + schedule::process_bytes(program, r, c.steps)});
+  for (int r = 0; r < c.ranks; ++r) {
+    const std::uint64_t beside =
+        schedule::process_bytes(program, r, c.steps) + model::blas_estimate(shape_of_rank(c, r), threads);
+    plan.host.push_back({total(plan.memory[r]), schedule::process_base + beside});
+  }
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
@@ -377,7 +380,7 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
       fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {}\n", i + 1, order.size(), c.schedule, c.ranks,
           counted(c.micro_batches, "micro-batch"));
     if (k == 0 || request(order[k - 1]) != request(i)) program = schedule::build_valid(request(i));
-    plans[i] = plan_case(c, i, program, options.device, memory);
+    plans[i] = plan_case(c, i, program, options.device, memory, options.threads);
   }
   return plans;
 }
@@ -459,6 +462,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           "assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)", options->device.flops * 1e-12));
   verb->add_option("--adapters", options->adapters, "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  verb->add_option("--threads", options->threads, "threads of a rank on a host: what its BLAS takes")
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   add_table(*verb, options->table, false);
   verb->callback([&invocation, options] { invocation.code = plan(*options); });

@@ -237,8 +237,8 @@ bool Arena::passes_parts(const model::Buffer& buffer) const {
   return std::ranges::find(slots, buffer.data, &model::Buffer::data) != slots.end();
 }
 
-std::string Arena::untouched(std::byte fill) const {
-  constexpr std::size_t granule = 256;  // sizes are rounded up to it
+std::string Arena::untouched(std::byte fill, std::size_t spare) const {
+  const std::size_t granule = 256 + spare;  // sizes are rounded up to 256
   for (const auto& [name, buffer] : buffers_) {
     if (have_one_size(buffer)) continue;
     using Bytes = Kokkos::View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;

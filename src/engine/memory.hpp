@@ -65,8 +65,9 @@ public:
   [[nodiscard]] model::Buffer staging() const { return staging_; }
   /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action has used. Empty if
   /// there is none. Staging and partial sums of squares do not count: they have one size, of which little may be
-  /// used. Of contributions, only whole buffers count: those of several rails are parts.
-  [[nodiscard]] std::string untouched(std::byte fill) const;
+  /// used. Of contributions, only whole buffers count: those of several rails are parts. `spare`: as many bytes more
+  /// in a row may be left.
+  [[nodiscard]] std::string untouched(std::byte fill, std::size_t spare = 0) const;
 
   /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before an allocation.
   static constexpr std::size_t alignment = 256;

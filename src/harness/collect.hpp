@@ -76,8 +76,11 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 /// of NCCL.
 [[nodiscard]] std::string excess(
     const schedule::Footprint& plan, const engine::MemoryTaken& taken, std::uint64_t beside, int communicators = 0);
-/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process.
-[[nodiscard]] std::string leftover(const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown);
+/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process, `beside` of that planned.
+[[nodiscard]] std::string leftover(
+    const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside);
+/// Returns what the BLAS of this process keeps after a case of this shape; 0 on a device.
+[[nodiscard]] std::uint64_t blas_bytes(const model::Shape& shape);
 
 /// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are. Collective.
 [[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);

@@ -146,6 +146,11 @@ std::size_t library_estimate(const Shape& shape) {
   return matmul_workspace + (shape.dtype == Dtype::bf16 ? attention : 0);
 }
 
+std::size_t blas_estimate(const Shape& shape, int threads) {
+  constexpr std::size_t most = std::size_t{64} << 20, of_token = 576;
+  return threads > 1 ? threads * std::min(most, of_token * static_cast<std::size_t>(shape.tokens())) : 0;
+}
+
 std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements) {
   const std::size_t buffers = dtype == Dtype::fp32 ? 2 : 3;
   return buffers * sizeof(float) * static_cast<std::size_t>(elements);

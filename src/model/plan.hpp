@@ -105,6 +105,9 @@ inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(doub
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16 that of
 /// cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d] more. A run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
+/// Estimate of what the BLAS of a host packs operands into, for all threads of a rank: 576 bytes per token and thread,
+/// at most 64 MiB per thread, and next to nothing for one alone. As found with OpenBLAS 0.3.29 at H = 32 to 256.
+[[nodiscard]] std::size_t blas_estimate(const Shape& shape, int threads);
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

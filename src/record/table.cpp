@@ -204,8 +204,22 @@ std::string blame_text(const std::vector<Row>& rows) {
   return text;
 }
 
+/// Memory of the case that has allocated most, each figure of its worst rank, with its source; empty without cases.
+static std::string memory_text(const std::vector<Row>& rows) {
+  const auto allocated = [](const Row& row) { return row.integer("memory_measured"); };
+  const auto most = std::ranges::max_element(rows, {}, allocated);
+  if (most == rows.end() || allocated(*most) == 0) return "";
+  std::string text = fmt::format("# most memory: case {}, {} MiB allocated through Kokkos, {} planned",
+      most->integer("case"), mebibytes(*most, "memory_measured"), mebibytes(*most, "memory_planned"));
+  if (most->integer("process_begin") > 0)
+    text += fmt::format("; process {} MiB at its peak, {} before the case", mebibytes(*most, "process_peak"),
+        mebibytes(*most, "process_begin"));
+  if (most->integer("device_used") > 0) text += fmt::format("; device {} MiB in use", mebibytes(*most, "device_used"));
+  return text + "\n";
+}
+
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
-  std::string text = blame_text(rows);
+  std::string text = blame_text(rows) + memory_text(rows);
   if (std::ranges::any_of(rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);

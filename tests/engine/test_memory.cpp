@@ -66,6 +66,8 @@ TEST(Arena, FindsWhatWasNeverWritten) {
   EXPECT_EQ(arena.untouched(fill), "1024 of 1024 bytes of a0, from byte 0 on, were never written");
   write_all(arena.slot({SlotClass::saved, 0}));
   EXPECT_EQ(arena.untouched(fill), "300 of 4096 bytes of workspace, from byte 700 on, were never written");
+  EXPECT_EQ(arena.untouched(fill, 44), arena.untouched(fill));
+  EXPECT_EQ(arena.untouched(fill, 45), "");
   write(arena.workspace(), 700, 300);
   EXPECT_EQ(arena.untouched(fill), "") << "sizes are rounded, and staging is not filled";
 }

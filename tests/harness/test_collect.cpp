@@ -167,9 +167,9 @@ TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
 }
 
 TEST(Memory, WhatACaseLeavesBehindIsNamed) {
-  EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process), "");
-  EXPECT_THAT(leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0), ::testing::HasSubstr("bytes of \"a\""));
-  EXPECT_THAT(leftover({}, slack_of_process + 1), ::testing::HasSubstr("holds 67108865 bytes more than before"));
+  EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process + 7, 7), "");
+  EXPECT_THAT(leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0, 0), ::testing::HasSubstr("bytes of \"a\""));
+  EXPECT_THAT(leftover({}, slack_of_process + 1, 0), ::testing::HasSubstr("holds 67108865 bytes more than before"));
 }
 
 TEST(Memory, OfARankIsKeptByKind) {

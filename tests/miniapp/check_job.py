@@ -75,7 +75,7 @@ def check_results():
         assert 0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2), f"a case that fits is checked: {row}"
         step = float(row["compute_s"]) / (1 - float(row["exposed_share"]) - float(row["idle_share"]))
         exposed = sum(float(row[f"exposed_{kind}_s"]) for kind in ("weights", "gradients", "activations", "embeddings"))
-        assert float(row["compute_s"]) > 0 and float(row["max_s"]) < 10 * step, row
+        assert float(row["compute_s"]) > 0 and float(row["min_s"]) < 1.01 * step, row  # the slowest rank of a step takes no longer than all
         assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
         assert abs(float(row["idle_s"]) - step * float(row["idle_share"])) < 1e-6 * step, row
         assert 0 <= float(row["idle_share"]) <= float(row["idle_share_max"]) <= 1 and 0 <= float(row["overlap"]) <= 1, row

@@ -245,6 +245,11 @@ WorkspacePlan whole_workspace(const Shape& shape) {
 /// backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for shared keys and
 /// values.
 TEST(Footprint, LossesAndLibrariesByHand) {
+  Shape two = good();
+  EXPECT_EQ(blas_estimate(two, 1), 0U);
+  EXPECT_EQ(blas_estimate(two, 2), 2U * 576 * 6);
+  two.seq = 1 << 20;
+  EXPECT_EQ(blas_estimate(two, 3), 3U * (64 << 20));
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
     EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).slice_logits.bytes, 66U * 300 * bytes_of(dtype));
   Shape shape = good();

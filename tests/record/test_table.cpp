@@ -212,6 +212,24 @@ TEST(Verdict, OfASweep) {
                            "1 timed step, at least 3 are needed");
 }
 
+/// Of the last rank, by hand: 6 x 6000 + 15 + 302 bytes are allocated, 6 x 3000 + 15 planned.
+std::string memory_of_sample(int number) {
+  return fmt::format("# most memory: case {}, 0.03463 MiB allocated through Kokkos, 0.01718 planned; process 0.04769 "
+                     "MiB at its peak, 0.03815 before the case; device 0.06676 MiB in use\n",
+      number);
+}
+
+TEST(Verdict, NamesTheCaseOfMostMemory) {
+  CaseResult less = sample_case("ddp"), unknown = sample_case("ddp");
+  for (RankMemory& memory : less.memory) memory.measured[1] -= 1000;
+  for (RankMemory& memory : unknown.memory) memory.process_begin = memory.device_used = 0;
+  EXPECT_THAT(
+      closing_text({make_row(less, 3), make_row(sample_case("ddp"), 4)}), HasSubstr("\n" + memory_of_sample(4)));
+  EXPECT_THAT(closing_text({make_row(unknown, 5)}),
+      HasSubstr("case 5, 0.03463 MiB allocated through Kokkos, 0.01718 planned\n"));
+  EXPECT_EQ(closing_text({}).find("memory"), std::string::npos);
+}
+
 TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   CaseResult wrong = sample_case("ddp", 512), quiet = sample_case("ddp", 128);
   wrong.status = Status::wrong;
@@ -224,7 +242,7 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-      blame_text({make_row(quiet)}) +
+      blame_text({make_row(quiet)}) + memory_of_sample(0) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
   CaseResult by_nccl = sample_case("ddp");
