@@ -376,6 +376,14 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
+/// Returns whether a message has come that nobody has received.
+bool has_unmatched(MPI_Comm comm) {
+  int found = 0;
+  for (int look = 0; look < 16 && found == 0; ++look)  // each one lets MPI get on
+    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;
+  return found != 0;
+}
+
 class MpiTransport final : public Transport {
 public:
   MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
@@ -395,11 +403,12 @@ public:
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
   void cancel() override { cancelled_.store(true); }
-  /// After cancel() messages may still be on their way: in a communicator that MPI makes later of what was freed, they
-  /// would match others.
+  /// After cancel() there may be messages that nobody has received: in a communicator that MPI makes later of what was
+  /// freed, they would match others. Such a one is left to MPI.
   ~MpiTransport() override {
     if (!cancelled_.load()) return;
-    for (OwnComm& comm : comms_) comm.comm = MPI_COMM_NULL;
+    for (OwnComm& comm : comms_)
+      if (has_unmatched(comm.comm)) comm.comm = MPI_COMM_NULL;
   }
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
