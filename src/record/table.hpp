@@ -23,7 +23,8 @@ struct Missing {
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
 /// "# rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases": a line for each culprit.
 [[nodiscard]] std::string blame_text(const std::vector<Row>& rows);
-/// What stands out, who has most memory, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
+/// What stands out, who has most memory, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT:
+/// INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);

@@ -7,7 +7,7 @@ import sys
 
 CARRY_NOTHING = {"Abort", "Barrier", "Cancel", "Comm_create_keyval", "Comm_dup", "Comm_free", "Comm_get_attr", "Comm_rank", "Comm_set_attr",
                  "Comm_set_errhandler", "Comm_size", "Comm_split", "Comm_split_type", "Error_string", "Finalize", "Get_count",
-                 "Get_library_version", "Ibarrier", "Init_thread", "Iprobe", "Irecv", "Recv", "Request_free", "Test", "Testall", "Type_size",
+                 "Get_library_version", "Ibarrier", "Improbe", "Init_thread", "Iprobe", "Irecv", "Mrecv", "Recv", "Request_free", "Test", "Testall", "Type_size",
                  "Wtime"}
 
 nm, program = sys.argv[1:]

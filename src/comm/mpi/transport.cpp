@@ -376,12 +376,21 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// Returns whether a message has come that nobody has received.
-bool has_unmatched(MPI_Comm comm) {
-  int found = 0;
-  for (int look = 0; look < 16 && found == 0; ++look)  // each one lets MPI get on
-    if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;
-  return found != 0;
+/// Takes messages that nobody has received; returns whether that was all. Long ones wait for their sender, who may not
+/// answer any more.
+bool drain(MPI_Comm comm) {
+  constexpr int longest = 1 << 16, looks = 64;  // each look lets MPI get on
+  std::vector<std::byte> thrown_away(longest);
+  for (int look = 0; look < looks; ++look) {
+    int found = 0, bytes = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status) != MPI_SUCCESS) return false;
+    if (found == 0) continue;
+    if (MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes > longest) return false;
+    if (MPI_Mrecv(thrown_away.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+  }
+  return true;
 }
 
 class MpiTransport final : public Transport {
@@ -404,11 +413,11 @@ public:
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
   void cancel() override { cancelled_.store(true); }
   /// After cancel() there may be messages that nobody has received: in a communicator that MPI makes later of what was
-  /// freed, they would match others. Such a one is left to MPI.
+  /// freed, they would match others. One that cannot be drained is left to MPI.
   ~MpiTransport() override {
     if (!cancelled_.load()) return;
     for (OwnComm& comm : comms_)
-      if (has_unmatched(comm.comm)) comm.comm = MPI_COMM_NULL;
+      if (!drain(comm.comm)) comm.comm = MPI_COMM_NULL;
   }
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
