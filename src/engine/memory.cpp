@@ -241,14 +241,14 @@ std::string Arena::untouched(std::byte fill, std::size_t spare) const {
   const std::size_t granule = 256 + spare;  // sizes are rounded up to 256
   for (const auto& [name, buffer] : buffers_) {
     if (have_one_size(buffer)) continue;
+    const std::size_t least = passes_parts(buffer) ? std::max(granule, buffer.bytes) : granule;
     using Bytes = Kokkos::View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
     const auto bytes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
     std::size_t run = 0;
     for (std::size_t i = 0; i < buffer.bytes; ++i) {
       run = bytes[i] == fill ? run + 1 : 0;
-      if (run < buffer.bytes && passes_parts(buffer)) continue;
       const bool ends = i + 1 == buffer.bytes || bytes[i + 1] != fill;
-      if (ends && run >= granule)
+      if (ends && run >= least)
         return fmt::format(
             "{} of {} bytes of {}, from byte {} on, were never written", run, buffer.bytes, name, i + 1 - run);
     }

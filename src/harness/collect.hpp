@@ -64,7 +64,7 @@ private:
 
 /// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of the process:
 /// what libraries take in their first calls. Of a device: its driver; each communicator of NCCL has as much
-/// as a quarter of it. docs/run.md names these.
+/// as a quarter of it. docs/results.md names these.
 [[nodiscard]] std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
