@@ -34,11 +34,6 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
   return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
 }
 
-Range contents_of(const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout) {
-  if (cls == SlotClass::hidden) return moved(action, layout);
-  return held(program, rank, cls, action.shard, layout);
-}
-
 std::string name_of(Traffic kind) {
   static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations", "embeddings"};
   return names[index_of(kind)];
@@ -128,14 +123,13 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
-/// Returns the bytes that an action has in a slot of this class.
-std::size_t content_bytes(
-    const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout) {
-  if (cls == SlotClass::saved) return model::plan_saved(layout, action.shard).bytes;
-  if (cls == SlotClass::deferred) return model::plan_deferred(layout, action.shard).bytes;
+/// Returns the bytes that an action on `shard` has in a slot of this class.
+std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+  if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
+  if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
   if (cls == SlotClass::squares) return model::squares_bytes;
-  return contents_of(program, rank, cls, action, layout).count * bytes_of(dtype_of(cls, layout.shape));
+  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
 Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
@@ -154,7 +148,7 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
     for (const Access& access : accesses(a, number)) {
       const auto [cls, index] = access.slot;
       std::size_t& bytes = result.slots[first[index_of(cls)] + index].bytes;
-      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a, layout)));
+      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
     }
     if (is_reducing(a.kind)) reduces[index_of(a.lane)] = true;
     if (a.kind == Kind::update && a.payload == Payload::embeddings)

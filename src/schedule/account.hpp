@@ -105,7 +105,4 @@ struct Ticks {
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
-/// Elements that a slot holds while an action uses it: held(), or a hidden state.
-[[nodiscard]] Range contents_of(
-    const Program& program, int rank, SlotClass cls, const Action& action, const model::Layout& layout);
 }  // namespace minitaw::schedule
