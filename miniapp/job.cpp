@@ -81,6 +81,18 @@ std::vector<record::RankPlace> places(const topology::Placement& job, const topo
   return ranks;
 }
 
+/// Nodes of scripts/cluster have the cores of one machine. None: ranks compute on devices.
+std::vector<topology::RankCores> cores_of(const std::vector<record::RankPlace>& ranks, int threads) {
+  if (!kernels::on_host) return {};
+  const bool one_machine = !record::shaped_links().empty();
+  std::vector<topology::RankCores> all;
+  for (std::size_t at = 0; const std::string& text : gather(std::to_string(threads))) {
+    const record::RankPlace& rank = ranks[at++];
+    all.push_back({one_machine ? 0 : rank.node, topology::numbers_of(rank.cores), std::stoi(text)});
+  }
+  return all;
+}
+
 /// Bytes that each rank finds free, on its device or else its node.
 std::vector<std::uint64_t> free_memory() {
   const auto device = topology::device_memory();
@@ -179,6 +191,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog), .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
               .nodes = place.nodes,
+              .cores = cores_of(ranks, threads),
               .timeline = flags.timeline,
               .meter = meter_of(device, topology::shared_device(uuids).has_value()),
               .node_meter = place.local_rank == 0 ? meters::make_node_meter() : std::make_unique<meters::Meter>()}) {}

@@ -131,6 +131,7 @@ class Result:
     cases: list = field(default_factory=list)
     verdict: str = ""   # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     merits: list = field(default_factory=list)  # figure of merit of each model, in words
+    stands_out: list = field(default_factory=list)  # sentences on ranks and links, as `minitaw show` prints them
     screening: dict = field(default_factory=dict)  # of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}
 
     def closing_text(self):
@@ -155,6 +156,7 @@ def read_cases(result, file):
     names = list(summary.attrs.get("columns", summary))  # those of earlier programs stand in no order
     result.verdict = summary.attrs.get("verdict", "INVALID: an earlier program wrote the file, without a verdict (minitaw show gives it)")
     result.merits = list(summary.attrs.get("figures_of_merit", []))
+    result.stands_out = list(summary.attrs.get("stands_out", []))
     result.units = {name: summary[name].attrs["units"] for name in names}
     result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
     columns = [column if isinstance(column, list) else column.tolist() for column in read_all(summary, names).values()]

@@ -104,11 +104,9 @@ def cases_section(book):
     counts = ", ".join(f"{len(some)} {status}" for status, some in grouped(book.cases, lambda case: case["status"]).items())
     kinds = grouped([c for c in book.valid if c.doubt], lambda c: " and ".join(part.partition(":")[0] for part in c.doubt.split("; ")))
     doubts = "; ".join(f"{kind}: {listed(case.label for case in some)}" for kind, some in kinds.items())  # "no warm-up and noisy: 2, 5"
-    blamed = grouped([c for c in book.cases if c["culprit"] and exists(c["culprit_slower"])], lambda case: case["culprit"]).values()
-    worst = [(max(some, key=lambda case: numpy.nan_to_num(case["culprit_share"])), some) for some in blamed]
-    blame = "".join(f" {case['blame'][:1].upper()}{case['blame'][1:]} (case {case.label}; it stands out in case {listed(c.label for c in some)})."
-                    for case, some in worst)
-    return [f"{plural(len(book.cases), 'case')}: {counts}." + (f" Valid with a doubt, {doubts}." if doubts else "" if failed else " All ended valid.") + blame,
+    stands_out = "".join(f" {result.letter and result.letter + ': '}{sentence[:1].upper()}{sentence[1:]}."
+                         for result in book.results for sentence in result.stands_out)
+    return [f"{plural(len(book.cases), 'case')}: {counts}." + (f" Valid with a doubt, {doubts}." if doubts else "" if failed else " All ended valid.") + stands_out,
             Failures(failed), figures_table("All cases", FIGURES, book.cases),
             "Marks: ✔ valid, ! valid with a doubt, ✘ not valid. A sample is the step of the slowest rank. Spread: third minus first quartile of the "
             "samples, as a share of the median. Bytes between groups are those of one step, all ranks together: exact. Exposed: held up by transfers; "

@@ -197,6 +197,10 @@ StopReason CaseRunner::execute(
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
+  const std::span cores(options_.cores);
+  const trace::Surroundings around{
+      nodes, options_.shared_devices ? "ranks share a device"
+                                     : topology::crowd(cores.first(std::min<std::size_t>(c.ranks, cores.size())))};
   StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
   std::string begun;
@@ -223,7 +227,7 @@ StopReason CaseRunner::execute(
   node.collect(comm, result.node);
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices) taken.device_begin = 0;  // others take memory there as well
-  collect(*runtime, steps, count, taken, options_.timeline, nodes, comm, result);
+  collect(*runtime, steps, count, taken, options_.timeline, around, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());

@@ -6,6 +6,7 @@
 #include "harness/check.hpp"
 #include "harness/hang_finder.hpp"
 #include "meters/meter.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::harness {
 /// A failure on some rank that every rank knows about: the job can continue.
@@ -62,6 +63,8 @@ struct RunnerOptions {
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
+  /// Of each rank of the job. Times of ranks that share cores say nothing of a rank; none: they compute on devices.
+  std::vector<topology::RankCores> cores{};
   bool timeline = false;
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
   std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");

@@ -59,7 +59,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
 
 /// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
 void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
-    const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
+    const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
   const schedule::Program& program = runtime.program();
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
@@ -69,16 +69,16 @@ void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, cons
   for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
     if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
   if (runtime.rank() == 0)
-    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, nodes, some);
+    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, around, some);
 }
 
-void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline, const topology::Groups& nodes,
-    MPI_Comm comm, CaseResult& result) {
+void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline,
+    const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
   if (steps.seconds().empty()) return;
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
   const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
-  collect_blame(runtime, steps, spans, nodes, comm, result);
+  collect_blame(runtime, steps, spans, around, comm, result);
   if (spans.empty()) return;
   trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
@@ -310,12 +310,12 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
 }
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
-    bool timeline, const topology::Groups& nodes, MPI_Comm comm, CaseResult& result) {
+    bool timeline, const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
   collect_bytes(runtime, executed, comm, result);
   for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
-  collect_time(runtime, steps, timeline, nodes, comm, result);
+  collect_time(runtime, steps, timeline, around, comm, result);
   collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;

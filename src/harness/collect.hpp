@@ -89,7 +89,7 @@ void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
 /// `executed` steps. The status becomes `wrong` if memory exceeds the plan or bytes differ from it. Collective over the
-/// ranks of the case. taken: by this rank. timeline: store the step's. nodes: of the job.
+/// ranks of the case. taken: by this rank. timeline: store the step's.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
-    bool timeline, const topology::Groups& nodes, MPI_Comm comm, CaseResult& result);
+    bool timeline, const trace::Surroundings& around, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

@@ -112,7 +112,7 @@ void write_attribute(hid_t object, const std::string& name, const Values& values
   with_data(values, [&](hid_t type, const void* data) {
     const Id attribute(
         H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "create attribute " + name);
-    check(H5Awrite(attribute, type, data), "write attribute " + name);
+    if (size > 0) check(H5Awrite(attribute, type, data), "write attribute " + name);
   });
 }
 

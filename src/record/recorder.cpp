@@ -170,7 +170,13 @@ template <class T> void prepend(std::vector<T> earlier, std::vector<T>& later) {
   later = std::move(earlier);
 }
 
-void join(CaseResult earlier, CaseResult& result) {
+/// `row`: of the earlier repetitions. Who does not stand out in each of them is not named.
+void join(CaseResult earlier, const Row& row, CaseResult& result) {
+  if (trace::Blame& blame = result.blame; row.text("culprit") != blame.culprit) {
+    if (!blame.culprit.empty()) blame.text = "no rank or link stands out in every repetition";
+    blame.culprit.clear();
+    blame.slower = blame.share = trace::Blame::unknown;
+  }
   prepend(std::move(earlier.seconds), result.seconds);
   prepend(std::move(earlier.repetition), result.repetition);
   prepend(std::move(earlier.position), result.position);
@@ -314,6 +320,7 @@ void Recorder::write_progress(std::size_t first) {
   if (first == 0) h5::write_attribute(summary, "columns", names, true);  // HDF5 keeps no order
   h5::write_attribute(summary, "verdict", h5::one(verdict(rows_)));
   h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
+  h5::write_attribute(summary, "stands_out", standing_out(rows_), true);
   h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }
@@ -341,7 +348,7 @@ Row Recorder::append(CaseResult result, int repetition) {
   const auto number = static_cast<int>(known - rows_.begin());
   std::ranges::fill(result.repetition, repetition);
   if (repetition > 0 && known != rows_.end())
-    join(read_case(file_, path_, number, static_cast<int>(known->integer("ranks"))), result);
+    join(read_case(file_, path_, number, static_cast<int>(known->integer("ranks"))), *known, result);
   const Row row = make_row(result, number, sessions_);
   const std::string path = case_path(number);
   if (known == rows_.end()) {

@@ -186,22 +186,35 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   return figures.empty() ? std::vector<std::string>{"none"} : figures;
 }
 
-std::string blame_text(const std::vector<Row>& rows) {
-  std::map<std::string, std::vector<const Row*>> cases;
+std::vector<std::string> standing_out(const std::vector<Row>& rows) {
+  std::map<std::string, std::vector<const Row*>> named;
+  std::set<std::string> reasons;
   std::ptrdiff_t judged = 0;
   for (const Row& row : rows) {
-    judged += row.text("blame").empty() ? 0 : 1;
-    if (!row.text("culprit").empty()) cases[row.text("culprit")].push_back(&row);
+    const std::string &text = row.text("blame"), &culprit = row.text("culprit");
+    if (text.empty()) continue;
+    ++judged;
+    if (culprit.empty()) reasons.insert(text);
+    else named[culprit].push_back(&row);
   }
-  if (cases.empty()) return judged > 0 ? "# no rank or link stands out\n" : "";
-  std::string text;
-  for (const auto& [culprit, some] : cases) {
+  std::vector<std::string> sentences;
+  std::ptrdiff_t single = 0;  // cases in which somebody stands out who is not named
+  for (const auto& [culprit, some] : named) {
+    const std::ptrdiff_t cases = std::ssize(some);
+    if (2 * cases < judged || (cases == 1 && judged > 1)) {
+      single += cases;
+      continue;
+    }
     const Row& worst =
         **std::ranges::max_element(some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
-    text += fmt::format("# {} (case {}); it stands out in {} of {}\n", worst.text("blame"), worst.integer("case"),
-        some.size(), counted(judged, "case"));
+    sentences.push_back(fmt::format("{} (case {}); it stands out in {} of {}", worst.text("blame"),
+        worst.integer("case"), cases, counted(judged, "case")));
   }
-  return text;
+  if (!sentences.empty() || judged == 0) return sentences;
+  if (single > 0)
+    return {fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
+        counted(judged, "case"), single)};
+  return {reasons.begin(), reasons.end()};
 }
 
 /// Memory of the case that has allocated most, each figure of its worst rank, with its source; empty without cases.
@@ -219,7 +232,9 @@ static std::string memory_text(const std::vector<Row>& rows) {
 }
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
-  std::string text = blame_text(rows) + memory_text(rows);
+  std::string text;
+  for (const std::string& sentence : standing_out(rows)) text += fmt::format("# {}\n", sentence);
+  text += memory_text(rows);
   if (std::ranges::any_of(rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);

@@ -21,8 +21,9 @@ struct Missing {
 /// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)",
 /// followed by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
-/// "# rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases": a line for each culprit.
-[[nodiscard]] std::string blame_text(const std::vector<Row>& rows);
+/// "rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases" of each culprit that does so in half of the
+/// cases or more, and in two of several; if there is none, why. Empty if nobody has looked.
+[[nodiscard]] std::vector<std::string> standing_out(const std::vector<Row>& rows);
 /// What stands out, who has most memory, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT:
 /// INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <sys/utsname.h>
 #include <utility>
 #include "base/error.hpp"
@@ -39,6 +43,56 @@ std::string ranges_text(std::span<const int> numbers) {
     if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
   }
   return text.empty() ? "none" : text;
+}
+
+std::vector<int> numbers_of(const std::string& ranges) {
+  std::vector<int> numbers;
+  std::istringstream parts(ranges);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int first = 0, last = 0, end = 0;
+    const int found = std::sscanf(part.c_str(), "%d%n-%d%n", &first, &end, &last, &end);
+    if (found < 1 || end != std::ssize(part)) return {};
+    if (found == 1) last = first;
+    for (int number = first; number <= last; ++number) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+namespace {
+/// Ranks that have some core in common, directly or by way of others.
+struct Pool {
+  int machine, threads;
+  std::set<int> ranks, cores;
+
+  void join(const Pool& other) {
+    ranks.insert(other.ranks.begin(), other.ranks.end());
+    cores.insert(other.cores.begin(), other.cores.end());
+    threads += other.threads;
+  }
+  [[nodiscard]] bool shares_with(const Pool& other) const {
+    return machine == other.machine &&
+           std::ranges::any_of(other.cores, [this](int core) { return cores.contains(core); });
+  }
+};
+}  // namespace
+
+std::string crowd(std::span<const RankCores> ranks) {
+  std::vector<Pool> pools;
+  for (int rank = 0; const RankCores& r : ranks) {
+    Pool mine{r.machine, r.threads, {rank++}, {r.cores.begin(), r.cores.end()}};
+    if (mine.cores.empty()) continue;
+    const auto apart = std::ranges::partition(pools, [&](const Pool& p) { return !p.shares_with(mine); });
+    for (const Pool& shared : apart) mine.join(shared);
+    pools.erase(apart.begin(), pools.end());
+    pools.push_back(std::move(mine));
+  }
+  std::ranges::sort(pools, {}, [](const Pool& pool) { return *pool.ranks.begin(); });
+  const auto full =
+      std::ranges::find_if(pools, [](const Pool& p) { return p.threads > static_cast<int>(p.cores.size()); });
+  if (full == pools.end()) return {};
+  const std::vector<int> who(full->ranks.begin(), full->ranks.end());
+  return fmt::format("{} of {} {} share {}", counted(full->threads, "thread"), who.size() > 1 ? "ranks" : "rank",
+      ranges_text(who), counted(static_cast<int>(full->cores.size()), "core"));
 }
 
 std::string distribution(std::istream& os_release) {

@@ -2,6 +2,7 @@
 #include "trace/blame.hpp"
 #include <algorithm>
 #include <fmt/format.h>
+#include <list>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -42,7 +43,7 @@ std::pair<Works, Works> works_of(const schedule::Program& program, model::Layout
         const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1,
                      flops = schedule::flops(a, layout) / blocks, bytes = touched_bytes(program, r, a, layout);
         if (flops + bytes > 0) add(computing[{a.kind, flops, bytes}][r], blocks, place, place);
-      } else if (a.kind == Kind::send && !nodes.together(r, a.peer)) {
+      } else if (a.kind == Kind::send && !nodes.together(r, a.peer) && moved_bytes(a, layout) > 0) {
         const int link = nodes.group_of(r) * nodes.count() + nodes.group_of(a.peer);
         add(messages[{a.kind, 0, moved_bytes(a, layout)}][link], 1, place,
             {a.peer, matching.other[matching.number(place)]});
@@ -86,48 +87,98 @@ Speedups speedups_of(const Works& works, const std::set<int>& subjects, double r
   return all;
 }
 
-/// Time in which one or more of the actions were under way.
-double seconds(const Share& share, const StepSpans& spans) {
-  std::vector<std::pair<double, double>> all;
-  for (const auto& [place, other] : share.actions) {
-    const Span &one = spans[place.rank][place.action], &two = spans[other.rank][other.action];
-    if (two.begin > one.end) all.emplace_back(one.begin, one.end);  // the data were there before they were asked for
-    else all.emplace_back(std::max(one.begin, two.begin), std::max(one.end, two.end));
-  }
-  std::ranges::sort(all);
-  double sum = 0, until = 0;
-  for (const auto& [begin, end] : all) {
-    sum += std::max(0.0, end - std::max(begin, until));
-    until = std::max(until, end);
-  }
-  return sum;
-}
-
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values.empty() ? Blame::unknown : 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
 }
 
-constexpr double sigmas = 4, sigma_of_deviation = 1.4826;  ///< of a normal distribution, in median deviations
-constexpr double clear = 0.2;                              ///< a difference that one peer or two steps can show
+/// Seconds of each share of some works in a step, for its amount; none of a share that was not measured.
+using Units = std::map<const Share*, double>;
+
+/// Of compute actions.
+Units units_of(const Works& computing, const StepSpans& spans) {
+  Units units;
+  for (const auto& [cls, shares] : computing)
+    for (const auto& [rank, share] : shares) {
+      double sum = 0;
+      for (const auto& [place, same] : share.actions) {
+        const Span& span = spans[place.rank][place.action];
+        sum += span.end - span.begin;
+      }
+      units[&share] = sum / share.amount;
+    }
+  return units;
+}
+
+/// A message between two nodes, from when it may have begun.
+struct Flight {
+  const Share* share;
+  Span from, to;
+  bool alone = true;
+
+  [[nodiscard]] double begin() const { return from.begin; }
+  [[nodiscard]] double end() const { return std::max(from.end, to.end); }
+  /// Returns whether its time tells the rate of the link: it had both adapters for itself, and its receiver was there
+  /// before it, so that none of it had passed before.
+  [[nodiscard]] bool tells() const { return alone && to.begin <= from.begin; }
+};
+
+/// Marks messages through one adapter in one direction that meet another one there.
+void mark_company(std::vector<Flight*>& flights) {
+  std::ranges::sort(flights, {}, &Flight::begin);
+  Flight* longest = nullptr;
+  for (Flight* flight : flights) {
+    if (longest != nullptr && flight->begin() < longest->end()) longest->alone = flight->alone = false;
+    if (longest == nullptr || flight->end() > longest->end()) longest = flight;
+  }
+}
+
+/// Of messages: the median of those that tell.
+Units units_of(const Works& messages, const StepSpans& spans, const topology::Groups& nodes) {
+  std::list<Flight> all;                                          // keeps its places
+  std::map<std::pair<int, bool>, std::vector<Flight*>> adapters;  // node, whether it sends
+  for (const auto& [cls, shares] : messages)
+    for (const auto& [link, share] : shares)
+      for (const auto& [send, receive] : share.actions) {
+        all.push_back({&share, spans[send.rank][send.action], spans[receive.rank][receive.action]});
+        adapters[{nodes.group_of(send.rank), true}].push_back(&all.back());
+        adapters[{nodes.group_of(receive.rank), false}].push_back(&all.back());
+      }
+  for (auto& [port, flights] : adapters) mark_company(flights);
+  std::map<const Share*, std::vector<double>> seconds;
+  for (const Flight& flight : all)
+    if (flight.tells()) seconds[flight.share].push_back(flight.end() - flight.begin());
+  Units units;
+  for (auto& [share, some] : seconds) units[share] = median(std::move(some));
+  return units;
+}
+
+constexpr double sigmas = 4, sigma_of_deviation = 1.4826;       ///< of a normal distribution, in median deviations
+constexpr double clear = 0.2;                                   ///< a difference that one peer or two steps can show
+constexpr double least_of_ranks = 0.05, least_of_links = 0.25;  ///< differences that are worth a word
 
 /// What a subject takes relative to the usual: median over the steps, and its standard error.
 struct Time {
   double middle, error;
 };
 
-/// The usual is the lower median of a class in a step. Subjects that have no work in common with others are left out.
-std::map<int, Time> times(const Works& works, std::span<const StepSpans> steps) {
+/// By subject, from each step. The usual is the lower median of a class in a step. Subjects that have no work in common
+/// with others are left out.
+std::map<int, Time> times(const Works& works, const std::vector<Units>& steps) {
   std::map<int, std::vector<double>> of_steps;
-  for (const StepSpans& spans : steps) {
+  for (const Units& measured : steps) {
     std::map<int, double> taken, expected;
     for (const auto& [cls, shares] : works) {
-      std::vector<double> units =
-          list_of(shares | std::views::values, [&](const Share& s) { return seconds(s, spans) / s.amount; });
+      std::vector<double> units;
+      for (const auto& [subject, share] : shares)
+        if (measured.contains(&share)) units.push_back(measured.at(&share));
       if (units.size() < 2) continue;
-      for (auto unit = units.begin(); const auto& [subject, share] : shares) taken[subject] += share.amount * *unit++;
       std::ranges::sort(units);
-      for (const auto& [subject, share] : shares) expected[subject] += share.amount * units[(units.size() - 1) / 2];
+      for (const auto& [subject, share] : shares) {
+        if (!measured.contains(&share)) continue;
+        taken[subject] += share.amount * measured.at(&share);
+        expected[subject] += share.amount * units[(units.size() - 1) / 2];
+      }
     }
     for (const auto& [subject, usual] : expected)
       if (usual > 0) of_steps[subject].push_back(taken[subject] / usual);
@@ -341,6 +392,39 @@ Blame told(const Culprit& who, const std::string& words, double share, bool leas
   if (std::isnan(share)) end = "";
   return {fmt::format("{} {}{}", who.name, words, end), who.name, who.ratio - 1, share};
 }
+/// A step, and what was measured of it.
+struct Case {
+  const schedule::Program& program;
+  const model::Layout& layout;
+  const topology::Groups& nodes;
+  const StepSpans& first;  ///< of the steps: it runs again
+  const Works &computing, &messages;
+};
+
+/// A rank or node that computes slowly.
+Blame blame_rank(const Case& c, const Culprit& slow) {
+  Speedups speedups = speedups_of(c.computing, slow.subjects, slow.ratio);
+  Transfers transfers(c.program, c.layout, c.nodes, c.first, slow.subjects);
+  schedule::detail::execute(c.program, transfers);
+  const bool compared = transfers.append_to(speedups);
+  const std::string words = fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
+      slow.peers + slow.subjects.size());
+  return told(slow, words, saved(c.program, c.first, speedups), !compared);
+}
+
+/// A link or adapter; no text if it costs nothing, or if its data pass a slow rank, which explains it.
+Blame blame_link(const Case& c, const Culprit& link, const std::set<int>& slow_ranks) {
+  const Speedups moving = speedups_of(c.messages, link.subjects, link.ratio);
+  const bool excused =
+      std::ranges::any_of(moving, [&](const auto& side) { return slow_ranks.contains(side.first.first); });
+  if (excused) return {};
+  const double share = saved(c.program, c.first, moving);
+  if (!(share >= 0.005)) return {};
+  const bool adapter = link.name.starts_with("the adapter");
+  const std::string words = fmt::format("moves data at {:.0f} % of the median rate of {} {}", 100 / link.ratio,
+      link.peers + (adapter ? 1 : std::ssize(link.subjects)), adapter ? "adapters" : "links");
+  return told(link, words, share, true);  // other messages that share an adapter with these are faster then, too
+}
 }  // namespace
 
 double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
@@ -350,38 +434,28 @@ double replay(const schedule::Program& program, const StepSpans& spans, const Sp
 }
 
 Blame find_blame(const schedule::Program& program, const model::Layout& layout, const std::vector<std::int64_t>& own,
-    const topology::Groups& nodes, std::span<const StepSpans> steps) {
+    const Surroundings& around, std::span<const StepSpans> steps) {
+  const topology::Groups& nodes = around.nodes;
   const int ranks = static_cast<int>(program.ranks.size());
   if (ranks < 2 || steps.empty()) return {};
-  Blame blame{.text = "no rank or link stands out"};
-  const auto [compute, moved] = works_of(program, layout, own, nodes);
-  const std::map<int, Time> of_ranks = times(compute, steps);
-  const double least = steps.size() < 3 ? clear : 0.05;
-  const StepSpans& first = steps.front();
-  const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, least);
-  if (slow.peers > 0) {
-    Speedups speedups = speedups_of(compute, slow.subjects, slow.ratio);
-    Transfers transfers(program, layout, nodes, first, slow.subjects);
-    schedule::detail::execute(program, transfers);
-    const bool compared = transfers.append_to(speedups);
-    blame = told(slow,
-        fmt::format("computes {:.0f} % slower than the median of {} ranks", 100 * (slow.ratio - 1),
-            slow.peers + slow.subjects.size()),
-        saved(program, first, speedups), !compared);
+  const auto [computing, messages] = works_of(program, layout, own, nodes);
+  std::vector<Units> of_computing, of_messages;
+  for (const StepSpans& spans : steps) {
+    of_computing.push_back(units_of(computing, spans));
+    of_messages.push_back(units_of(messages, spans, nodes));
   }
-  // Schedules load even equal links unlike: small differences say nothing.
-  const Culprit link = worst_link(moved, nodes, times(moved, steps), 0.25);
-  const Speedups moving = speedups_of(moved, link.subjects, link.ratio);
-  // Data move slowly to and from a rank that is slow itself.
-  const bool excused =
-      std::ranges::any_of(moving, [&](const auto& side) { return slow.subjects.contains(side.first.first); });
-  const double share = link.peers > 0 && !excused ? saved(program, first, moving) : 0;
-  if (share >= 0.005 && !(share <= blame.share)) {
-    const bool adapter = link.name.starts_with("the adapter");
-    blame = told(link,
-        fmt::format("moves data at {:.0f} % of the median rate of {} {}", 100 / link.ratio,
-            link.peers + (adapter ? 1 : std::ssize(link.subjects)), adapter ? "adapters" : "links"),
-        share, true);  // other messages that share an adapter with these are faster then, too
+  const std::map<int, Time> of_ranks = times(computing, of_computing), of_links = times(messages, of_messages);
+
+  Blame blame{.text = of_links.empty() ? "no rank stands out" : "no rank or link stands out"};
+  if (!around.crowd.empty()) {
+    blame.text = fmt::format("no rank or link is judged: {}; minitaw screen measures each alone", around.crowd);
+  } else {
+    const Case c{program, layout, nodes, steps.front(), computing, messages};
+    const Culprit slow = worst(ranks_and_nodes(ranks, nodes), of_ranks, steps.size() < 3 ? clear : least_of_ranks);
+    const Culprit link = worst_link(messages, nodes, of_links, least_of_links);
+    if (slow.peers > 0) blame = blame_rank(c, slow);
+    const Blame of_link = link.peers > 0 ? blame_link(c, link, slow.subjects) : Blame{};
+    if (!of_link.text.empty() && !(of_link.share <= blame.share)) blame = of_link;
   }
   blame.ratios.resize(ranks, Blame::unknown);
   for (const auto& [rank, time] : of_ranks) blame.ratios[rank] = time.middle;

@@ -218,7 +218,7 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
     CaseResult result;
     engine::MemoryTaken taken = taken_as_planned(runtime_->footprint());
     taken.process_peak = 1000U + static_cast<unsigned>(rank_);
-    collect(*runtime_, steps, executed, taken, false, topology::Groups({ranks}), MPI_COMM_WORLD, result);
+    collect(*runtime_, steps, executed, taken, false, {.nodes = topology::Groups({ranks})}, MPI_COMM_WORLD, result);
     if (rank_ != 0) continue;
     const bool adds_up = (executed == 3 && !more) || ranks == 1;
     EXPECT_EQ(result.status, adds_up ? Status::ok : Status::wrong) << result.reason;

@@ -260,6 +260,25 @@ TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
     }
 }
 
+/// The last rank has the core of the first one.
+TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
+  const int ranks = job_.ranks();
+  std::vector<topology::RankCores> cores;
+  for (int r = 0; r < ranks; ++r) cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
+  CaseRunner job(MPI_COMM_WORLD, {.cores = cores});
+  for (const int used : {ranks, ranks - 1}) {
+    if (used < 2) continue;
+    Case c = small_case("ddp", topology::Groups({used}), 2, 1);
+    c.steps = 3;
+    const CaseResult result = job.run(c, {}).result;
+    if (job.rank() > 0) continue;
+    const bool judged = used < ranks;
+    EXPECT_EQ(result.blame.text.find("is judged: 2 threads of ranks 0") == std::string::npos, judged)
+        << result.blame.text;
+    EXPECT_TRUE(judged || result.blame.culprit.empty());
+  }
+}
+
 class Verification : public Job {
 protected:
   void SetUp() override {

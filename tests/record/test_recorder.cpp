@@ -124,6 +124,29 @@ TEST(Recorder, ACaseIsFinishedWithItsLastRepetition) {
   }
 }
 
+/// A disturbance is of one repetition, a slow rank of all.
+TEST_F(File, OfRepetitionsNamesWhoStandsOutInEachOfThem) {
+  const auto named = [&](const std::vector<std::string>& culprits) {
+    std::filesystem::remove(file_);
+    Recorder recorder = open();
+    for (int number = 0; const std::string& culprit : culprits) {
+      CaseResult r = sample_case();
+      r.settings.repeats = static_cast<int>(culprits.size());
+      r.blame.culprit = culprit;
+      r.blame.text = culprit.empty() ? "no rank stands out" : culprit + " is slow";
+      recorder.append(r, number++);
+    }
+    const Row row = rows().at(0);
+    EXPECT_EQ(std::isnan(row.real("culprit_slower")), row.text("culprit").empty());
+    EXPECT_EQ(std::isnan(row.real("culprit_share")), row.text("culprit").empty());
+    return row.text("culprit") + ": " + row.text("blame");
+  };
+  EXPECT_EQ(named({"rank 1", "rank 1", "rank 1"}), "rank 1: rank 1 is slow");
+  for (const auto& changing : {std::vector<std::string>{"rank 1", "rank 2"}, {"", "rank 1"}, {"rank 1", "", "rank 1"}})
+    EXPECT_EQ(named(changing), ": no rank or link stands out in every repetition");
+  EXPECT_EQ(named({"rank 1", ""}), ": no rank stands out");
+}
+
 TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
   constexpr const char *with = "made up 1.2", *without = "unavailable: lost";
   for (const auto& [first, second] : {std::pair{with, with}, {with, without}, {without, with}}) {

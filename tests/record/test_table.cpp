@@ -242,7 +242,7 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-      blame_text({make_row(quiet)}) + memory_of_sample(0) +
+      "# " + standing_out({make_row(quiet)}).at(0) + "\n" + memory_of_sample(0) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
   CaseResult by_nccl = sample_case("ddp");
@@ -274,22 +274,46 @@ TEST(Verdict, EachModelHasItsFigureOfMerit) {
   EXPECT_EQ(figures_of_merit(others).size(), 1U);
 }
 
-/// A line for each culprit, in the words of the case that it costs most; nothing of cases that nobody judged.
-TEST(Blame, ClosesASweep) {
-  CaseResult r = sample_case("ddp"), nobody = r, other = r, more = r, unjudged = r;
-  nobody.blame = {"no rank or link stands out", "", trace::Blame::unknown, trace::Blame::unknown, {}};
-  other.blame = {"node 1 computes 9 % slower", "node 1", 0.09, trace::Blame::unknown, {}};
-  more.blame.text = "rank 2 computes 24 % slower";
-  more.blame.share = 0.2;
+/// A case of these has this culprit; its text is said in the words of the case that it costs most.
+Row blamed(int number, const std::string& culprit, double share = 0.1) {
+  CaseResult r = sample_case("ddp");
+  const std::string text = culprit.empty() ? "no rank stands out" : fmt::format("{} costs {}", culprit, share);
+  r.blame = {text, culprit, culprit.empty() ? trace::Blame::unknown : 0.09, share, {}};
+  return make_row(r, number);
+}
+
+/// Half of the cases that were judged, and two of several: disturbances are of one case.
+TEST(StandingOut, NamesWhoStandsOutInHalfOfTheCases) {
+  CaseResult r = sample_case("ddp");
+  r.blame = {};
+  const Row unjudged = make_row(r, 9);
+  const auto none = [](int number) { return blamed(number, ""); };
+  using testing::ElementsAre;
+  EXPECT_THAT(
+      standing_out({blamed(4, "node 1")}), ElementsAre("node 1 costs 0.1 (case 4); it stands out in 1 of 1 case"));
+  EXPECT_THAT(standing_out({blamed(0, "rank 2", 0.1), unjudged, blamed(2, "rank 2", 0.3), none(3), none(4)}),
+      ElementsAre("rank 2 costs 0.3 (case 2); it stands out in 2 of 4 cases"));
+  EXPECT_THAT(standing_out({blamed(0, "rank 2"), blamed(1, "rank 2"), none(2), none(3), none(4)}),
+      ElementsAre("no rank or link stands out in half of 5 cases; one does in 2, see column culprit"));
+  EXPECT_THAT(standing_out({blamed(0, "rank 2"), unjudged, blamed(1, "rank 3")}),
+      ElementsAre("no rank or link stands out in half of 2 cases; one does in 2, see column culprit"));
+  EXPECT_THAT(
+      standing_out({blamed(0, "rank 1", NAN), blamed(1, "node 0"), blamed(2, "rank 1"), blamed(3, "node 0", 0)}),
+      ElementsAre("node 0 costs 0.1 (case 1); it stands out in 2 of 4 cases",
+          "rank 1 costs 0.1 (case 2); it stands out in 2 of 4 cases"));
+}
+
+TEST(StandingOut, SaysWhyNobodyIsNamed) {
+  CaseResult crowd = sample_case("ddp"), unjudged = crowd;
+  crowd.blame = {"no rank or link is judged: 4 threads of ranks 0-3 share 2 cores", "", NAN, NAN, {}};
   unjudged.blame = {};
-  EXPECT_EQ(
-      blame_text({make_row(r, 0), make_row(nobody, 1), make_row(other, 2), make_row(more, 3), make_row(unjudged, 4)}),
-      "# node 1 computes 9 % slower (case 2); it stands out in 1 of 4 cases\n"
-      "# rank 2 computes 24 % slower (case 3); it stands out in 2 of 4 cases\n");
-  EXPECT_EQ(blame_text({make_row(nobody)}), "# no rank or link stands out\n");
-  EXPECT_EQ(blame_text({make_row(unjudged)}), "");
-  EXPECT_THAT(closing_text({make_row(r)}), testing::StartsWith("# rank 2 computes 8 % slower than"));
-  expect(make_row(r), {{"culprit_slower", 0.08}, {"culprit_share", 0.06}});
+  using testing::ElementsAre;
+  EXPECT_THAT(standing_out({make_row(crowd), blamed(1, ""), make_row(crowd)}),
+      ElementsAre(crowd.blame.text, "no rank stands out"));
+  EXPECT_THAT(standing_out({make_row(unjudged)}), testing::IsEmpty());
+  EXPECT_THAT(closing_text({make_row(crowd)}), testing::StartsWith("# " + crowd.blame.text + "\n# most memory"));
+  EXPECT_THAT(closing_text({make_row(unjudged)}), testing::StartsWith("# most memory"));
+  expect(make_row(sample_case()), {{"culprit_slower", 0.08}, {"culprit_share", 0.06}});
 }
 
 std::vector<Row> rows() {
