@@ -6,8 +6,8 @@
 
 Nodes with 100 Mbit/s between them, three of two ranks, more of one. Faults take turns until there are so many tries on each number of
 nodes; the quota of a core needs root. With --load N so many programs that do nothing but compute run beside the tries. Writes
-FOLDER/tries.json, goes on with what is there, and prints the table. The result files of quiet tries stay in FOLDER: `ratios` prints
-their values relative to the medians, for tests/screen/screen_scale.cpp.
+FOLDER/tries.json, goes on with what is there, and prints the table. The result files stay in FOLDER, for `minitaw screen -o` to judge again: `ratios` prints
+the values of quiet ones relative to the medians, for tests/screen/screen_scale.cpp.
 
     scripts/env python3 benchmarks/screen_tries.py ratios FOLDER > ratios.txt
 """
@@ -185,8 +185,10 @@ def main():
     parser.add_argument("--faults", type=words, default=DAILY, help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--load", type=int, default=0, help="programs that compute beside the tries")
     parser.add_argument("--until", default="23:59", help="begin no try after this time of day, UTC: 20:40")
+    parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
     parser.add_argument("--lock", help="file to lock for each try: other users of namespaces wait")
     options = parser.parse_args()
+    globals()["PROGRAM"] = options.program.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     store = options.folder / "tries.json"
     tries = json.loads(store.read_text()) if store.exists() else []
@@ -201,7 +203,9 @@ def main():
             with open(options.lock or os.devnull, "w", encoding="utf-8") as lock:
                 if options.lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                output = options.folder / f"none-{nodes}-{options.load}-{number:03}.h5" if fault == "none" else None
+                output = options.folder / f"{fault}-{nodes}-{options.load}-{number:03}.h5" if fault not in ("stopped", "cut") else None
+                if output:
+                    output.unlink(missing_ok=True)
                 begin = time.time()
                 planted, (found, said) = attempt(fault, nodes, output)
             found["found"].sort()

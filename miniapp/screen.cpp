@@ -305,6 +305,7 @@ private:
     const auto rows = summary();
     for (std::size_t q = 0; q < rows.size(); ++q) {
       const auto& [quantity, values] = rows[q];
+      if (quantity->is_load) continue;
       quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", number(values[0])},
           {"median", number(values[1])}, {"highest", number(values[2])}, {"known", number(known_value(q))},
           {"known_from", measured_[q].known.source},
@@ -379,8 +380,8 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   std::optional<Report> report;  // rank 0's
   const HardwareRates rates = hardware_rates(mpi, shape.dtype);
   round = mpi.on_root([&] {
-    expect_hardware(measured, rates);
-    if (!options.expect.empty()) expect_machine(measured, options.expect, shape, machine.nodes.ranks());
+    if (options.expect != "none") expect_hardware(measured, rates);
+    if (!options.expect.empty() && options.expect != "none") expect_machine(measured, options.expect, shape, machine.nodes.ranks());
     report.emplace(options, mpi, machine, measured, settings_of(shape, machine), invocation.arguments());
     report->begin();
     return report->rounds();
@@ -421,8 +422,8 @@ void add_screen(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1.0, 99.0));
   verb->add_option("--time-limit", options->time_limit, "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
-  verb->add_option("--expect", options->expect, "machine file (see predict) that says what healthy parts reach")
-      ->type_name("MACHINE.toml");
+  verb->add_option("--expect", options->expect, "machine file (see predict) that says what healthy parts reach; none: not even what the hardware says counts")
+      ->type_name("MACHINE.toml|none");
   verb->add_flag("--replay", options->replay,
           "instead: execute steps of the deck's first case on other ranks again, and compare every bit")
       ->needs(deck);

@@ -93,7 +93,7 @@ std::string text_of(const Evidence& e) {
 std::string text_of(double smallest, const Quantity& quantity) {
   if (std::isnan(smallest)) return "nothing";
   if (quantity.is_latency) return readable(smallest, quantity) + " more";
-  return fmt::format("{:.0f} % less", std::ceil(100 * smallest));
+  return fmt::format("{:.0f} % less", std::ceil(100 * smallest - 1e-6));
 }
 
 std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine) {
