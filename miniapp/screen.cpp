@@ -64,8 +64,7 @@ HardwareRates hardware_rates(const MpiJob& mpi, model::Dtype dtype) {
   const record::RankPlace& here = mpi.ranks[mpi.environment.rank()];
   std::optional<HardwareRate> link = topology::link_rate(here.site.adapters), product;
   if (const double rate = shaped_rate(); !record::shaped_links().empty()) link = HardwareRate{rate, "shaped links"};
-  if (!kernels::on_host)
-    product = HardwareRate{record::datasheet_peak(here.unit, dtype), "datasheet"};
+  if (!kernels::on_host) product = HardwareRate{record::datasheet_peak(here.unit, dtype), "datasheet"};
   else if (dtype == model::Dtype::fp32)
     if (product = topology::core_peak(); product) {
       product->value *= mpi.threads;
@@ -80,7 +79,8 @@ HardwareRates hardware_rates(const MpiJob& mpi, model::Dtype dtype) {
 /// What a machine file says of healthy parts, of which a fifth may lack, and latencies may be twice as long.
 void expect_machine(std::vector<Measured>& measured, const std::string& path, const model::Shape& s, int ranks) {
   const predict::Machine machine = predict::read_machine(path);
-  if (!machine.alike) throw InputError(path + ": a machine for --expect has no exceptions: it says what all must reach");
+  if (!machine.alike)
+    throw InputError(path + ": a machine for --expect has no exceptions: it says what all must reach");
   const double speed = machine.own.front().speed;
   const auto put = [&](const std::string& name, double value, double least) {
     for (Measured& m : measured)
@@ -101,7 +101,8 @@ void expect_machine(std::vector<Measured>& measured, const std::string& path, co
 
 /// The hardware's rates, where no machine file says more.
 void expect_hardware(std::vector<Measured>& measured, const HardwareRates& rates) {
-  const auto put = [&](const std::string& name, const std::vector<double>& values, double least, const std::string& source) {
+  const auto put = [&](const std::string& name, const std::vector<double>& values, double least,
+                       const std::string& source) {
     for (Measured& m : measured)
       if (m.quantity.name.starts_with(name)) m.known = {values, least, source};
   };
@@ -215,7 +216,8 @@ private:
 
   [[nodiscard]] std::string name(const Culprit& c) const { return name_of(c, machine_, names_); }
   [[nodiscard]] std::string sentence(const Culprit& c) const {
-    return fmt::format("{}; {}", name(c), fmt::join(list_of(c.evidence, [](const screen::Evidence& e) { return text_of(e); }), "; "));
+    return fmt::format(
+        "{}; {}", name(c), fmt::join(list_of(c.evidence, [](const screen::Evidence& e) { return text_of(e); }), "; "));
   }
 
   /// Lowest, median and highest of all rounds, the smallest loss that would have been named, and what is known.
@@ -309,11 +311,12 @@ private:
       quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", number(values[0])},
           {"median", number(values[1])}, {"highest", number(values[2])}, {"known", number(known_value(q))},
           {"known_from", measured_[q].known.source},
-          {"named_from", {{"part", number(judgement.smallest[q].part)}, {"link", number(judgement.smallest[q].link)}}}});
+          {"named_from",
+              {{"part", number(judgement.smallest[q].part)}, {"link", number(judgement.smallest[q].link)}}}});
     }
     return {{"verdict", words.verdict}, {"judged", words.judged}, {"sure", words.sure}, {"not_seen", words.not_seen},
-        {"next", words.next}, {"rounds", rounds()}, {"load", number(judgement.load)}, {"loaded_ranks", judgement.loaded},
-        {"culprits", found}, {"quantities", quantities}, {"settings", settings_}};
+        {"next", words.next}, {"rounds", rounds()}, {"load", number(judgement.load)},
+        {"loaded_ranks", judgement.loaded}, {"culprits", found}, {"quantities", quantities}, {"settings", settings_}};
   }
 
   const Options& options_;
@@ -381,7 +384,8 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   const HardwareRates rates = hardware_rates(mpi, shape.dtype);
   round = mpi.on_root([&] {
     if (options.expect != "none") expect_hardware(measured, rates);
-    if (!options.expect.empty() && options.expect != "none") expect_machine(measured, options.expect, shape, machine.nodes.ranks());
+    if (!options.expect.empty() && options.expect != "none")
+      expect_machine(measured, options.expect, shape, machine.nodes.ranks());
     report.emplace(options, mpi, machine, measured, settings_of(shape, machine), invocation.arguments());
     report->begin();
     return report->rounds();
@@ -422,7 +426,8 @@ void add_screen(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1.0, 99.0));
   verb->add_option("--time-limit", options->time_limit, "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
-  verb->add_option("--expect", options->expect, "machine file (see predict) that says what healthy parts reach; none: not even what the hardware says counts")
+  verb->add_option("--expect", options->expect,
+          "machine file (see predict) that says what healthy parts reach; none: not even what the hardware says counts")
       ->type_name("MACHINE.toml|none");
   verb->add_flag("--replay", options->replay,
           "instead: execute steps of the deck's first case on other ranks again, and compare every bit")

@@ -56,7 +56,8 @@ public:
       if (!(kept.share <= reached.share)) kept = reached;
     }
     std::vector<Culprit> all;
-    for (const auto& [driver, reached] : certain) all.push_back({{Suspect::adapter, driver}, false, {evidence({reached})}});
+    for (const auto& [driver, reached] : certain)
+      all.push_back({{Suspect::adapter, driver}, false, {evidence({reached})}});
     std::erase_if(unclear, [&](const auto& entry) { return certain.contains(entry.first); });
     if (unclear.empty()) return all;
     Culprit some{{Suspect::some_adapters, unclear.begin()->first}};
@@ -98,8 +99,7 @@ private:
 };
 }  // namespace
 
-std::vector<Culprit> below_known(
-    const Machine& machine, const Measured& measured, const std::vector<Culprit>& named) {
+std::vector<Culprit> below_known(const Machine& machine, const Measured& measured, const std::vector<Culprit>& named) {
   const Partner partner = measured.quantity.partner;
   if (measured.known.values.empty() || measured.rounds.empty() || partner == Partner::inside) return {};
   std::set<int> ranks, adapters;

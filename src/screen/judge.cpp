@@ -66,8 +66,8 @@ Link rank_of(const Link& link) { return std::minmax(link.first, link.second); }
 /// Standard deviation of a part's share from round to round, by the differences of any two rounds of those parts: two
 /// values differ by sqrt(2) deviations, and such differences have known quantiles.
 struct Repeats {
-  double usual = 0;   ///< by their median
-  double at_most = 0; ///< by their upper quartile, too: a load comes and goes
+  double usual = 0;    ///< by their median
+  double at_most = 0;  ///< by their upper quartile, too: a load comes and goes
 };
 template <class Key, class Which> Repeats repeats(const Rounds<Key>& rounds, const Which& which) {
   std::map<Key, std::vector<double>> parts;
@@ -338,9 +338,8 @@ void add(std::vector<Culprit>& culprits, const Culprit& more) {
   if (more.evidence.empty()) return;
   Suspect other_way = more.who;
   if (more.who.kind == Suspect::link) std::swap(other_way.a, other_way.b);
-  const auto known = std::ranges::find_if(culprits, [&](const Culprit& c) {
-    return (c.who == more.who || c.who == other_way) && c.among == more.among;
-  });
+  const auto known = std::ranges::find_if(
+      culprits, [&](const Culprit& c) { return (c.who == more.who || c.who == other_way) && c.among == more.among; });
   if (known == culprits.end()) return culprits.push_back(more);
   known->both_ways |= more.both_ways || known->who != more.who;
   known->evidence.insert(known->evidence.end(), more.evidence.begin(), more.evidence.end());
@@ -365,14 +364,12 @@ std::vector<bool> loaded_ranks(const std::vector<std::vector<double>>& loads, in
 }
 
 /// Takes out what was measured while others had the cores of a rank which has other rounds.
-Measured without_loaded(const Measured& measured, const Machine& machine,
-    const std::vector<std::vector<double>>& loads, const std::vector<bool>& loaded, const Rule& rule) {
+Measured without_loaded(const Measured& measured, const Machine& machine, const std::vector<std::vector<double>>& loads,
+    const std::vector<bool>& loaded, const Rule& rule) {
   Measured rest = measured;
   const int partners = machine.partners(rest.quantity.partner);
   for (std::size_t round = 0; round < std::min(loads.size(), rest.rounds.size()); ++round) {
-    const auto counts = [&](int rank) {
-      return rank < 0 || loaded[rank] || !(loads[round][rank] > rule.most_load);
-    };
+    const auto counts = [&](int rank) { return rank < 0 || loaded[rank] || !(loads[round][rank] > rule.most_load); };
     for (int rank = 0; rank < machine.nodes.ranks(); ++rank)
       for (int p = 0; p < partners; ++p)
         if (!counts(rank) || !counts(machine.rank_behind(rest.quantity.partner, rank, p)))

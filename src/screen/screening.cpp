@@ -39,12 +39,14 @@ std::string rank_text(int rank, const Machine& machine, const std::vector<std::s
 /// "all 6 ranks", "rank 1, rank 3 and 2 more"
 std::string ranks_text(const std::vector<int>& ranks, const Machine& machine) {
   if (std::ssize(ranks) == machine.nodes.ranks()) return fmt::format("all {}", counted(std::ssize(ranks), "rank"));
-  return fmt::format("{} of {}: {}", ranks.size(), counted(machine.nodes.ranks(), "rank"), topology::ranges_text(ranks));
+  return fmt::format(
+      "{} of {}: {}", ranks.size(), counted(machine.nodes.ranks(), "rank"), topology::ranges_text(ranks));
 }
 }  // namespace
 
 std::string readable(double value, const Quantity& q) {
-  if (q.units == "s") return value < 999.95e-6 ? fmt::format("{:.1f} us", 1e6 * value) : fmt::format("{:.3g} ms", 1e3 * value);
+  if (q.units == "s")
+    return value < 999.95e-6 ? fmt::format("{:.1f} us", 1e6 * value) : fmt::format("{:.3g} ms", 1e3 * value);
   if (q.units == "1") return fmt::format("{:.0f} %", 100 * value);
   if (q.in_bits) value *= 8;
   constexpr std::array prefixes = {"", "k", "M", "G", "T", "P"};
@@ -77,9 +79,9 @@ std::string name_of(const Culprit& culprit, const Machine& machine, const std::v
   const int peers = node == other ? machine.nodes.size(node) : machine.nodes.count();
   return fmt::format("link {} {} {} {}{}", both ? "between" : "from", rank_text(who.a, machine, names),
       both ? "and" : "to", rank_text(who.b, machine, names),
-      peers > 2        ? ""
+      peers > 2       ? ""
       : node == other ? ", or one of the two"
-                       : ", or the adapter at one of its ends");
+                      : ", or the adapter at one of its ends");
 }
 
 std::string text_of(const Evidence& e) {

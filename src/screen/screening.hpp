@@ -86,7 +86,7 @@ struct Rule {
   double false_alarms = 0.05;
   /// Fewer peers tell nothing of their spread: a third of three would be the culprit itself.
   std::size_t many = 8;
-  double most_load = 0.1;   ///< share of its cores that others may take of a rank that is judged
+  double most_load = 0.1;     ///< share of its cores that others may take of a rank that is judged
   double loaded_sigmas = 10;  ///< beyond which, in all rounds, no load explains what stands out
 };
 
@@ -114,8 +114,7 @@ struct Judgement {
 ///
 /// What a culprit explains is not said again: a slow rank also sends and receives slowly. Values of a round in which
 /// other programs took a rank's cores do not count; a rank with too few others is named for what is clear only.
-[[nodiscard]] Judgement judge(
-    const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
+[[nodiscard]] Judgement judge(const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
 
 // What is known without peers (absolute.cpp).
 
@@ -127,7 +126,8 @@ struct Judgement {
 // Words.
 
 /// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those of nodes.
-[[nodiscard]] std::string name_of(const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
+[[nodiscard]] std::string name_of(
+    const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
 /// In the customary unit: "33.4 Mbit/s" or "4.17 MB/s" of B/s, "17 GFLOP/s", "26.0 us" or "5.04 ms" of s, "3 %" of 1
 [[nodiscard]] std::string readable(double value, const Quantity& quantity);
 /// "rate between nodes, in: 33.4 Mbit/s where 97.6 Mbit/s is usual (66 % less) in 3 rounds"

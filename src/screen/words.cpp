@@ -35,16 +35,15 @@ public:
         std::isnan(judgement_.load)
             ? "what other programs did meanwhile is not known"
             : fmt::format("other programs took at most {} of a rank's cores", percent(judgement_.load)),
-        judgement_.doubtful.empty()
-            ? ""
-            : fmt::format("; {} stood out that this may have slowed down", counted(std::ssize(judgement_.doubtful), "part")));
+        judgement_.doubtful.empty() ? ""
+                                    : fmt::format("; {} stood out that this may have slowed down",
+                                          counted(std::ssize(judgement_.doubtful), "part")));
   }
 
   [[nodiscard]] std::string not_seen() const {
     std::vector<std::string> all = {"smaller losses than \"named from\""};
-    const auto unknown = names([](const Measured& m, const Smallest&) {
-      return !m.quantity.is_load && std::isnan(first_known(m));
-    });
+    const auto unknown =
+        names([](const Measured& m, const Smallest&) { return !m.quantity.is_load && std::isnan(first_known(m)); });
     if (!unknown.empty())
       all.emplace_back("whether all parts are slow alike where nothing is known (--expect MACHINE.toml)");
     if (machine_.nodes.count() == 2)
@@ -122,7 +121,8 @@ Words words_of(
   Words words{writer.verdict(), writer.judged(), writer.sure(), writer.not_seen(), writer.next()};
   words.code = !judgement.culprits.empty() ? 1 : judgement.loaded.empty() ? 0 : 3;
   if (rounds >= wanted) return words;
-  words.verdict = fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds, counted(wanted, "round"));
+  words.verdict =
+      fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds, counted(wanted, "round"));
   words.next = "the same command with -o goes on";
   words.code = 1;
   return words;

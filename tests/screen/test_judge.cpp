@@ -242,7 +242,7 @@ TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {
   const Machine m{topology::Groups({1, 1, 1, 1}), 1};
   const std::vector<double> rate = between(9, 3, 9), latency = between(1e-4, 1e-4, 5e-3);
   const auto found = culprits_of(m, {{{"rate", "B/s", Partner::node}, {rate, rate}},
-                                  {{"latency", "s", Partner::node, 0.5, true}, {latency, latency}}});
+                                        {{"latency", "s", Partner::node, 0.5, true}, {latency, latency}}});
   ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::link, 1, 2}}));
   EXPECT_TRUE(found[0].both_ways);
   EXPECT_EQ(found[0].evidence.size(), 2U);
@@ -431,13 +431,15 @@ TEST(Words, SayWhatWasJudgedAndWhatWasNot) {
   const auto words = [](int nodes, Judgement judgement, double known, int rounds = 3) {
     judgement.smallest.resize(1);
     return words_of({topology::Groups::equal(nodes, nodes), 1},
-        {{{"rate", "B/s", Partner::node}, {}, {std::vector<double>(nodes, known), 0.8, "a test"}}}, judgement, rounds, 3);
+        {{{"rate", "B/s", Partner::node}, {}, {std::vector<double>(nodes, known), 0.8, "a test"}}}, judgement, rounds,
+        3);
   };
   const double none = std::nan("");
   const Culprit culprit{{Suspect::adapter, 1}}, either{{Suspect::some_adapters, 0}, false, {}, {0, 1}};
   const Words clean = words(4, {.load = 0.02}, 12e6), blind = words(4, {.load = 0.02}, none);
   EXPECT_EQ(clean.verdict, "CLEAN: nothing stands out in 3 rounds; rate as known");
-  EXPECT_EQ(blind.verdict, "CLEAN: nothing stands out in 3 rounds; a machine that is slow all over would look the same");
+  EXPECT_EQ(
+      blind.verdict, "CLEAN: nothing stands out in 3 rounds; a machine that is slow all over would look the same");
   EXPECT_EQ(std::pair(clean.code, blind.code), std::pair(0, 0));
   EXPECT_TRUE(clean.sure.ends_with("other programs took at most 2 % of a rank's cores")) << clean.sure;
   EXPECT_TRUE(clean.not_seen.find("alike") == std::string::npos && blind.not_seen.find("alike") != std::string::npos);
@@ -498,7 +500,8 @@ TEST(Machine, CulpritsHaveTheirNames) {
 }
 
 TEST(Machine, QuantitiesHaveTheirCustomaryUnits) {
-  const Quantity triad{"triad", "B/s"}, rate{.name = "rate", .units = "B/s", .in_bits = true}, latency{"latency", "s", Partner::none, 0.5, true};
+  const Quantity triad{"triad", "B/s"}, rate{.name = "rate", .units = "B/s", .in_bits = true},
+      latency{"latency", "s", Partner::none, 0.5, true};
   EXPECT_EQ(readable(46.25e9, triad), "46.2 GB/s");
   EXPECT_EQ(readable(1.5e6, rate), "12 Mbit/s");
   EXPECT_EQ(readable(124.95e6, rate), "1 Gbit/s");

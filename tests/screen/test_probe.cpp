@@ -15,8 +15,7 @@ constexpr double mib = 1 << 20;
 constexpr int node_of[] = {0, 0, 0, 1, 2, 2}, first_of[] = {0, 3, 4}, size_of[] = {3, 1, 2};
 const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1, 2}, {2}};
 /// Ranks that may run on cores of a rank, on machines of their own and on one.
-const std::vector<std::vector<int>> sharing[] = {
-    {{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
+const std::vector<std::vector<int>> sharing[] = {{{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
     {{0, 1, 3, 4}, {0, 1, 4, 5}, {2}, {0, 3, 4}, {0, 1, 3, 4, 5}, {1, 4, 5}}};
 /// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were busy.
 double load_of(int rank) { return rank == 2 ? -0.5 : 0.125 * (rank + 1); }

@@ -11,9 +11,9 @@ TEST_F(Rates, BusyCoresAreSeenByTheirPrograms) {
   const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   //                                          user nice system idle wait irq soft steal
   const auto file = write("stat", "cpu  9999 9999 9999 9999 9 9 9 9 0 0\n"
-                                "cpu0 1000 200 30 7777 500 600 800 4 0 0\n"
-                                "cpu1 2000 0 0 7777 0 0 0 0 0 0\n"
-                                "cpu10 50000 0 0 7777 0 0 0 0 0 0\nintr 1 2\n");
+                                  "cpu0 1000 200 30 7777 500 600 800 4 0 0\n"
+                                  "cpu1 2000 0 0 7777 0 0 0 0 0 0\n"
+                                  "cpu10 50000 0 0 7777 0 0 0 0 0 0\nintr 1 2\n");
   const auto seconds = [&](std::vector<int> cores) { return busy_seconds(cores, file).value_or(-1) * ticks; };
   EXPECT_NEAR(seconds({0}), 1234, 1e-6) << "neither idle, nor interrupts";
   EXPECT_NEAR(seconds({0, 10}), 51234, 1e-6);
