@@ -291,7 +291,9 @@ TEST(Judge, OfTwoSlowAdaptersOfThreeTheBetterOneNeedsARateThatIsKnown) {
   Cluster three(3), four(4);
   EXPECT_GE(three.found(two, {{Suspect::adapter, 4}}), 98);
   EXPECT_GE(three.found(two, {{Suspect::adapter, 4}, {Suspect::some_adapters, 0}}, 0.8), 98);
-  EXPECT_EQ(three.screened(two, 0.8).culprits.at(1).among, (std::vector{0, 2})) << "who of these nobody can tell";
+  const std::vector<Culprit> found = three.screened(two, 0.8).culprits;
+  EXPECT_EQ(found.at(0).evidence.size(), 2U) << "out and in, beside its peers";
+  EXPECT_EQ(found.at(1).among, (std::vector{0, 2})) << "who of these nobody can tell";
   EXPECT_GE(four.found(two, {{Suspect::adapter, 2}, {Suspect::adapter, 4}}), 98) << "two good ones show both";
 }
 
@@ -414,6 +416,12 @@ TEST(Judge, AMachineThatIsSlowAllOverIsNotClean) {
   // Two bad ones of three: the worst one is certain, by the pair that it is not in.
   EXPECT_EQ(suspects(rates_known({none, 70, 78, 70, none, 70, 78, 70, none}, 100).culprits),
       (std::vector<Suspect>{{Suspect::adapter, 1}, {Suspect::some_adapters, 0}}));
+  // A way is as fast as its slower end: 45 is 90 % of one that has 50.
+  const std::vector<double> mixed = {none, 45, 70, 45, none, 45, 70, 45, none};
+  const Known own_rates{{100, 50, 100}, 0.8, "a test"};
+  const auto ends = culprits_of({topology::Groups({1, 1, 1}), 1},
+      {{{"rate", "B/s", Partner::node}, {mixed, mixed}, own_rates}}, {.least = 0.5});
+  EXPECT_TRUE(ends.empty()) << "each has a way of 90 %";
   const Measured slow{{"product", "FLOP/s"}, {{4, 4, 4, 9}, {4, 4, 4, 9}}, {{10, 10, 10, 10}, 0.5, "a test"}};
   const auto ranks = culprits_of({topology::Groups({4}), 1}, {slow});
   ASSERT_EQ(suspects(ranks), (std::vector<Suspect>{{Suspect::some_ranks, 0}})) << "most are slow";
