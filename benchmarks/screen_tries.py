@@ -2,15 +2,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How often `minitaw screen` names the culprit, and nobody else, on a cluster of this machine with a planted fault (docs/screen.md).
 
-    scripts/env python3 benchmarks/screen_tries.py FOLDER [--tries 20] [--quiet 100] [--kinds adapter,pair,...]     # root, for the CPU quota
+    scripts/env python3 benchmarks/screen_tries.py FOLDER [--nodes 3,4,6] [--tries 20] [--quiet 40] [--faults a60,...] [--load 0]
 
-Three nodes of two ranks, 100 Mbit/s. Writes FOLDER/tries.json, resumes what is there, and prints the table. The result files of quiet
-tries stay in FOLDER: `ratios` prints their values relative to the medians, for tests/screen/screen_scale.cpp.
+Nodes with 100 Mbit/s between them, three of two ranks, more of one. Faults take turns until there are so many tries on each number of
+nodes; the quota of a core needs root. With --load N so many programs that do nothing but compute run beside the tries. Writes
+FOLDER/tries.json, goes on with what is there, and prints the table. The result files stay in FOLDER, for `minitaw screen -o` to judge again: `ratios` prints
+the values of quiet ones relative to the medians, for tests/screen/screen_scale.cpp.
 
     scripts/env python3 benchmarks/screen_tries.py ratios FOLDER > ratios.txt
 """
 
 import argparse
+import collections
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -27,10 +32,17 @@ import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/host/minitaw"
-NODES, RANKS = 3, 6
 CPU = pathlib.Path("/sys/fs/cgroup/cpu")  # of control groups, version 1
-KINDS = {"adapter": "an adapter at a third of the rate", "pair": "two nodes at a third of the rate", "quota": "a rank with 40 % of a core",
-         "latency": "a node with 5 ms more latency", "stopped": "a rank that stops", "cut": "a node whose link is cut", "quiet": "none"}
+FAULTS = {"a70": "an adapter at 70 % of the rate", "a60": "an adapter at 60 %", "a50": "an adapter at 50 %", "two": "two adapters, at 70 and at 55 %",
+          "late": "an adapter at 50 %, and a node with 5 ms more latency", "pair": "two nodes at a third of the rate between them",
+          "quota": "a rank with 40 % of a core", "all": "all adapters at 60 %", "stopped": "a rank that stops", "cut": "a node whose link is cut"}
+DAILY = ["a70", "a60", "a50", "two", "late", "quota"]
+BUSY = "while True: pass"
+
+
+def ranks_of(nodes):
+    """Of each node: few ranks beside many nodes keep a try short."""
+    return 2 if nodes <= 3 else 1
 
 
 def process_of(rank):
@@ -69,63 +81,93 @@ def stop(process):
     os.kill(process, signal.SIGSTOP)
 
 
-def screen(options, extra=(), output=None):
-    command = [ROOT / "scripts/cluster", "--nodes", "3", "--ranks-per-node", "2", "--rate", "100mbit", *options, "--", PROGRAM, "screen", "--json",
-               "--seconds", "0.05", *extra, *(["-o", output] if output else [])]
+def said_without_end(errors, ranks):
+    """Who keeps the job from going on, as [kind, ranks]."""
+    named = {("rank", (int(n),)) for n in re.findall(r"rank (\d+) \([^)]*\) does not answer", errors)}
+    cut = re.findall(r"node (\d+) \([^)]*\) does not answer|only node (\d+) answers here: it is cut off", errors)
+    named |= {("node", tuple(range(ranks * int(a or b), ranks * (int(a or b) + 1)))) for a, b in cut}
+    return [[kind, list(who)] for kind, who in sorted(named)]
+
+
+def screen(nodes, rate, options, extra, output):
+    command = [ROOT / "scripts/cluster", "--nodes", nodes, "--ranks-per-node", ranks_of(nodes), "--rate", f"{rate}mbit", *options, "--",
+               PROGRAM, "screen", "--json", "--seconds", "0.05", *extra, *(["-o", output] if output else [])]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, check=False)
     try:
-        return [[c["kind"], c["ranks"], c["nodes"]] for c in json.loads(done.stdout)["culprits"]], done.stdout
+        found = json.loads(done.stdout)
+        return {"found": [[c["kind"], c["ranks"]] for c in found["culprits"]], "verdict": found["verdict"], "load": found["load"],
+                "code": done.returncode}, done.stdout
     except ValueError:
-        named = set(re.findall(r"((?:rank|node) \d+ \([^)]*\)) does not answer", done.stderr))
-        named |= {f"node {n} (ranks {2 * int(n)}, {2 * int(n) + 1})" for n in re.findall(r"only node (\d+) answers here: it is cut off", done.stderr)}
-        return sorted(named), done.stderr
+        return {"found": said_without_end(done.stderr, ranks_of(nodes)), "verdict": "", "load": None, "code": done.returncode}, done.stderr
 
 
-def attempt(kind, folder, number):
-    """What was planted, in the words of the program, and what it found."""
-    node, rank = random.randrange(NODES), random.randrange(RANKS)
-    a, b = sorted(random.sample(range(NODES), 2))
+@contextlib.contextmanager
+def busy(count):
+    """So many programs that take a core each."""
+    programs = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def attempt(fault, nodes, output):
+    """What was planted, as [kind, ranks], and what the program said."""
+    ranks = ranks_of(nodes)
+    a, b = random.sample(range(nodes), 2)
+    rank = random.randrange(nodes * ranks)
+    adapter = lambda node: ["adapter", [ranks * node]]
     endless = ("--rounds", "100", "--watchdog", "4")
-    if kind == "adapter":
-        return ["adapter", [2 * node], [f"node {node}"]], screen(["--slow", f"{node}=33mbit"])
-    if kind == "pair":
-        return ["link", [2 * a, 2 * b], [f"node {a}", f"node {b}"]], screen(["--slow-pair", f"{a}-{b}=33mbit"])
-    if kind == "latency":
-        return ["adapter", [2 * node], [f"node {node}"]], screen(["--delay", f"{node}=5ms"])
-    if kind == "quota":
-        thread = when_there(rank, limit)
-        found = screen([])
+    planted, options, extra, act, rate = [], [], (), None, 100
+    if fault in ("a70", "a60", "a50"):
+        planted, options = [adapter(a)], ["--slow", f"{a}={fault[1:]}mbit"]
+    elif fault == "two":  # of three nodes the better one of them, or the third: nobody can tell
+        third = ({0, 1, 2} - {a, b}).pop() if nodes == 3 else None
+        better = adapter(a) if third is None else ["adapters", sorted([ranks * a, ranks * third])]
+        planted, options = [better, adapter(b)], ["--slow", f"{a}=70mbit", "--slow", f"{b}=55mbit"]
+    elif fault == "late":
+        planted, options = [adapter(a), adapter(b)], ["--slow", f"{a}=50mbit", "--delay", f"{b}=5ms"]
+    elif fault == "pair":
+        planted, options = [["link", sorted([ranks * a, ranks * b])]], ["--slow-pair", f"{a}-{b}=33mbit"]
+    elif fault == "all":
+        planted = [["adapters", [ranks * node for node in range(nodes)]]]
+        options = [word for node in range(nodes) for word in ("--slow", f"{node}=60mbit")]
+    elif fault == "quota":
+        planted, act = [["rank", [rank]]], limit
+    elif fault == "stopped":
+        planted, act, extra = [["rank", [rank]]], stop, endless
+    elif fault == "cut":
+        planted = [["node", list(range(ranks * a, ranks * (a + 1)))]]
+        options, extra = ["--cut", f"{a}@{3 + 3 * random.random():.2f}"], endless
+    thread = when_there(rank, act) if act else None
+    said = screen(nodes, rate, options, extra, output)
+    if thread:
         thread.join()
-        return ["rank", [rank], [f"node {rank // 2}"]], found
-    if kind == "stopped":
-        thread = when_there(rank, stop)
-        found = screen([], endless)
-        thread.join()
-        return f"rank {rank} (node {rank // 2})", found
-    if kind == "cut":
-        return f"node {node} (ranks {2 * node}, {2 * node + 1})", screen(["--cut", f"{node}@{3 + 3 * random.random():.2f}"], endless)
-    return None, screen([], output=folder / f"quiet-{number:03}.h5")
+    return sorted(planted), said
 
 
 def table(tries):
-    print("| fault | tries | named | nobody else named |\n|---|---|---|---|")
-    for kind, words in KINDS.items():
-        some = [one for one in tries if one["kind"] == kind]
-        if kind == "quiet" and some:
-            print(f"| {words} | {len(some)} | - | {sum(not one['found'] for one in some)} |")
-        elif some:
-            named = [one for one in some if one["planted"] in one["found"]]
-            print(f"| {words} | {len(some)} | {len(named)} | {sum(len(one['found']) == 1 for one in named)} |")
+    print("| nodes | load | fault | tries | all named | somebody healthy named | CLEAN | INCONCLUSIVE |\n|---|---|---|---|---|---|---|---|")
+    rows = collections.defaultdict(list)
+    for one in tries:
+        rows[one["nodes"], one["load_programs"], one["fault"]].append(one)
+    for (nodes, load, fault), some in sorted(rows.items(), key=lambda row: (row[0][1], row[0][0], row[0][2] == "none", row[0][2])):
+        named = sum(all(who in one["found"] for who in one["planted"]) for one in some)
+        others = sum(any(who not in one["planted"] for who in one["found"]) for one in some)
+        clean, open_ = (sum(one["verdict"].startswith(word) for one in some) for word in ("CLEAN", "INCONCLUSIVE"))
+        print(f"| {nodes} | {load} | {FAULTS.get(fault, fault)} | {len(some)} | {'-' if fault == 'none' else named} | {others} | {clean} | {open_} |")
 
 
 KIND_OF = {"matrix_product": "kernel", "attention": "kernel", "triad": "kernel", "rate_between_nodes": "between", "latency_between_nodes": "latency"}
 
 
 def ratios(folder):
-    for path in sorted(folder.glob("quiet-*.h5")):
+    for path in sorted(folder.glob("none-*.h5")):
         with h5py.File(path) as file:
             for name, data in file["screen"].items():
-                for values in data[()] if data.ndim == 3 else ():  # of a round
+                for values in data[()] if data.ndim == 3 and name != "cores_taken_by_others" else ():  # of a round
                     known = values[~numpy.isnan(values)]
                     shares = numpy.median(known) / known if name.startswith("latency") else known / numpy.median(known)
                     print("\n".join(f"{KIND_OF.get(name, 'inside')} {share:.4f}" for share in shares))
@@ -134,24 +176,45 @@ def ratios(folder):
 def main():
     if sys.argv[1:2] == ["ratios"]:
         return ratios(pathlib.Path(sys.argv[2]))
+    words = lambda text: text.split(",")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--tries", type=int, default=20)
-    parser.add_argument("--quiet", type=int, default=100)
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
+    parser.add_argument("--nodes", type=lambda text: [int(word) for word in words(text)], default=[3, 4, 6])
+    parser.add_argument("--tries", type=int, default=20, help="with a fault, on each number of nodes")
+    parser.add_argument("--quiet", type=int, default=40, help="without a fault")
+    parser.add_argument("--faults", type=words, default=DAILY, help=f"of {', '.join(FAULTS)}")
+    parser.add_argument("--load", type=int, default=0, help="programs that compute beside the tries")
+    parser.add_argument("--until", default="23:59", help="begin no try after this time of day, UTC: 20:40")
+    parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
+    parser.add_argument("--lock", help="file to lock for each try: other users of namespaces wait")
     options = parser.parse_args()
+    globals()["PROGRAM"] = options.program.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     store = options.folder / "tries.json"
     tries = json.loads(store.read_text()) if store.exists() else []
-    for number in range(max(options.tries, options.quiet)):
-        for kind in options.kinds:
-            if number >= (options.quiet if kind == "quiet" else options.tries) or sum(one["kind"] == kind for one in tries) > number:
-                continue
-            planted, (found, said) = attempt(kind, options.folder, number)
-            good = found == ([planted] if planted else [])
-            tries.append({"kind": kind, "planted": planted, "found": found} | ({} if good else {"said": said}))
+    done = collections.Counter((one["nodes"], one["load_programs"], one["fault"] == "none") for one in tries)
+    wanted = [(number, nodes, options.faults[number % len(options.faults)] if fault else "none")
+              for number in range(max(options.tries, options.quiet)) for nodes in options.nodes for fault in (True, False)
+              if done[nodes, options.load, not fault] <= number < (options.tries if fault else options.quiet)]
+    with busy(options.load):
+        for number, nodes, fault in wanted:
+            if time.strftime("%H:%M", time.gmtime()) >= options.until:
+                break
+            with open(options.lock or os.devnull, "w", encoding="utf-8") as lock:
+                if options.lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                output = options.folder / f"{fault}-{nodes}-{options.load}-{number:03}.h5" if fault not in ("stopped", "cut") else None
+                if output:
+                    output.unlink(missing_ok=True)
+                begin = time.time()
+                planted, (found, said) = attempt(fault, nodes, output)
+            found["found"].sort()
+            good = found["found"] == planted
+            tries.append({"fault": fault, "nodes": nodes, "load_programs": options.load, "planted": planted, **found}
+                         | {"seconds": round(time.time() - begin, 1)} | ({} if good else {"said": said}))
             store.write_text(json.dumps(tries, indent=1))
-            print(f"{kind} {number}: {planted} -> {found}{'' if good else '   <<<'}", flush=True)
+            print(f"{fault} {nodes} {number}: {planted} -> {found['found']} {found['verdict'][:12]} {found['load'] or 0:.2f} {time.time() - begin:.1f} s"
+                  f"{'' if good else '   <<<'}", flush=True)
     table(tries)
     return None
 

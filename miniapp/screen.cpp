@@ -9,18 +9,20 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "job.hpp"
+#include "predict/machine.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
 #include "screen/probe.hpp"
+#include "topology/rates.hpp"
 
 namespace minitaw::app {
 namespace {
-using screen::Culprit, screen::Measured;
+using screen::Culprit, screen::Judgement, screen::Measured, screen::Words;
 namespace h5 = record::h5;
 
 struct Options {
   DeckOptions deck;
-  std::string output, time_limit;
+  std::string output, time_limit, expect;
   int rounds = 3;
   double seconds = 0.1, least = 0;
   bool json = false, replay = false;
@@ -33,6 +35,79 @@ constexpr double links_together = 60;  ///< s, of all measurements between nodes
 model::Shape usual_shape() {
   if (kernels::on_host) return {1, 512, 8, 8, {1408}, 256, 256, 1, model::Dtype::fp32};
   return {1, 4096, 32, 32, {11008}, 32000, 4096, 1, model::Dtype::bf16};
+}
+
+/// What is known of the hardware of each rank; sources by rank 0.
+struct HardwareRates {
+  std::vector<double> products, links;  ///< by rank; NaN: not known
+  std::string products_source, links_source;
+  double least_products = 1, least_links = 1;
+};
+
+/// "rate=100mbit" of scripts/cluster, as B/s; NaN without it.
+double shaped_rate() {
+  for (const std::string& setting : record::shaped_links())
+    if (setting.starts_with("rate=")) return std::atof(setting.c_str() + 5) * 1e6 / 8;
+  return std::nan("");
+}
+
+/// Asks the hardware. Clocks change and registers differ, so that a quarter of a processor's peak is certain only; of
+/// links and devices a half. Shaped links have their rate. Collective.
+HardwareRates hardware_rates(const MpiJob& mpi, model::Dtype dtype) {
+  using topology::HardwareRate;
+  const auto gather = [&](double mine) {
+    std::vector<double> all(mpi.environment.ranks());
+    comm::mpi::check(
+        MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, MPI_COMM_WORLD), "sharing what is known");
+    return all;
+  };
+  const record::RankPlace& here = mpi.ranks[mpi.environment.rank()];
+  std::optional<HardwareRate> link = topology::link_rate(here.site.adapters), product;
+  if (const double rate = shaped_rate(); !record::shaped_links().empty()) link = HardwareRate{rate, "shaped links"};
+  if (!kernels::on_host) product = HardwareRate{record::datasheet_peak(here.unit, dtype), "datasheet"};
+  else if (dtype == model::Dtype::fp32)
+    if (product = topology::core_peak(); product) {
+      product->value *= mpi.threads;
+      product->source += fmt::format(", {}", counted(mpi.threads, "thread"));
+    }
+  const HardwareRate unknown{std::numeric_limits<double>::quiet_NaN(), {}};
+  const HardwareRate p = product.value_or(unknown), l = link.value_or(unknown);
+  return {gather(p.value), gather(l.value), p.source, l.source, kernels::on_host ? 0.25 : 0.5,
+      record::shaped_links().empty() ? 0.5 : 0.8};
+}
+
+/// What a machine file says of healthy parts, of which a fifth may lack, and latencies may be twice as long.
+void expect_machine(std::vector<Measured>& measured, const std::string& path, const model::Shape& s, int ranks) {
+  const predict::Machine machine = predict::read_machine(path);
+  if (!machine.alike)
+    throw InputError(path + ": a machine for --expect has no exceptions: it says what all must reach");
+  const double speed = machine.own.front().speed;
+  const auto put = [&](const std::string& name, double value, double least) {
+    for (Measured& m : measured)
+      if (m.quantity.name.starts_with(name) && value > 0)
+        m.known = {std::vector<double>(ranks, value), least, "machine file"};
+  };
+  if (const auto rates = machine.device.speeds.find(s.dtype); rates != machine.device.speeds.end()) {
+    const auto tokens = static_cast<double>(s.tokens());
+    const double product = 4.0 * tokens * static_cast<double>(s.hidden * s.ffn.front());
+    const double square = 2.0 * tokens * static_cast<double>(s.seq * s.heads * s.head_dim());
+    put("matrix product", speed * rates->second.products.at(product), 0.8);
+    put("attention", speed * rates->second.attention.at(square), 0.8);
+  }
+  put("triad", speed * machine.device.memory_rate, 0.8);
+  put("rate between nodes", machine.rate, 0.8);
+  put("latency between nodes", machine.latency, 0.5);
+}
+
+/// The hardware's rates, where no machine file says more.
+void expect_hardware(std::vector<Measured>& measured, const HardwareRates& rates) {
+  const auto put = [&](const std::string& name, const std::vector<double>& values, double least,
+                       const std::string& source) {
+    for (Measured& m : measured)
+      if (m.quantity.name.starts_with(name)) m.known = {values, least, source};
+  };
+  put("matrix product", rates.products, rates.least_products, rates.products_source);
+  put("rate between nodes", rates.links, rates.least_links, rates.links_source);
 }
 
 std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
@@ -76,27 +151,22 @@ public:
   /// Returns how many rounds there are now.
   [[nodiscard]] int add(std::vector<std::vector<double>> values) {
     for (std::size_t q = 0; q < values.size(); ++q) measured_[q].rounds.push_back(std::move(values[q]));
-    write(judged(), "");
+    write(judged(), {});
     return rounds();
   }
 
   /// The exit code.
   [[nodiscard]] int end(bool complete) {
-    const std::vector<Culprit> culprits = judged();
-    const std::string verdict =
-        !complete ? fmt::format("INCOMPLETE: {} of {}; the same command with -o goes on", rounds(),
-                        counted(options_.rounds, "round"))
-        : culprits.empty()
-            ? fmt::format("CLEAN: nothing stands out in {}", counted(rounds(), "round"))
-            : fmt::format("FOUND: {} in {}", counted(std::ssize(culprits), "culprit"), counted(rounds(), "round"));
-    write(culprits, verdict);
-    write_stdout(
-        options_.json ? json_text(json(culprits, verdict)) : table() + text(culprits) + "VERDICT: " + verdict + "\n");
+    const Judgement judgement = judged();
+    const Words words = words_of(machine_, measured_, judgement, rounds(), complete ? 0 : options_.rounds);
+    write(judgement, words);
+    if (options_.json) write_stdout(json_text(json(judgement, words)));
+    else write_stdout(table(judgement) + text(judgement.culprits, words));
     if (!options_.output.empty() && !options_.json) fmt::print("# results: {}\n", options_.output);
-    return complete && culprits.empty() ? 0 : 1;
+    return words.code;
   }
 private:
-  [[nodiscard]] std::vector<Culprit> judged() const {
+  [[nodiscard]] Judgement judged() const {
     return judge(machine_, measured_, {.least = options_.least / 100, .rounds = std::max(2, rounds() / 2 + 1)});
   }
 
@@ -105,12 +175,19 @@ private:
         static_cast<hsize_t>(machine_.partners(m.quantity.partner))};
   }
 
-  void write(const std::vector<Culprit>& culprits, const std::string& verdict) {
+  void write(const Judgement& judgement, const Words& words) {
     if (!recorder_) return;
     const int ranks = machine_.nodes.ranks();
     const auto node_of = [&](int rank) { return std::int64_t{machine_.nodes.group_of(rank)}; };
-    std::vector<h5::Dataset> all = {record::entry("settings", settings_), record::entry("verdict", verdict),
-        record::entry("culprits", "culprit", list_of(culprits, [&](const Culprit& c) { return sentence(c); })),
+    std::vector<double> smallest;
+    for (const auto& [part, link] : judgement.smallest) smallest.insert(smallest.end(), {part, link});
+    std::vector<h5::Dataset> all = {record::entry("settings", settings_), record::entry("verdict", words.verdict),
+        record::entry("judged", words.judged), record::entry("sure", words.sure),
+        record::entry("not_seen", words.not_seen), record::entry("next", words.next),
+        record::entry(
+            "culprits", "culprit", list_of(judgement.culprits, [&](const Culprit& c) { return sentence(c); })),
+        record::entry("quantities", "quantity", list_of(measured_, [](const Measured& m) { return m.quantity.name; })),
+        {"named_from", "share of the rate, or s", "quantity, part or link", smallest, {measured_.size(), 2}},
         {"node_of_rank", "1", "rank", list_of(std::views::iota(0, ranks), node_of), {static_cast<hsize_t>(ranks)}}};
     for (const Measured& m : measured_) {
       std::vector<double> flat;
@@ -137,20 +214,47 @@ private:
     }
   }
 
-  [[nodiscard]] std::string name(const Culprit& c) const { return name_of(c.who, machine_, names_, c.both_ways); }
+  [[nodiscard]] std::string name(const Culprit& c) const { return name_of(c, machine_, names_); }
   [[nodiscard]] std::string sentence(const Culprit& c) const {
-    return fmt::format("{}; {}", name(c), fmt::join(list_of(c.evidence, screen::text_of), "; "));
+    return fmt::format(
+        "{}; {}", name(c), fmt::join(list_of(c.evidence, [](const screen::Evidence& e) { return text_of(e); }), "; "));
   }
 
-  /// Lowest, median and highest of all rounds.
-  [[nodiscard]] std::string table() const {
-    std::string text = fmt::format("# {:<40} {:>12} {:>12} {:>12}\n", "", "lowest", "median", "highest");
-    for (const auto& [quantity, values] : summary()) {
+  /// Lowest, median and highest of all rounds, the smallest loss that would have been named, and what is known.
+  [[nodiscard]] std::string table(const Judgement& judgement) const {
+    std::string text = fmt::format(
+        "# {:<40} {:>12} {:>12} {:>12} {:>14}  {}\n", "", "lowest", "median", "highest", "named from", "known");
+    const auto rows = summary();
+    for (std::size_t q = 0; q < rows.size(); ++q) {
+      const auto& [quantity, values] = rows[q];
       text += fmt::format("  {:<40}", quantity->name);
-      for (const double value : values) text += fmt::format(" {:>12}", screen::readable(value, quantity->units));
+      for (const double value : values) text += fmt::format(" {:>12}", screen::readable(value, *quantity));
+      const auto& [part, link] = judgement.smallest[q];
+      const std::string from = quantity->is_load ? "" : screen::text_of(std::isnan(part) ? link : part, *quantity);
+      text += fmt::format(" {:>14}  {}", from, known_text(q, values[1]));
+      text.erase(text.find_last_not_of(' ') + 1);
       text += "\n";
     }
     return text;
+  }
+
+  /// "62 % of 100 Mbit/s (shaped links; at least 80 %)"
+  [[nodiscard]] std::string known_text(std::size_t q, double reached) const {
+    const double known = known_value(q);
+    const screen::Quantity& quantity = measured_[q].quantity;
+    if (std::isnan(known)) return "";
+    const screen::Known& is = measured_[q].known;
+    const std::string value = screen::readable(known, quantity);
+    if (quantity.is_latency) return fmt::format("{} ({}; at most {:.1f} times)", value, is.source, 1 / is.least);
+    return fmt::format(
+        "{:.0f} % of {} ({}; at least {:.0f} %)", 100 * reached / known, value, is.source, 100 * is.least);
+  }
+
+  /// NaN: not known.
+  [[nodiscard]] double known_value(std::size_t q) const {
+    std::vector<double> values = measured_[q].known.values;
+    std::erase_if(values, [](double v) { return std::isnan(v); });
+    return median(values);
   }
 
   [[nodiscard]] std::vector<std::pair<const screen::Quantity*, std::array<double, 3>>> summary() const {
@@ -165,7 +269,7 @@ private:
     return rows;
   }
 
-  [[nodiscard]] std::string text(const std::vector<Culprit>& culprits) const {
+  [[nodiscard]] std::string text(const std::vector<Culprit>& culprits, const Words& words) const {
     std::string text;
     std::set<std::string> hosts;
     for (const Culprit& c : culprits) {
@@ -178,29 +282,41 @@ private:
     if (!hosts.empty() && mpi_.hosts.shown())
       text +=
           fmt::format("# scontrol update nodename={} state=drain reason=\"minitaw screen\"\n", fmt::join(hosts, ","));
+    text += fmt::format("# judged:   {}\n# sure:     {}\n# not seen: {}\n# next:     {}\nVERDICT: {}\n", words.judged,
+        words.sure, words.not_seen, words.next, words.verdict);
     return text;
   }
 
-  [[nodiscard]] Json json(const std::vector<Culprit>& culprits, const std::string& verdict) const {
+  [[nodiscard]] Json json(const Judgement& judgement, const Words& words) const {
     Json found = Json::array(), quantities = Json::array();
-    for (const Culprit& c : culprits) {
-      constexpr const char* kinds[] = {"rank", "node", "adapter", "link"};
+    for (const Culprit& c : judgement.culprits) {
+      constexpr const char* kinds[] = {"rank", "node", "adapter", "link", "ranks", "adapters"};
       Json evidence = Json::array(), hosts = Json::array();
       for (const screen::Evidence& e : c.evidence)
-        evidence.push_back({{"quantity", e.quantity}, {"units", e.units}, {"value", e.value}, {"usual", e.usual},
-            {"rounds", e.rounds}});
+        evidence.push_back({{"quantity", e.quantity.name + e.way}, {"units", e.quantity.units}, {"value", e.value},
+            {e.source.empty() ? "usual" : "known", e.usual}, {"rounds", e.rounds}});
       for (const int node : nodes_of(c, machine_)) hosts.push_back(names_[node]);
       const auto [kind, a, b] = c.who;
       Json ranks = kind == screen::Suspect::node ? Json(machine_.nodes.members(a)) : Json::array({a});
       if (kind == screen::Suspect::link) ranks.push_back(b);
+      if (!c.among.empty()) ranks = c.among;
       found.push_back(
           {{"kind", kinds[kind]}, {"ranks", ranks}, {"nodes", hosts}, {"text", name(c)}, {"evidence", evidence}});
     }
-    for (const auto& [quantity, values] : summary())
-      quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", values[0]},
-          {"median", values[1]}, {"highest", values[2]}});
-    return {{"verdict", verdict}, {"rounds", rounds()}, {"culprits", found}, {"quantities", quantities},
-        {"settings", settings_}};
+    const auto number = [](double value) { return std::isnan(value) ? Json() : Json(value); };
+    const auto rows = summary();
+    for (std::size_t q = 0; q < rows.size(); ++q) {
+      const auto& [quantity, values] = rows[q];
+      if (quantity->is_load) continue;
+      quantities.push_back({{"name", quantity->name}, {"units", quantity->units}, {"lowest", number(values[0])},
+          {"median", number(values[1])}, {"highest", number(values[2])}, {"known", number(known_value(q))},
+          {"known_from", measured_[q].known.source},
+          {"named_from",
+              {{"part", number(judgement.smallest[q].part)}, {"link", number(judgement.smallest[q].link)}}}});
+    }
+    return {{"verdict", words.verdict}, {"judged", words.judged}, {"sure", words.sure}, {"not_seen", words.not_seen},
+        {"next", words.next}, {"rounds", rounds()}, {"load", number(judgement.load)},
+        {"loaded_ranks", judgement.loaded}, {"culprits", found}, {"quantities", quantities}, {"settings", settings_}};
   }
 
   const Options& options_;
@@ -265,7 +381,11 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   for (screen::Quantity& quantity : probe->quantities()) measured.push_back({std::move(quantity)});
   const screen::Machine& machine = probe->machine();
   std::optional<Report> report;  // rank 0's
+  const HardwareRates rates = hardware_rates(mpi, shape.dtype);
   round = mpi.on_root([&] {
+    if (options.expect != "none") expect_hardware(measured, rates);
+    if (!options.expect.empty() && options.expect != "none")
+      expect_machine(measured, options.expect, shape, machine.nodes.ranks());
     report.emplace(options, mpi, machine, measured, settings_of(shape, machine), invocation.arguments());
     report->begin();
     return report->rounds();
@@ -306,6 +426,9 @@ void add_screen(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1.0, 99.0));
   verb->add_option("--time-limit", options->time_limit, "begin no round that may not end within this time: 5m, 1:30:00")
       ->type_name("TIME");
+  verb->add_option("--expect", options->expect,
+          "machine file (see predict) that says what healthy parts reach; none: not even what the hardware says counts")
+      ->type_name("MACHINE.toml|none");
   verb->add_flag("--replay", options->replay,
           "instead: execute steps of the deck's first case on other ranks again, and compare every bit")
       ->needs(deck);

@@ -171,7 +171,7 @@ class minitaw_screen(minitaw_job):
     def clean(self):
         found = self.read("screen.json")
         culprits = "; ".join(culprit["text"] for culprit in found["culprits"])
-        return sn.assert_true(found["verdict"].startswith("CLEAN"), f"{found['verdict']}: {culprits}")
+        return sn.assert_true(found["verdict"].startswith("CLEAN"), f"{found['verdict']}: {culprits}; next: {found['next']}")
 
     @run_before("performance")
     def rates(self):

@@ -67,7 +67,8 @@ def parse(words):
     parser.add_argument("--rate", type=quantity(RATES, "rate", "100mbit"), required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
     parser.add_argument("--latency", type=quantity(TIMES, "time", "0.2ms"), default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
     parser.add_argument("--cut", type=at_node("@", float, "1@20"), metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
-    parser.add_argument("--slow", type=at_node("=", quantity(RATES, "rate", "30mbit"), "1=30mbit"), metavar="NODE=RATE", help="the adapter of a node has another rate")
+    parser.add_argument("--slow", type=at_node("=", quantity(RATES, "rate", "30mbit"), "1=30mbit"), action="append", default=[],
+                        metavar="NODE=RATE", help="the adapter of a node has another rate; may be given for several nodes")
     parser.add_argument("--slow-pair", type=at_node("=", quantity(RATES, "rate", "30mbit"), "0-1=30mbit"), metavar="A-B=RATE",
                         help="what passes between two nodes, in each direction, has another rate")
     parser.add_argument("--delay", type=at_node("=", quantity(TIMES, "time", "5ms"), "1=5ms"), metavar="NODE=TIME", help="more latency, on all ways to and from a node")
@@ -80,8 +81,8 @@ def parse(words):
         raise BadInput("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
     if not (1 <= options.nodes <= 200 and 1 <= options.ranks_per_node <= 200):
         raise BadInput("--nodes and --ranks-per-node are numbers from 1 to 200")
-    faults = {name: getattr(options, name.replace("-", "_")) for name in ("cut", "slow", "slow-pair", "delay")}
-    for name, fault in faults.items():
+    faults = [(name, getattr(options, name.replace("-", "_"))) for name in ("cut", "slow-pair", "delay")]
+    for name, fault in [*faults, *(("slow", fault) for fault in options.slow)]:
         if fault and (max(fault[0]) >= options.nodes or len(set(fault[0])) < len(fault[0])):
             raise BadInput(f"--{name}: there are no such nodes: {options.nodes} are counted from 0")
     options.switch = options.latency > 0 or options.slow_pair or options.delay  # a program of its own
@@ -140,7 +141,7 @@ def set_kernel(name, value):
         pathlib.Path(f"/proc/sys/net/{name}").write_text(f"{value}")
 
 def rate_of(number, options):
-    return options.slow[1] if options.slow and number in options.slow[0] else options.rate
+    return next((rate for nodes, rate in options.slow if number in nodes), options.rate)
 
 def shape(adapter, rate):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
@@ -263,7 +264,7 @@ def cores_of(nodes, cores):
     return [cores if rest else cores[number * share:(number + 1) * share] for number in range(nodes)]
 
 def faults_text(options):
-    faults = (("slow", options.slow, 1e6, "mbit"), ("slow_pair", options.slow_pair, 1e6, "mbit"), ("delay", options.delay, 1e-3, "ms"))
+    faults = (*(("slow", fault, 1e6, "mbit") for fault in options.slow), ("slow_pair", options.slow_pair, 1e6, "mbit"), ("delay", options.delay, 1e-3, "ms"))
     return "".join(f" {name}={'-'.join(map(str, fault[0]))}:{fault[1] / unit:g}{suffix}" for name, fault, unit, suffix in faults if fault)
 
 def start(options, nodes):

@@ -165,8 +165,12 @@ def read_cases(result, file):
         result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, DATASETS), "timeline" in group))
 
 
+SAID = ("judged", "sure", "not_seen", "next")  # what a screening says of itself
+
+
 def read_screening(group):
     words = read_all(group, ("settings", "verdict", "culprits", "node_of_rank"))
+    words |= {name: "" for name in SAID} | read_all(group, SAID)  # earlier files lack them
     measured = {name.replace("_", " "): (data.attrs["units"], data[()]) for name, data in group.items() if data.ndim == 3}
     return words | {"measured": measured}
 

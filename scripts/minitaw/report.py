@@ -244,12 +244,17 @@ def counters_section(book):
 def heat_map(units, values, nodes):
     """Medians over the rounds, relative to that of all: a row for each rank, a column for each partner. Slow is dark."""
     middle = numpy.ma.masked_invalid(numpy.ma.median(numpy.ma.masked_invalid(values), axis=0))
-    share = numpy.ma.median(middle) / middle if units == "s" else middle / numpy.ma.median(middle)
+    usual = numpy.ma.median(middle)
+    share = middle if units == "1" else usual / middle if units == "s" else middle / usual
+    label = {"s": "usual latency over this one", "1": "of the rank's cores"}.get(units, "of the usual rate")
     drawn = figures.new_figure(height=3.4)
     axes = drawn.subplots()
     axes.set(ylabel="rank", xlabel="partner", yticks=numpy.flatnonzero(numpy.diff(nodes, prepend=-1)))  # the first rank of each node
-    drawn.colorbar(axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest"), label="of the usual rate" if units != "s" else "usual latency over this one")
+    drawn.colorbar(axes.imshow(share, cmap="magma", vmin=0, vmax=1.2, aspect="auto", interpolation="nearest"), label=label)
     return figures.as_image(drawn)
+
+
+SAID = {"judged": "judged", "sure": "sure", "not seen": "not_seen", "next": "next"}
 
 
 def screening_section(book):
@@ -259,8 +264,9 @@ def screening_section(book):
     blocks = []
     for found in (result.screening for result in known):
         blocks += [f"{found['verdict']} ({found['settings']}).", {"Culprits": "\n".join(found["culprits"])} if len(found["culprits"]) else "No culprit.",
+                   *([{name.capitalize(): found[key] for name, key in SAID.items()}] if found["judged"] else []),
                    [Picture(name, heat_map(units, values, found["node_of_rank"])) for name, (units, values) in found["measured"].items() if values.size]]
-    return ["Medians over all rounds, relative to the median of all ranks or links. An empty cell was not measured.", *blocks]
+    return ["Medians over all rounds, relative to the median of all ranks or links; a load as it is. An empty cell was not measured.", *blocks]
 
 
 def provenance_section(book):

@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ctime>
 #include <fmt/format.h>
+#include <sched.h>
 #include "base/philox.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
 #include "screen/probe.hpp"
+#include "topology/rates.hpp"
 
 namespace minitaw::screen {
 namespace {
 using comm::mpi::measuring, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 using kernels::ExecutionSpace;
+
+std::vector<int> cores_allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  return cores;
+}
 
 struct Triad {
   float* a;
@@ -114,6 +127,15 @@ public:
 
   double now() override { return MPI_Wtime(); }
 
+  [[nodiscard]] std::vector<int> cores() const override { return cores_; }
+
+  std::optional<Usage> usage() override {
+    const std::optional<double> all = topology::busy_seconds(cores_);
+    timespec own{};
+    if (!all || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) != 0) return {};
+    return Usage{*all, static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
+  }
+
   [[nodiscard]] std::vector<Kernel> kernels() const override {
     std::vector<Kernel> all;
     model::with_element(shape_.dtype, [&]<class E>(E) {
@@ -167,6 +189,7 @@ private:
   }
 
   model::Shape shape_;
+  std::vector<int> cores_ = cores_allowed();
   int node_;
   schedule::Program program_;
   std::int64_t elements_;

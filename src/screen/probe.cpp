@@ -25,6 +25,7 @@ public:
     at_once_ = options_.one_machine || options_.shared_devices ? 1
                : kernels::on_host                              ? std::max(1, place.node_cores / options_.threads)
                                                                : std::ranges::max(place.nodes.sizes());
+    find_neighbours();
   }
 
   [[nodiscard]] const Machine& machine() const override { return machine_; }
@@ -39,20 +40,59 @@ public:
       add({{"rate inside the node", "B/s", Partner::inside, copies},
           {"all-gather in the group", "B/s", Partner::none, copies, false, true},
           {"reduce-scatter in the group", "B/s", Partner::none, copies, false, true}});
-    if (machine_.nodes.count() == 1) return all;
-    add({{"rate between nodes", "B/s", Partner::node}, {"latency between nodes", "s", Partner::node, jitter, true}});
-    if (machine_.adapters > 1) add({{"rate between nodes, all adapters at once", "B/s", Partner::node}});
+    const Quantity rate{.name = "rate between nodes", .units = "B/s", .partner = Partner::node, .in_bits = true};
+    if (machine_.nodes.count() > 1) add({rate, {"latency between nodes", "s", Partner::node, jitter, true}});
+    if (machine_.nodes.count() > 1 && machine_.adapters > 1) {
+      add({rate});
+      all.back().name += ", all adapters at once";
+    }
+    add({{.name = "cores taken by others", .units = "1", .is_load = true}});
     return all;
   }
 
   std::vector<std::vector<double>> round() override {
     rows_.clear();
+    const double begin = instruments_->now();
+    const std::optional<Usage> before = instruments_->usage();
     measure_kernels();
     if (has_pairs_inside()) measure_inside();
     if (machine_.nodes.count() > 1) measure_between();
+    next("gathering");
+    measure_load(before, begin);
     return gather();
   }
 private:
+  /// Ranks of this machine that may run on cores of this one, itself too.
+  void find_neighbours() {
+    std::string mine;
+    for (const int core : instruments_->cores()) {
+      mine.resize(std::max(mine.size(), static_cast<std::size_t>(core) + 1), ' ');
+      mine[core] = 'x';
+    }
+    cores_ = static_cast<int>(std::ranges::count(mine, 'x'));
+    const std::vector<std::string> all = comm::mpi::gather_texts(mine, own_.comm);
+    for (int rank = 0; rank < machine_.nodes.ranks(); ++rank) {
+      if (!options_.one_machine && machine_.nodes.group_of(rank) != node_) continue;
+      for (std::size_t core = 0; core < std::min(mine.size(), all[rank].size()); ++core)
+        if (mine[core] == 'x' && all[rank][core] == 'x') {
+          neighbours_.push_back(rank);
+          break;
+        }
+    }
+  }
+
+  /// The share of this rank's cores that was taken by others than ranks of the job.
+  void measure_load(const std::optional<Usage>& before, double begin) {
+    const std::optional<Usage> after = instruments_->usage();
+    const double elapsed = instruments_->now() - begin;
+    const double mine = before && after ? after->own - before->own : nothing;
+    std::vector<double> own(machine_.nodes.ranks());
+    check(MPI_Allgather(&mine, 1, MPI_DOUBLE, own.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
+    double others = before && after ? after->all - before->all : nothing;
+    for (const int rank : neighbours_) others -= own[rank];
+    this->begin(Partner::none)[0] = std::isnan(others) ? nothing : std::max(0.0, others / (elapsed * cores_));
+  }
+
   [[nodiscard]] bool has_pairs_inside() const { return std::ranges::max(machine_.nodes.sizes()) > 1; }
 
   /// All ranks come here before the next stage begins.
@@ -202,7 +242,6 @@ private:
 
   /// [quantity][rank][partner]
   std::vector<std::vector<double>> gather() {
-    next("gathering");
     std::vector<std::vector<double>> all;
     for (const std::vector<double>& mine : rows_) {
       const int count = static_cast<int>(mine.size());
@@ -218,6 +257,8 @@ private:
   Machine machine_;
   int rank_, node_, local_;
   comm::mpi::OwnComm own_;
+  std::vector<int> neighbours_;
+  int cores_ = 1;     ///< that this rank may run on
   int at_once_ = 1;   ///< ranks of a node that may compute at the same time
   int messages_ = 0;  ///< of a measurement between nodes
   std::size_t message_bytes_ = 0;

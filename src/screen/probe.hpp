@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include "comm/mpi/mpi.hpp"
 #include "model/layout.hpp"
 #include "screen/screening.hpp"
@@ -18,6 +19,12 @@ struct Kernel {
   std::function<Work()> make{};  ///< takes the memory, which the work frees
 };
 
+/// Processor time of some cores so far, s.
+struct Usage {
+  double all = 0;  ///< of all programs, and what a hypervisor kept; of interrupts nothing: they may be the job's
+  double own = 0;  ///< of this process, wherever it ran
+};
+
 /// What a rank measures with. A test has its own, whose clock it turns.
 class Instruments {
 public:
@@ -26,6 +33,10 @@ public:
 
   /// s
   [[nodiscard]] virtual double now() = 0;
+  /// By number: those that this rank may run on.
+  [[nodiscard]] virtual std::vector<int> cores() const = 0;
+  /// Of these cores; nothing where the system does not tell.
+  [[nodiscard]] virtual std::optional<Usage> usage() = 0;
   [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
   /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
   [[nodiscard]] virtual Work exchange(int peer) = 0;

@@ -295,9 +295,14 @@ def check_screening():
     rates = numpy.array([[[77, 77, 77], [77, 0, math.nan]]] + [[[1, 2, 4], [6, 8, 99]]] * 2)
     rates[1, 1, 2] = math.nan  # measured once
     result.screening = {"settings": "3 rounds", "verdict": "SLOW: 1 link", "culprits": ["link 1-2"], "node_of_rank": [0, 0, 1],
-                        "measured": {"rate": ("B/s", rates), "none": ("s", numpy.zeros((0, 2, 3))), "latency": ("s", rates)}}
+                        "judged": "two ranks", "sure": "", "not_seen": "", "next": "nothing",
+                        "measured": {"rate": ("B/s", rates), "none": ("s", numpy.zeros((0, 2, 3))), "latency": ("s", rates), "load": ("1", rates / 100)}}
     with mock.patch.object(figures, "as_image", lambda drawn: drawn):
-        _, said, culprits, pictures = subject.screening_section(subject.Book([result]))
+        _, said, culprits, words, pictures = subject.screening_section(subject.Book([result]))
+    assert (words["Judged"], words["Next"]) == ("two ranks", "nothing"), words
+    load = pictures.pop()
+    assert numpy.allclose(load.address.axes[0].images[0].get_array(), [[0.01, 0.02, 0.04], [0.06, 0.08, 0.99]]) and load.title == "load"
+    assert load.address.axes[1].get_ylabel() == "of the rank's cores"
     assert (said, culprits) == ("SLOW: 1 link (3 rounds).", {"Culprits": "link 1-2"}) and [one.title for one in pictures] == ["rate", "latency"]
     for (axes, bar), expected in zip((one.address.axes for one in pictures), ([1, 2, 4, 6, 8, 99], [1, 1 / 2, 1 / 4, 1 / 6, 1 / 8, 1 / 99])):
         shown = axes.images[0].get_array()

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
   std::map<std::string, std::array<int, 3>> found;  // planted, found, named besides
   const auto plant = [&](const std::string& name, const Fault& fault) {
-    const auto culprits = judge(machine, SimulatedMachine(machine, {fault}, noise).measure(3));
+    const auto culprits = judge(machine, SimulatedMachine(machine, {fault}, noise).measure(3)).culprits;
     auto& [planted, hits, others] = found[name];
     const bool healthy = fault.factor == 1 && fault.delay == 0;
     planted += healthy ? 0 : 1;

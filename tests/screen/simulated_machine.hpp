@@ -14,11 +14,13 @@ struct Fault {
   double factor = 1, delay = 0;
 };
 
-/// Draws what a screening would measure. `noise` gives the ratio of a value to what is usual.
+/// Draws what a screening would measure. `noise` gives the ratio of a value to what is usual, `load` the share of a
+/// rank's cores that others take.
 class SimulatedMachine {
 public:
-  SimulatedMachine(Machine machine, std::vector<Fault> faults, std::function<double(const Quantity&)> noise)
-      : machine_(std::move(machine)), faults_(std::move(faults)), noise_(std::move(noise)) {}
+  SimulatedMachine(Machine machine, std::vector<Fault> faults, std::function<double(const Quantity&)> noise,
+      std::function<double(int round, int rank)> load = nullptr)
+      : machine_(std::move(machine)), faults_(std::move(faults)), noise_(std::move(noise)), load_(std::move(load)) {}
 
   [[nodiscard]] std::vector<Measured> measure(int rounds) const {
     std::vector<Measured> all = {{{"matrix product", "FLOP/s"}}, {{"triad", "B/s"}},
@@ -26,6 +28,12 @@ public:
         {{"rate between", "B/s", Partner::node}}, {{"latency", "s", Partner::node, 0.5, true}}};
     for (int round = 0; round < rounds; ++round)
       for (Measured& m : all) m.rounds.push_back(draw(m.quantity));
+    if (!load_) return all;
+    Measured& load = all.emplace_back(Measured{{.name = "load", .units = "1", .is_load = true}});
+    for (int round = 0; round < rounds; ++round) {
+      load.rounds.emplace_back();
+      for (int rank = 0; rank < machine_.nodes.ranks(); ++rank) load.rounds.back().push_back(load_(round, rank));
+    }
     return all;
   }
 private:
@@ -58,6 +66,8 @@ private:
     case Suspect::adapter: return q.partner == Partner::node && (from == who.a || to == who.a);
     case Suspect::link:
       return q.partner != Partner::none && ((from == who.a && to == who.b) || (from == who.b && to == who.a));
+    case Suspect::some_ranks:
+    case Suspect::some_adapters: break;
     }
     return false;
   }
@@ -65,5 +75,6 @@ private:
   Machine machine_;
   std::vector<Fault> faults_;
   std::function<double(const Quantity&)> noise_;
+  std::function<double(int round, int rank)> load_;
 };
 }  // namespace minitaw::screen

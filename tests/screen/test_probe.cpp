@@ -13,6 +13,12 @@ namespace {
 constexpr double tick = 1.0 / 1024;  // s, that a look at the clock takes
 constexpr double mib = 1 << 20;
 constexpr int node_of[] = {0, 0, 0, 1, 2, 2}, first_of[] = {0, 3, 4}, size_of[] = {3, 1, 2};
+const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1, 2}, {2}};
+/// Ranks that may run on cores of a rank, on machines of their own and on one.
+const std::vector<std::vector<int>> sharing[] = {{{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
+    {{0, 1, 3, 4}, {0, 1, 4, 5}, {2}, {0, 3, 4}, {0, 1, 3, 4, 5}, {1, 4, 5}}};
+/// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were busy.
+double load_of(int rank) { return rank == 2 ? -0.5 : 0.125 * (rank + 1); }
 constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
 
 /// Another one for each pair and direction.
@@ -31,6 +37,21 @@ public:
   }
 
   double now() override { return clock_ += tick; }
+
+  [[nodiscard]] std::vector<int> cores() const override { return cores_of[rank_]; }
+
+  /// At the begin and the end of a round, beside a look at the clock.
+  std::optional<Usage> usage() override {
+    const auto own = [](int rank) { return 10.0 + rank; };
+    if (++usages_ % 2 == 1) {
+      begin_ = clock_;
+      return Usage{1000.0 * rank_, 7};
+    }
+    double all = load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ + tick - begin_);
+    for (const int rank : sharing[one_machine_ ? 1 : 0][rank_]) all += own(rank);
+    if (rank_ == 3 && !one_machine_) return {};
+    return Usage{1000.0 * rank_ + all, 7 + own(rank_)};
+  }
 
   [[nodiscard]] std::vector<Kernel> kernels() const override {
     const auto kernel = [this](double amount, double seconds) {
@@ -81,6 +102,8 @@ private:
   int rank_, turn_;
   bool one_machine_;
   std::string stage_;
+  int usages_ = 0;
+  double begin_ = 0;
   int inside_ = 0, between_ = 0;  ///< stages of that kind so far
   mutable double clock_ = 1000;
   std::map<int, int> exchanges_, collects_, trips_, messages_;
@@ -115,10 +138,12 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
       {{"rate inside the node", "B/s", Partner::inside, 0.2}, inside}, collective("all-gather in the group", 700),
       collective("reduce-scatter in the group", 900), between({"rate between nodes", "B/s", Partner::node}, mib),
       between({"latency between nodes", "s", Partner::node, 0.5, true}, 0.5e-6),
-      between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4)};
+      between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
+      {{.name = "cores taken by others", .units = "1", .is_load = true}, [](int rank, int) { return load_of(rank); }}};
   const auto fields = [](const Quantity& q) {
-    return std::tuple(q.name, q.units, q.partner, q.least, q.is_latency, q.of_node);
+    return std::tuple(q.name, q.units, q.partner, q.least, q.is_latency, q.of_node, q.is_load);
   };
+  const auto in_bits = [](const Quantity& q) { return q.in_bits; };
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank], local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
   const topology::Placement place{topology::Groups({3, 1, 2}), {}, node, local, 1, "", cores};
@@ -132,6 +157,7 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
     const auto probe = make_probe(MPI_COMM_WORLD, place, options, std::move(instruments));
     const std::vector<Quantity> quantities = probe->quantities();
     ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
+    EXPECT_EQ(list_of(quantities, in_bits), (std::vector<bool>{0, 0, 0, 0, 0, 1, 0, 1, 0})) << "networks only";
     for (int round = 0; round < 2; ++round) {
       const auto values = probe->round();
       ASSERT_EQ(values.size(), all.size());
@@ -139,8 +165,12 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
         const int partners = quantities[q].partner == Partner::none ? 1 : 3;
         ASSERT_EQ(std::ssize(values[q]), 6 * partners) << quantities[q].name;
         for (int i = 0; i < 6 * partners; ++i) {
-          const double value = values[q][i], known = all[q].value(i / partners, i % partners);
-          EXPECT_TRUE(known > 0 ? std::abs(value / known - 1) < 1e-3 : std::isnan(value))
+          const double value = values[q][i];
+          double known = all[q].value(i / partners, i % partners);
+          if (quantities[q].is_load && i == 3 && !one_machine) known = 0;  // the system of rank 3 does not tell
+          EXPECT_TRUE(known > 0   ? std::abs(value / known - 1) < 1e-3
+                      : known < 0 ? value == 0
+                                  : std::isnan(value))
               << quantities[q].name << " " << i << ": " << value << ", not " << known;
         }
       }
@@ -164,9 +194,13 @@ TEST(Instruments, AmountsAreThoseOfTheShape) {
   expect(instruments->exchange(peer), 4 * weights);
   for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter})
     expect(instruments->collect(kind), 4 * weights);
+  const std::optional<Usage> before = instruments->usage();
   const double begin = instruments->now();
   EXPECT_TRUE(instruments->round_trip(peer) > 0 && instruments->messages(peer, 3, 1000) > 0);
   EXPECT_GT(instruments->now(), begin);
+  EXPECT_FALSE(instruments->cores().empty());
+  const std::optional<Usage> after = instruments->usage();
+  EXPECT_TRUE(before && after && after->own > before->own && after->all >= before->all);
 }
 }  // namespace
 }  // namespace minitaw::screen
