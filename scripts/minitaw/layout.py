@@ -313,6 +313,8 @@ class Reader:
         found = {name: self.read(f"{folder}/{name}", entries[name]) for name in there if name in names}
         if (found["repetition"] >= max(1, sizes["R"])).any():
             refuse(f"{folder}/repetition", f"has {found['repetition'].max()}, there are {sizes['R']} repetitions")
+        if any(begin and end and begin > end for begin, end in zip(found.get("window/begin", []), found.get("window/end", []))):
+            refuse(f"{folder}/window/end", "is before the begin")
         if valid:
             self.check_valid(folder, row, found)
         return found

@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import re
+import stat
 import string
 import zlib
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ from .layout import Reader, guarded, layout, refuse  # noqa: E402
 
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of different ones cannot be compared
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
+DAMAGED = ("damaged: truncated, or changed after it was written (length and checksum differ from its seal); get the file anew "
+           "from whoever measured it")
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
@@ -38,8 +41,37 @@ def seal_of(schema, image):
 
 
 def read_bytes(name):
+    """A file or what comes out of a pipe; a device never ends."""
     try:
-        return pathlib.Path(name).read_bytes()
+        with open(name, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is a device, not a file")
+            return file.read()
+    except (OSError, MemoryError) as error:
+        raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
+
+
+def require_seal(name, seal):
+    """Returns the length that the seal of a file gives for the rest of it."""
+    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
+    if not schema:
+        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
+    if int(schema[1]) != SCHEMA:
+        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+    length = re.match(SEAL_WORDS + rb"\d+, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n", seal)
+    return int(length[1]) if length and len(seal) == SEAL_BYTES else -1
+
+
+def read_sealed(name):
+    """The bytes of a result file, whose length is that in its seal: a file of another one is not read."""
+    try:
+        with open(name, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is not a file")
+            seal = file.read(SEAL_BYTES)
+            if require_seal(name, seal) != os.fstat(file.fileno()).st_size - SEAL_BYTES:
+                raise BadInput(f"{name} is {DAMAGED}")
+            return seal + file.read()
     except (OSError, MemoryError) as error:
         raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
 
@@ -47,19 +79,15 @@ def read_bytes(name):
 def unseal(name, content):
     """The HDF5 part of a file."""
     seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
-    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
-    if not schema:
-        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
-    if int(schema[1]) != SCHEMA:
-        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+    require_seal(name, seal)
     if seal_of(SCHEMA, image) != seal:
-        raise BadInput(f"{name} is damaged: truncated, or changed after it was written (length and checksum differ from its seal)")
+        raise BadInput(f"{name} is {DAMAGED}")
     return image
 
 
 def opened(name, content=None):
     """The file behind the seal as h5py.File, read only, and its size. Nothing in it has been looked at yet."""
-    image = unseal(name, read_bytes(name) if content is None else content)
+    image = unseal(name, read_sealed(name) if content is None else content)
     try:
         return h5py.File(h5py.h5f.open_file_image(image), "r"), len(image)
     except (OSError, ValueError, RuntimeError) as error:
