@@ -160,6 +160,14 @@ std::vector<hsize_t> check_sessions(const File& file) {
   return ranks;
 }
 
+/// Returns whether the sizes "1+2" are of so many ranks.
+bool are_groups(const std::string& text, std::int64_t ranks) {
+  std::istringstream sizes(text + "+");
+  std::int64_t sum = 0, size = 0;
+  for (char plus = 0; sizes >> size && sizes.get(plus) && plus == '+' && size > 0 && size <= ranks - sum;) sum += size;
+  return sum == ranks && sizes.peek() == std::char_traits<char>::eof();
+}
+
 /// `ranks`: of the job of each session.
 Sizes sizes_of(const Part& c, const std::vector<hsize_t>& ranks) {
   const std::int64_t session = c.number("session"), of_case = c.number("settings/ranks");
@@ -293,6 +301,9 @@ Summary read_summary(hid_t id) {
       c.check(e, sizes);
     }
     check_row(c, rows[number]);
+    if (const Row& row = rows[number]; !are_groups(row.text("groups"), row.integer("ranks")))
+      refuse(
+          c.path + "settings/groups", fmt::format("is no list of groups of {}", counted(row.integer("ranks"), "rank")));
     check_valid(c, rows[number]);
   }
   return {std::move(rows), static_cast<int>(ranks.size())};
