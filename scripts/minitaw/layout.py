@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a result file may hold, and has to: checked once, before anybody reads a value of it (docs/results.md).
+"""What a result file may hold, and has to: checked once, before anybody reads a value of it
+(docs/results.md).
 
-A file from elsewhere is data. objects_of() looks at every object and refuses what leads out of the file, loads code, or
-claims more than the file holds; Reader then gives out what layout.txt knows, with the types and shapes that it says.
+A file from elsewhere is data. Walk looks at every object and refuses what leads out of the file,
+loads code, or claims more than the file holds. Reader then gives out what layout.txt knows, with
+the types and shapes that it says.
 """
 
 import datetime
@@ -12,7 +14,6 @@ import pathlib
 import re
 from dataclasses import dataclass, field
 
-import h5py
 import numpy
 from h5py import h5d, h5g, h5l, h5o, h5s, h5t
 
@@ -21,6 +22,7 @@ from .command import BadInput
 DEEPEST, LEAST_BYTES = 4, 40  # of groups; that an object takes in a file, with its link
 MOST_AT_ONCE = 64 << 20  # bytes of texts that one call of HDF5 may read
 MOST_IN_ATTRIBUTE = 256  # texts
+ANEW = "get the file anew from whoever measured it"
 LONGEST_PART = 80  # characters of a name in a sentence
 KINDS = {"text": "text", "time": "text", "real": "real", "amount": "real"}  # all others: integer
 LEAST = {"count": 1, "natural": 0, "index": -1}
@@ -42,8 +44,8 @@ def refuse(part, what):
 
 @dataclass
 class Extent:
-    kind: str      # "integer", "real", "text"; "group"
-    shape: tuple   # of a group: how many members it has
+    kind: str  # "integer", "real", "text"; "group"
+    shape: tuple  # of a group: how many members it has
 
 
 def kind_of(stored):
@@ -108,10 +110,11 @@ class Walk:
 @dataclass
 class Entry:
     """A line of layout.txt."""
-    path: str       # in its group: of the summary, of a case, of a session
+
+    path: str  # in its group: of the summary, of a case, of a session
     type: str
     units: str
-    axes: tuple     # (): a scalar
+    axes: tuple  # (): a scalar
     of_valid: bool  # an array that a valid case has
     missing: str
 
@@ -140,9 +143,15 @@ class Layout:
 @functools.cache
 def layout():
     found = Layout()
-    places = {"summary/": [(found.columns, "")], "provenance/": [(found.of_session, "")], "cases/NNNN/": [(found.of_case, "")],
-              "setting/": [(found.columns, ""), (found.of_case, "settings/")]}
-    for line in pathlib.Path(__file__).with_name("layout.txt").read_text(encoding="utf-8").splitlines():
+    places = {
+        "summary/": [(found.columns, "")],
+        "provenance/": [(found.of_session, "")],
+        "cases/NNNN/": [(found.of_case, "")],
+        "setting/": [(found.columns, ""), (found.of_case, "settings/")],
+    }
+    for line in (
+        pathlib.Path(__file__).with_name("layout.txt").read_text(encoding="utf-8").splitlines()
+    ):
         if not line or line.startswith("#"):
             continue
         path, kind, units, shape, missing = line.split(None, 4)
@@ -150,7 +159,9 @@ def layout():
         axes = () if shape == "-" else tuple(shape.rstrip("!").split(","))
         for entries, instead in places[folder]:
             name = path.removeprefix(folder)
-            entries[instead + name] = Entry(instead + name, kind, units, () if instead else axes, shape.endswith("!"), missing)
+            entries[instead + name] = Entry(
+                instead + name, kind, units, () if instead else axes, shape.endswith("!"), missing
+            )
         if folder == "setting/":
             found.settings.append(path.removeprefix(folder))
     return found
@@ -175,7 +186,9 @@ class Reader:
         self.sessions = 1 + self.count_numbered("provenance/resumed", 1)
         self.columns, self.length = layout().columns, self.list_length("summary/case")
         if self.count_numbered("cases", 0) != self.length:
-            refuse("cases", f"has {self.objects['cases'].shape[0]} cases, the summary {self.length}")
+            refuse(
+                "cases", f"has {self.objects['cases'].shape[0]} cases, the summary {self.length}"
+            )
 
     # Shapes.
 
@@ -186,7 +199,7 @@ class Reader:
         """How many members a group has, which must be named by these numbers."""
         if not self.has(path) or self.objects[path].kind != "group":
             refuse(path, "is missing")
-        count, = self.objects[path].shape
+        (count,) = self.objects[path].shape
         for number in range(first, first + count):
             if not self.has(f"{path}/{number:04}"):
                 refuse(f"{path}/{number:04}", "is missing")
@@ -216,18 +229,26 @@ class Reader:
         for axis, (name, length) in enumerate(zip(entry.axes, shape)):
             expected = str(sizes.get(name, name))
             if expected != "*" and str(length) not in expected.split("/"):
-                refuse(path, f"has the length {length} along axis {axis}, not {expected.replace('/', ' or ')}")
+                refuse(
+                    path,
+                    f"has the length {length} along axis {axis}, "
+                    f"not {expected.replace('/', ' or ')}",
+                )
         return True
 
     # Values.
 
     def texts(self, path):
-        """Some at a time: a file can name one long text many times; those that a program has written are together at most as long as
-        the file."""
+        """Some at a time: a file can name one long text many times. Those that a program has
+        written are together at most as long as the file."""
         dataset, step, total = self.file[path], max(1, MOST_AT_ONCE // max(1, self.size)), 0
         found = []
         for first in range(0, dataset.size, step):
-            part = dataset.asstr(errors="replace")[first:first + step] if dataset.ndim else [dataset.asstr(errors="replace")[()]]
+            part = (
+                dataset.asstr(errors="replace")[first : first + step]
+                if dataset.ndim
+                else [dataset.asstr(errors="replace")[()]]
+            )
             found += [text.translate(CONTROLS) for text in part]
             total += sum(map(len, part))
             if total > self.size:
@@ -237,7 +258,10 @@ class Reader:
     def read(self, path, entry):
         if entry.kind == "text":
             found = self.texts(path)
-            if entry.type == "time" and not all(text == "" or plain_time(text) for text in ([found] if isinstance(found, str) else found)):
+            if entry.type == "time" and not all(
+                text == "" or plain_time(text)
+                for text in ([found] if isinstance(found, str) else found)
+            ):
                 refuse(path, "is no time such as 2026-07-18T09:30:00Z")
             return found
         values = self.file[path][()]
@@ -253,11 +277,18 @@ class Reader:
         if name not in attributes:
             return default
         stored = attributes.get_id(name)
-        if kind_of(stored.get_type()) != "text" or math.prod(stored.shape) > MOST_IN_ATTRIBUTE or len(stored.shape) > 1:
+        if (
+            kind_of(stored.get_type()) != "text"
+            or math.prod(stored.shape) > MOST_IN_ATTRIBUTE
+            or len(stored.shape) > 1
+        ):
             refuse(f"{path}@{name}", "is no text, or a list of too many")
         found = attributes[name]
         texts = [found] if isinstance(found, str) else list(found)
-        texts = [(text.decode(errors="replace") if isinstance(text, bytes) else text).translate(CONTROLS) for text in texts]
+        texts = [
+            (text.decode(errors="replace") if isinstance(text, bytes) else text).translate(CONTROLS)
+            for text in texts
+        ]
         return texts if stored.shape else texts[0]
 
     # Parts of a result.
@@ -280,7 +311,11 @@ class Reader:
         for name, entry in self.columns.items():
             values = self.column(entry)
             if values is None:
-                values = columns[entry.missing[1:]] if entry.missing[0] == "=" else [entry.default()] * self.length
+                values = (
+                    columns[entry.missing[1:]]
+                    if entry.missing[0] == "="
+                    else [entry.default()] * self.length
+                )
             columns[name] = values
         if columns["case"] != list(range(self.length)):
             refuse("summary/case", "does not count up")
@@ -304,16 +339,33 @@ class Reader:
         folder = f"cases/{row['case']:04}"
         entries, sizes = layout().of_case, self.sizes_of(folder, row, sessions)
         has_timeline = self.has(f"{folder}/timeline")
-        there = [name for name, entry in entries.items()
-                 if self.check(f"{folder}/{name}", entry, sizes, has_timeline and name.startswith("timeline/"))]
+        there = [
+            name
+            for name, entry in entries.items()
+            if self.check(
+                f"{folder}/{name}", entry, sizes, has_timeline and name.startswith("timeline/")
+            )
+        ]
         self.compare_with_row(folder, row, there)
         valid = row["verdict"].startswith("VALID")
-        if empty := [name for name in there if valid and entries[name].of_valid and 0 in self.objects[f"{folder}/{name}"].shape]:
+        if empty := [
+            name
+            for name in there
+            if valid and entries[name].of_valid and 0 in self.objects[f"{folder}/{name}"].shape
+        ]:
             refuse(f"{folder}/{empty[0]}", "is empty, but the case is said to be valid")
-        found = {name: self.read(f"{folder}/{name}", entries[name]) for name in there if name in names}
+        found = {
+            name: self.read(f"{folder}/{name}", entries[name]) for name in there if name in names
+        }
         if (found["repetition"] >= max(1, sizes["R"])).any():
-            refuse(f"{folder}/repetition", f"has {found['repetition'].max()}, there are {sizes['R']} repetitions")
-        if any(begin and end and begin > end for begin, end in zip(found.get("window/begin", []), found.get("window/end", []))):
+            refuse(
+                f"{folder}/repetition",
+                f"has {found['repetition'].max()}, there are {sizes['R']} repetitions",
+            )
+        if any(
+            begin and end and begin > end
+            for begin, end in zip(found.get("window/begin", []), found.get("window/end", []))
+        ):
             refuse(f"{folder}/window/end", "is before the begin")
         if valid:
             self.check_valid(folder, row, found)
@@ -322,14 +374,38 @@ class Reader:
     def sizes_of(self, folder, row, sessions):
         """Lengths of the axes of a case."""
         if row["session"] >= len(sessions):
-            refuse("summary/session", f"has {row['session']}, the file has {len(sessions)} sessions")
-        ranks = next((len(sessions[row["session"]][name]) for name in ("hosts", "nodes", "devices") if name in sessions[row["session"]]), 0)
+            refuse(
+                "summary/session", f"has {row['session']}, the file has {len(sessions)} sessions"
+            )
+        ranks = next(
+            (
+                len(sessions[row["session"]][name])
+                for name in ("hosts", "nodes", "devices")
+                if name in sessions[row["session"]]
+            ),
+            0,
+        )
         if ranks and row["ranks"] > ranks:
             refuse(f"{folder}/settings/ranks", f"is {row['ranks']}, the job had {ranks} ranks")
-        if not re.fullmatch(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})*", row["groups"]) or sum(map(int, row["groups"].split("+"))) != row["ranks"]:
-            refuse(f"{folder}/settings/groups", f'is "{row["groups"][:40]}", which is not {row["ranks"]} ranks')
-        sizes = {"P": row["ranks"], "L": row["layers"], "K": self.list_length(f"{folder}/repetition"), "R": self.list_length(f"{folder}/position")}
-        return sizes | ({"E": self.list_length(f"{folder}/timeline/rank")} if self.has(f"{folder}/timeline/rank") else {})
+        if (
+            not re.fullmatch(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})*", row["groups"])
+            or sum(map(int, row["groups"].split("+"))) != row["ranks"]
+        ):
+            refuse(
+                f"{folder}/settings/groups",
+                f'is "{row["groups"][:40]}", which is not {row["ranks"]} ranks',
+            )
+        sizes = {
+            "P": row["ranks"],
+            "L": row["layers"],
+            "K": self.list_length(f"{folder}/repetition"),
+            "R": self.list_length(f"{folder}/position"),
+        }
+        return sizes | (
+            {"E": self.list_length(f"{folder}/timeline/rank")}
+            if self.has(f"{folder}/timeline/rank")
+            else {}
+        )
 
     def compare_with_row(self, folder, row, there):
         """What the summary and a case share must be the same."""
@@ -343,14 +419,23 @@ class Reader:
                 refuse(f"{folder}/{name}", "is not what /summary says of the case")
 
     def check_valid(self, folder, row, found):
-        """A case is not valid because its file says so: what a verdict follows from must be there."""
+        """A case is not valid because its file says so: what that follows from must be there."""
         samples = found["seconds"].max(axis=1)
         planned = self.read(f"{folder}/bytes/planned", layout().of_case["bytes/planned"])
-        for holds, what in ((row["status"] == "ok", "the status is not ok"), (len(samples) >= 3, "there are too few steps"),
-                            (len(found["position"]) >= row["repeats"], "repetitions are missing"),
-                            (numpy.array_equal(planned, found["bytes/counted"]), "the bytes counted are not those planned"),
-                            (abs(numpy.median(samples) - row["median_s"]) <= 1e-9 * row["median_s"], "the median is not that of the steps"),
-                            (row["tokens_per_s"] > 0, "there is no rate")):
+        for holds, what in (
+            (row["status"] == "ok", "the status is not ok"),
+            (len(samples) >= 3, "there are too few steps"),
+            (len(found["position"]) >= row["repeats"], "repetitions are missing"),
+            (
+                numpy.array_equal(planned, found["bytes/counted"]),
+                "the bytes counted are not those planned",
+            ),
+            (
+                abs(numpy.median(samples) - row["median_s"]) <= 1e-9 * row["median_s"],
+                "the median is not that of the steps",
+            ),
+            (row["tokens_per_s"] > 0, "there is no rate"),
+        ):
             if not holds:
                 refuse(f"{folder}/verdict", f"says VALID, but {what}")
 
@@ -366,25 +451,39 @@ class Reader:
                     refuse(path, f"has {max(values)}, there are {len(codes)} names")
                 if entry.kind == "real" and not all(map(math.isfinite, values)):
                     refuse(path, "has a time that is none")
-                found[name.removeprefix("timeline/")] = [codes[value] for value in values] if codes is not None else values
+                found[name.removeprefix("timeline/")] = (
+                    [codes[value] for value in values] if codes is not None else values
+                )
         return found
 
     def screening(self):
         """Of `minitaw screen`: {} if there is none."""
         if not self.has("screen"):
             return {}
-        words = {name: self.read(f"screen/{name}", entry) for name, entry in SCREEN_WORDS.items() if self.check(f"screen/{name}", entry, {}, needed=True)}
+        words = {
+            name: self.read(f"screen/{name}", entry)
+            for name, entry in SCREEN_WORDS.items()
+            if self.check(f"screen/{name}", entry, {}, needed=True)
+        }
         ranks, measured = len(words["node_of_rank"]), {}
         for path, extent in self.objects.items():
             if path.startswith("screen/") and extent.kind == "real" and len(extent.shape) == 3:
-                self.check(path, Entry(path, "real", "", ("*", "J", "*"), False, "required"), {"J": ranks})
-                measured[path.removeprefix("screen/").replace("_", " ")] = (self.attribute(path, "units", "1"), self.file[path][()])
+                self.check(
+                    path, Entry(path, "real", "", ("*", "J", "*"), False, "required"), {"J": ranks}
+                )
+                measured[path.removeprefix("screen/").replace("_", " ")] = (
+                    self.attribute(path, "units", "1"),
+                    self.file[path][()],
+                )
         return words | {"measured": measured}
 
 
-SCREEN_WORDS = {"settings": Entry("settings", "text", "text", (), False, "required"), "verdict": Entry("verdict", "text", "text", (), False, "required"),
-                "culprits": Entry("culprits", "text", "text", ("*",), False, "required"),
-                "node_of_rank": Entry("node_of_rank", "natural", "1", ("*",), False, "required")}
+SCREEN_WORDS = {
+    "settings": Entry("settings", "text", "text", (), False, "required"),
+    "verdict": Entry("verdict", "text", "text", (), False, "required"),
+    "culprits": Entry("culprits", "text", "text", ("*",), False, "required"),
+    "node_of_rank": Entry("node_of_rank", "natural", "1", ("*",), False, "required"),
+}
 
 
 def guarded(name, read):
@@ -392,6 +491,18 @@ def guarded(name, read):
     try:
         return read()
     except Refused as error:
-        raise BadInput(f"{name} is damaged, or no result of miniTaw: {error}; get the file anew from whoever measured it") from error
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:  # of HDF5, about what no program has written
-        raise BadInput(f"{name} is damaged: HDF5 cannot read it ({' '.join(str(error).split())[:120]}); get the file anew from whoever measured it") from error
+        raise BadInput(
+            f"{name} is damaged, or no result of miniTaw: {error}; {ANEW}"
+        ) from error
+    except (
+        OSError,
+        RuntimeError,
+        KeyError,
+        ValueError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+    ) as error:  # of HDF5, about what no program has written
+        raise BadInput(
+            f"{name} is damaged: HDF5 cannot read it ({' '.join(str(error).split())[:120]}); {ANEW}"
+        ) from error

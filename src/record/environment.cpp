@@ -70,8 +70,8 @@ const std::regex& kept_names() {
 /// name that its driver gives it, or a word of the libraries and of Slurm.
 const std::regex& part_form() {
   static const std::regex form(
-      "[0-9]{1,15}(\\.[0-9]{1,9}){0,2}([KMGT]i?B?|[mun]?s|%|x[0-9]{1,6})?|0x[0-9A-F]{1,32}|inf|"
-      "(GPU|MIG)-[0-9A-F-]{1,60}(/[0-9]{1,2}){0,2}|"
+      "[0-9]{1,15}(\\.[0-9]{1,9}){0,2}([KMGT]i?B?|[mun]?s|%|x[0-9]{1,6})?|x[0-9]{1,6}|0x[0-9A-F]{1,32}|inf|"
+      "(MIG-)?(GPU|MIG)-[0-9A-F-]{1,60}(/[0-9]{1,2}){0,2}|"
       "((mlx[45]|hfi1|bnxt_re|irdma|cxi|efa|qib|roce|ib|eth|hsn|bond|docker|veth|br|usb|lo|nvme)_?[0-9]{0,3}|"
       "(rocep|ibp|en[opsx])[0-9][0-9a-z]{0,15})|"
       "[01]|y(es)?|n(o|one|ever)?|t(rue)?|f(alse)?|on|off|auto|default|all|any|always|try|enabled?|disabled?|"
