@@ -14,8 +14,10 @@ from .command import BadInput, Parser, write_file, write_stdout
 from .export import as_csv, summary_table
 from .record import FACTS, NODE_FACTS, load, read_bytes, texts_of
 
-FOLDER, SUMS = "bundle/", "SHA256SUMS"
+FOLDER, SUMS, RECORD = "bundle/", "SHA256SUMS", "bundle/record.h5"
 MOST_BYTES = 1 << 30  # of a bundle: an archive of a few kilobytes can claim to hold terabytes
+MOST_FILES, DEEPEST = 1000, 3  # of these; of folders in one another, and the file
+MOST_WORDS = 1 << 16  # bytes of a long name, or of other words about a file
 FIXED_TIME = 315532800  # 1980-01-01, the first day that every format of archives knows
 CONTENTS = """
 record.h5 is the record (docs/results.md). The other files hold texts from it, but for added/, which is the sender's.
@@ -76,16 +78,77 @@ def pack(files):
     return gzip.compress(plain.getvalue(), mtime=0)
 
 
-def unpack(path, content):
-    """{name: bytes} of the files of a tar.gz, in memory: where their names lead does not matter."""
+class Limited:
+    """What a gzip archive unpacks to, read piece by piece and never more than MOST_BYTES of it."""
+
+    def __init__(self, path, packed):
+        self.path, self.plain, self.left = path, gzip.GzipFile(fileobj=packed), MOST_BYTES
+
+    def read(self, size):
+        found = self.plain.read(min(size, self.left + 1))
+        self.left -= len(found)
+        if self.left < 0:
+            raise BadInput(f"{self.path} unpacks to more than {MOST_BYTES} bytes, which no bundle does; do not unpack it")
+        return found
+
+
+class Member(tarfile.TarInfo):
+    """A member of an archive whose long names and other words, which are read at once, are short."""
+
+    @classmethod
+    def frombuf(cls, buffer, encoding, errors):
+        found = super().frombuf(buffer, encoding, errors)
+        if not found.isfile() and found.size > MOST_WORDS:
+            raise BadInput(f"the archive is no bundle: it has {found.size} bytes of words about a file")
+        return found
+
+
+def name_of(path, member):
+    """Of a file of an archive. Refuses whatever is neither a plain file of a bundle nor a folder of one."""
+    parts, why = pathlib.PurePosixPath(member.name).parts, ""
+    if member.issparse():
+        why = "is a sparse file"
+    elif member.issym() or member.islnk():
+        why = "is a link"
+    elif not member.isfile() and not member.isdir():
+        why = "is a device or a pipe"
+    elif parts[:1] != (FOLDER.strip("/"),) or ".." in parts or len(parts) > DEEPEST:
+        why = f"does not lie in {FOLDER}"
+    if why:
+        raise BadInput(f"{path} is no bundle: {member.name[:80]!r} {why}; a bundle has plain files in {FOLDER} and no others")
+    return member.name
+
+
+def read_member(archive, member):
+    """The digest of a file, and its content if the check needs it."""
+    digest, kept, source = hashlib.sha256(), [], archive.extractfile(member)
+    while piece := source.read(1 << 20):
+        digest.update(piece)
+        if member.name in (RECORD, FOLDER + SUMS):
+            kept.append(piece)
+    return digest.hexdigest(), b"".join(kept)
+
+
+def unpack(path):
+    """{name: digest} of the files of a tar.gz, and the contents of the record and of the check sums."""
+    digests, kept = {}, {}
     try:
-        plain = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
-        with tarfile.open(fileobj=io.BytesIO(plain[:MOST_BYTES]), mode="r:") as archive:
-            members = [member for member in archive if member.isfile()]
-            if max(len(plain), sum(member.size for member in members)) > MOST_BYTES:
-                raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
-            return {member.name: archive.extractfile(member).read() for member in members}
-    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
+        with open(path, "rb") as packed, tarfile.open(fileobj=Limited(path, packed), mode="r|", tarinfo=Member) as archive:
+            for member in archive:
+                name = name_of(path, member)
+                if name in digests or len(digests) == MOST_FILES:
+                    raise BadInput(f"{path} is no bundle: it has {'a file twice' if name in digests else f'more than {MOST_FILES} files'}")
+                if member.isfile():
+                    digests[name], kept[name] = read_member(archive, member)
+                archive.members.clear()  # which tarfile keeps
+        return digests, kept
+    except BadInput:
+        raise
+    except OSError as error:
+        if error.strerror:
+            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
+    except (EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
 
 
@@ -113,12 +176,14 @@ def make(path, added):
 
 def check(path):
     """The result in an archive whose files are all what SHA256SUMS says."""
-    files = unpack(path, read_bytes(path))
-    sums = {line.replace("  ", "  " + FOLDER, 1) for line in files.pop(FOLDER + SUMS, b"").decode(errors="replace").splitlines()}
-    differ = sorted(line.partition("  ")[2] for line in {*sums_of(files)} ^ sums)
-    if differ or FOLDER + "record.h5" not in files:
-        raise BadInput(f"{path} is no bundle, is damaged or was changed: {differ[0] if differ else 'record.h5'} is not what {SUMS} says")
-    return load(f"record.h5 in {path}", files[FOLDER + "record.h5"])
+    digests, kept = unpack(path)
+    digests.pop(FOLDER + SUMS, None)
+    sums = {line.replace("  ", "  " + FOLDER, 1) for line in kept.get(FOLDER + SUMS, b"").decode(errors="replace").splitlines()}
+    differ = sorted(line.partition("  ")[2] for line in {f"{digest}  {name}" for name, digest in digests.items()} ^ sums)
+    if differ or RECORD not in digests:
+        named = differ[0][:80] if differ else RECORD
+        raise BadInput(f"{path} is no bundle, is damaged or was changed: {named} is not what {SUMS} says; ask its sender for the archive and its check sum")
+    return load(f"record.h5 in {path}", kept[RECORD])
 
 
 def main(words=None):

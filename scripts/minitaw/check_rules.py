@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass, field
 
 from .command import Parser, plural, write_stdout
-from .energy import utc_seconds
+from .energy import windows_of
 from .record import cell_text, describe, load
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -97,9 +97,10 @@ def broken_by_all(cases, size):
     """Rules for all cases together."""
     if size["weak"] and len({case["ranks"] for case in cases}) > 1:
         yield f"cases on different numbers of ranks: {size['name']} takes a file for each"
-    begin, end = ([utc_seconds(time) for case in cases for time in case.get(f"window/{name}")] for name in ("begin", "end"))
-    if begin and max(end) - min(begin) > MOST_HOURS * 3600:
-        yield f"{(max(end) - min(begin)) / 3600:.3g} hours from the first timed step to the last, at most {MOST_HOURS} are allowed"
+    windows = [window for case in cases for window in windows_of(case)]
+    seconds = max(end for _, end in windows) - min(begin for begin, _ in windows) if windows else 0
+    if seconds > MOST_HOURS * 3600:
+        yield f"{seconds / 3600:.3g} hours from the first timed step to the last, at most {MOST_HOURS} are allowed"
 
 
 def noisy_lines(cases):

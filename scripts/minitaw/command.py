@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import traceback
 
 BAD_INPUT = 2
 
@@ -75,4 +76,11 @@ def guarded(name, main):
 def run():
     """scripts/NAME, or minitaw-NAME, which is a link to it."""
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    raise SystemExit(call(pathlib.Path(sys.argv[0]).resolve().name))
+    name = pathlib.Path(sys.argv[0]).resolve().name
+    try:
+        code = call(name)
+    except Exception:  # exit code 1 would be a verdict
+        traceback.print_exc()
+        print(f"{name}: this is a defect of {name}, not a verdict; please report it with the lines above", file=sys.stderr)
+        code = BAD_INPUT
+    raise SystemExit(code)

@@ -15,18 +15,33 @@ from .record import load, read_bytes
 LEAST_SAMPLES, LEAST_RATE, WIDEST_GAP = 60, 1.0, 2.0  # in a window, a second, and seconds without any: MLPerf's rule with room for a meter's jitter
 
 
+MOST_WATTS = 1e12  # of one meter
+LATEST = 253370764800  # seconds from 1970 to the year 9999, the last that has a date
+
+
 def utc_seconds(text):
-    """Seconds since 1970 of an ISO 8601 time: with Z or an offset, or UTC without; or of a number of such seconds."""
+    """Seconds since 1970 of an ISO 8601 time: with Z or an offset, or UTC without; or of a number of such seconds. Raises ValueError."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         time = datetime.datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=datetime.timezone.utc)).timestamp()
+        seconds = (time if time.tzinfo else time.replace(tzinfo=datetime.timezone.utc)).timestamp()
+    if not 0 <= seconds < LATEST:
+        raise ValueError(f"{text} is not between 1970 and 9999")
+    return seconds
 
 
 def read_meters(name):
     """{meter: (times, watts)}, times rising, of a CSV with the columns time and watts, and meter where there are several."""
     rows = csv.DictReader(io.StringIO(read_bytes(name).decode("utf-8-sig", "replace")))
+    try:
+        return samples_of(name, rows)
+    except csv.Error as error:
+        raise BadInput(f"{name} is no CSV, or it is damaged: {error}") from error
+
+
+def samples_of(name, rows):
+    """As read_meters()."""
     if not {"time", "watts"} <= set(rows.fieldnames or []):
         raise BadInput(f"{name} has no columns time and watts in its first line; meter is a third one where there are several")
     samples = {}
@@ -35,8 +50,8 @@ def read_meters(name):
             time, watts = utc_seconds(row["time"].strip()), float(row["watts"])
         except (ValueError, TypeError, AttributeError, OverflowError):
             time = watts = math.nan
-        if not (math.isfinite(time) and math.isfinite(watts) and watts >= 0):
-            raise BadInput(f'{name}, line {rows.line_num}: "{row["time"]}" and "{row["watts"]}" are not a time (2026-11-24T12:00:00.250Z) and watts')
+        if not (math.isfinite(time) and 0 <= watts < MOST_WATTS):
+            raise BadInput(f'{name}, line {rows.line_num}: "{str(row["time"])[:80]}" and "{str(row["watts"])[:80]}" are not a time (2026-11-24T12:00:00.250Z) and watts')
         samples.setdefault(row.get("meter") or "", []).append((time, watts))
     if not samples:
         raise BadInput(f"{name} has no samples")
@@ -61,10 +76,15 @@ def measure(meters, begin, end):
     return watts, min(counts), "; ".join(lacks)
 
 
+def windows_of(case):
+    """Of each repetition, where all are known: files of earlier programs have none."""
+    windows = list(zip(case.get("window/begin"), case.get("window/end")))
+    return [(utc_seconds(begin), utc_seconds(end)) for begin, end in windows] if all(begin and end for begin, end in windows) else []
+
+
 def rows_of(case, meters):
     """A row for each repetition: what the meter says of its timed steps."""
-    windows = zip(case.get("window/begin"), case.get("window/end"))
-    for repetition, (begin, end) in enumerate((utc_seconds(a), utc_seconds(b)) for a, b in windows):
+    for repetition, (begin, end) in enumerate(windows_of(case)):
         found, tokens = measure(meters, begin, end), case.tokens * int((case.repetition == repetition).sum())
         watts, samples, lacks = found or (math.nan, 0, "no sample")
         joules = watts * (end - begin)
@@ -95,9 +115,9 @@ def main(words=None):
     result, meters = load(options.file), read_meters(options.meter)
     rows = [row for case in result.cases for row in rows_of(case, meters)]
     if not rows:
-        raise BadInput(f"{options.file} has no timed steps")
+        raise BadInput(f"{options.file} says of no case when its timed steps ran; measure them again with this program")
     if not any(row["samples"] for row in rows):
-        times = [utc_seconds(time) for case in result.cases for name in ("window/begin", "window/end") for time in case.get(name)]
+        times = [time for case in result.cases for window in windows_of(case) for time in window]
         covered = numpy.concatenate([times for times, _ in meters.values()])
         raise BadInput(f"{options.meter} has no sample in the timed steps of {options.file}: it covers {span_text(covered)}, they ran {span_text(times)}")
     write_stdout(as_json(rows[0], [row.values() for row in rows]) if options.json else text_of(rows))

@@ -17,6 +17,8 @@ QUANTITIES = {"tokens_per_s": ("tokens_per_s", 1, "throughput [token/s]"), "toke
               "between": ("bytes_between", 2**-20, "sent between groups [MiB/step]")}
 AXES = {"seq": "sequence length [token]", "ranks": "ranks", "groups": "groups", "between.rate": "adapter of a node [Mbit/s]"}
 UNITS = {"kbit": 1e-3, "mbit": 1, "gbit": 1e3}
+FIGURES = ("ranks", "seq", "median_s", "tokens_per_s", "tokens_per_s_rank", "memory_measured", "bytes_between", "rate_of_links")
+LARGEST = 1e18  # of these
 PREDICTED = ", predicted"  # behind the name of a schedule
 
 
@@ -32,16 +34,19 @@ def predicted(path):
                     "tokens_per_s": found["tokens_per_s"], "tokens_per_s_rank": found["tokens_per_s"] / row["ranks"], "memory_measured": found["memory_bytes"],
                     "bytes_between": sum(adapter["out_bytes"] for adapter in found["adapters"]), "group_count": words["groups"].count("+") + 1,
                     "replicas": row.get("replicas", 1), "rate_of_links": content.get("between_bytes_per_s", 0) * 8e-6}
+            for name in FIGURES:
+                if not 0 <= row[name] < LARGEST:  # of what is no number, TypeError
+                    raise ValueError(f"{name} is {row[name]}")
             result.cases.append(Case(result, row))
         return result
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise BadInput(f"{path} is no output of minitaw predict --json ({type(error).__name__})") from error
 
 
 def rate_of(case):
     """Of an adapter between the nodes, Mbit/s: what scripts/cluster or the machine file gave it."""
     words = dict(word.partition("=")[::2] for word in case.session.get("links", [])) if case.file.sessions else {}
-    match = re.fullmatch(r"([0-9.]+)(kbit|mbit|gbit)", words.get("rate", ""))
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(kbit|mbit|gbit)", words.get("rate", ""))
     return f"{float(match[1]) * UNITS[match[2]]:g}" if match else f"{case['rate_of_links']:.4g}" if case.row.get("rate_of_links") else None
 
 
@@ -54,7 +59,10 @@ def x_of(case, axis):
 def points(results, options):
     """[(name, x, y)] of the valid cases; with --relative-to over what that schedule has at the same x, measured and predicted ones apart."""
     column, factor, _ = QUANTITIES[options.y]
-    where = {name: str(size_value(value)) for name, _, value in (word.partition("=") for word in options.where)}
+    try:
+        where = {name: str(size_value(value)) for name, _, value in (word.partition("=") for word in options.where)}
+    except ValueError as error:
+        raise BadInput(f"--where: {' '.join(options.where)} has no such size as hidden=4K") from error
     known = [case for result in results for case in result.cases if case.valid and exists(case[column]) and exists(x_of(case, options.x))]
     known = [case for case in known if all(str(case[name]) == value for name, value in where.items())
              and (not options.schedule or case["schedule"] in [*options.schedule, options.relative_to])]

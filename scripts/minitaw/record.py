@@ -2,28 +2,36 @@
 """Result files in memory (docs/results.md), and the words that all commands use of them.
 
 A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
-truncated or damaged file is refused in one sentence and never crashes a reader.
+truncated or damaged file is refused in one sentence and never crashes a reader. Then layout.py checks its parts.
 """
 
 import functools
 import math
+import os
 import pathlib
 import re
+import stat
 import string
 import zlib
 from dataclasses import dataclass, field
 
-import h5py
-import numpy
+os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # HDF5 loads no foreign code, whatever a file asks for
 
-from .command import BadInput, plural
+import h5py  # noqa: E402
+import numpy  # noqa: E402
 
+from .command import BadInput, plural  # noqa: E402
+from .layout import Reader, guarded, layout, refuse  # noqa: E402
+
+MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of different ones cannot be compared
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
+DAMAGED = ("damaged: truncated, or changed after it was written (length and checksum differ from its seal); get the file anew "
+           "from whoever measured it")
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
-DATASETS = ["seconds", "repetition", "position", "losses", "window/begin", "window/end", "memory/measured", "bytes/counted", "idle_ticks",
-            *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))]
+DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end", "memory/measured", "bytes/counted", "idle_ticks",
+            *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))}
 
 
 def seal_of(schema, image):
@@ -33,8 +41,37 @@ def seal_of(schema, image):
 
 
 def read_bytes(name):
+    """A file or what comes out of a pipe; a device never ends."""
     try:
-        return pathlib.Path(name).read_bytes()
+        with open(name, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is a device, not a file")
+            return file.read()
+    except (OSError, MemoryError) as error:
+        raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
+
+
+def require_seal(name, seal):
+    """Returns the length that the seal of a file gives for the rest of it."""
+    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
+    if not schema:
+        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
+    if int(schema[1]) != SCHEMA:
+        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+    length = re.match(SEAL_WORDS + rb"\d+, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n", seal)
+    return int(length[1]) if length and len(seal) == SEAL_BYTES else -1
+
+
+def read_sealed(name):
+    """The bytes of a result file, whose length is that in its seal: a file of another one is not read."""
+    try:
+        with open(name, "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BadInput(f"{name} is not a file")
+            seal = file.read(SEAL_BYTES)
+            if require_seal(name, seal) != os.fstat(file.fileno()).st_size - SEAL_BYTES:
+                raise BadInput(f"{name} is {DAMAGED}")
+            return seal + file.read()
     except (OSError, MemoryError) as error:
         raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
 
@@ -42,23 +79,33 @@ def read_bytes(name):
 def unseal(name, content):
     """The HDF5 part of a file."""
     seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
-    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
-    if not schema:
-        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
-    if int(schema[1]) != SCHEMA:
-        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+    require_seal(name, seal)
     if seal_of(SCHEMA, image) != seal:
-        raise BadInput(f"{name} is damaged: truncated, or changed after it was written (length and checksum differ from its seal)")
+        raise BadInput(f"{name} is {DAMAGED}")
     return image
+
+
+def opened(name, content=None):
+    """The file behind the seal as h5py.File, read only, and its size. Nothing in it has been looked at yet."""
+    image = unseal(name, read_sealed(name) if content is None else content)
+    try:
+        return h5py.File(h5py.h5f.open_file_image(image), "r"), len(image)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
 
 
 def open_result(name, content=None):
     """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file that is none or damaged."""
-    image = unseal(name, read_bytes(name) if content is None else content)
-    try:
-        return h5py.File(h5py.h5f.open_file_image(image), "r")
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
+    file, size = opened(name, content)
+    guarded(name, lambda: Reader(file, size))
+    return file
+
+
+def reading(name, content, read):
+    """What read(reader) returns of a result file, or of its bytes. Raises BadInput as open_result() does."""
+    file, size = opened(name, content)
+    with file:
+        return guarded(name, lambda: read(Reader(file, size)))
 
 
 @dataclass
@@ -70,7 +117,7 @@ class Case:
     has_timeline: bool = False
 
     def __getitem__(self, name):
-        """A column of the summary; NaN if the program that wrote it had none of that name."""
+        """A column of the summary; NaN if predictions have none of that name."""
         return self.row.get(name, math.nan)
 
     def get(self, name):
@@ -115,9 +162,11 @@ class Case:
     def traffic(self):
         """Counted bytes per step by kind, between groups and inside, none of a case that failed before; a valid case has the planned ones."""
         matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
+        if not matrix.size:
+            return [numpy.zeros(4, int), numpy.zeros(4, int)]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
-        return [matrix[chosen].sum(axis=0) if matrix.size else numpy.zeros(4, int) for chosen in (~same, same)]
+        return [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
 
 
 @dataclass
@@ -139,51 +188,55 @@ class Result:
         return "".join(f"figure of merit: {merit}\n" for merit in self.merits) + f"RESULT: {self.verdict}\n"
 
 
-def read_all(group, names):
-    """Those of the datasets that there are, by name: numbers as numpy has them, texts as str or a list of them."""
-    found = {}
-    for name in names:
-        if name in group:
-            dataset = group[name]
-            values = dataset.asstr(errors="replace")[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
-            found[name] = values.tolist() if getattr(values, "dtype", None) == numpy.dtype(object) else values
-    return found
+def verdict_of(cases):
+    """Of all cases, as a program says it that wrote none into the file."""
+    bad, doubtful = [case for case in cases if not case.valid], [case for case in cases if case.doubt]
+    if not cases:
+        return "INVALID: no case was run"
+    some = bad or doubtful
+    if not some:
+        return "VALID"
+    text = f"{len(some)} of {plural(len(cases), 'case')}, first case {some[0]['case']} ({describe(some[0])}): "
+    return f"INVALID: {text}{reason_of(some[0])}" if bad else f"VALID ({text}{some[0].doubt})"
 
 
-def read_cases(result, file):
-    """The file says itself which columns there are, in which order, and which of them are settings."""
-    summary = file["summary"]
-    names = list(summary.attrs.get("columns", summary))  # those of earlier programs stand in no order
-    result.verdict = summary.attrs.get("verdict", "INVALID: an earlier program wrote the file, without a verdict (minitaw show gives it)")
-    result.merits = list(summary.attrs.get("figures_of_merit", []))
-    result.stands_out = list(summary.attrs.get("stands_out", []))
-    result.units = {name: summary[name].attrs["units"] for name in names}
-    result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
-    columns = [column if isinstance(column, list) else column.tolist() for column in read_all(summary, names).values()]
-    for i, cells in enumerate(zip(*columns)):
-        group = file[f"cases/{i:04}"]
-        result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, DATASETS), "timeline" in group))
+def merits_of(cases):
+    """The fastest valid case of each model, likewise."""
+    models = {}
+    for case in cases:
+        models.setdefault(tuple(case[name] for name in MODEL), []).append(case)
+    best = [fastest(some) for some in models.values()]
+    return [f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)})" + (f", {case.doubt}" if case.doubt else "") if case else "none"
+            for case in best] or ["none"]
 
 
-SAID = ("judged", "sure", "not_seen", "next")  # what a screening says of itself
+def closing_of(reader, cases):
+    """Verdict and figures of merit as the file says them, if they follow from its cases."""
+    verdict, merits = verdict_of(cases), merits_of(cases)
+    said = reader.attribute("summary", "verdict", verdict), reader.attribute("summary", "figures_of_merit", merits)
+    if isinstance(said[0], str) and said[0].partition(" ")[0] == verdict.partition(" ")[0] and isinstance(said[1], list) and (
+            [merit.split(" ")[0] for merit in said[1]] == [merit.split(" ")[0] for merit in merits]):
+        return said
+    return refuse("summary", "has another verdict or figure of merit than follows from its cases")
 
 
-def read_screening(group):
-    words = read_all(group, ("settings", "verdict", "culprits", "node_of_rank"))
-    words |= {name: "" for name in SAID} | read_all(group, SAID)  # earlier files lack them
-    measured = {name.replace("_", " "): (data.attrs["units"], data[()]) for name, data in group.items() if data.ndim == 3}
-    return words | {"measured": measured}
+def read_result(result, reader):
+    """The sessions, the cases, and what the file says of all of them."""
+    rows, sessions = reader.rows(), [reader.session(number) for number in range(reader.sessions)]
+    result.units, result.settings = {name: entry.units for name, entry in layout().columns.items()}, list(layout().settings)
+    result.sessions = sessions
+    result.cases = [Case(result, row, reader.case(row, sessions, DATASETS), reader.has(f"cases/{row['case']:04}/timeline")) for row in rows]
+    result.verdict, result.merits = closing_of(reader, result.cases)
+    result.stands_out = reader.attribute("summary", "stands_out", [])
+    if not isinstance(result.stands_out, list):
+        refuse("summary@stands_out", "is no list")
+    result.screening = reader.screening()
+    return result
 
 
 def load(name, content=None, letter=""):
     """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
-    with open_result(str(name), content) as file:
-        first, result = file["provenance"], Result(pathlib.Path(name), letter)
-        sessions = [first, *[first["resumed"][number] for number in sorted(first.get("resumed", {}))]]
-        result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in sessions]
-        read_cases(result, file)
-        result.screening = read_screening(file["screen"]) if "screen" in file else {}
-        return result
+    return reading(str(name), content, lambda reader: read_result(Result(pathlib.Path(name), letter), reader))
 
 
 def load_all(names):
@@ -194,10 +247,7 @@ def load_all(names):
 
 def read_timeline(case):
     """Columns of the timeline of a case, codes replaced by their names: {name: list}."""
-    with open_result(case.file.path) as file:
-        columns = file[f"cases/{case['case']:04}/timeline"].items()
-        codes = {name: column.attrs["codes"] for name, column in columns if "codes" in column.attrs}
-        return {name: [str(codes[name][value]) for value in column[()]] if name in codes else column[()].tolist() for name, column in columns}
+    return reading(case.file.path, None, lambda reader: reader.timeline(case["case"]))
 
 
 # What the provenance of a session holds, in the words of a reader.

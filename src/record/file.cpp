@@ -87,16 +87,40 @@ std::string unique_name() {
   return fmt::format("minitaw-{}", count++);
 }
 
+/// Throws InputError unless a file of this size, which begins so, has the schema of this program and the length that
+/// its seal says.
+void require_length(Bytes front, std::size_t size, const std::string& path) {
+  const std::string seal(text_of(front.first(std::min(seal_size, front.size()))));
+  long long schema = 0, length = -1;
+  if (std::sscanf(seal.c_str(), "miniTaw result, schema %9lld, %18lld bytes", &schema, &length) < 1)
+    throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
+  if (schema != schema_version)  // whatever follows
+    throw InputError(fmt::format("{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
+                                 "or name another file with -o",
+        path, schema, schema_version));
+  if (seal.size() < seal_size || length < 0)
+    refuse(path, fmt::format("its seal, the first {} bytes, cannot be understood", seal_size));
+  if (const std::size_t whole = static_cast<std::size_t>(length) + seal_size; size != whole)
+    refuse(path, fmt::format("{}, {} of {} bytes", size < whole ? "truncated" : "longer than it was", size, whole));
+}
+
 std::vector<std::byte> read_file(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     throw InputError(fmt::format("{} is not a file", path));
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  std::vector<std::byte> bytes(stream ? static_cast<std::size_t>(stream.tellg()) : 0);
-  stream.seekg(0);
-  if (!stream.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)))
-    throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
+  const std::size_t size = stream ? static_cast<std::size_t>(stream.tellg()) : 0;
+  std::vector<std::byte> bytes(std::min(size, seal_size));
+  const auto read = [&](std::size_t first) {
+    stream.seekg(static_cast<std::streamoff>(first));
+    if (!stream.read(reinterpret_cast<char*>(bytes.data() + first), static_cast<std::streamsize>(bytes.size() - first)))
+      throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
+  };
+  read(0);
+  require_length(bytes, size, path);  // before a file that is no result is read as a whole
+  bytes.resize(size);
+  read(seal_size);
   return bytes;
 }
 }  // namespace
@@ -148,21 +172,10 @@ std::string make_seal(std::int64_t schema, Bytes image) {
 }
 
 Bytes unseal(Bytes file, const std::string& path) {
-  const std::string seal(text_of(file.first(std::min(seal_size, file.size()))));
-  long long schema = 0, length = -1;
-  if (std::sscanf(seal.c_str(), "miniTaw result, schema %9lld, %18lld bytes", &schema, &length) < 1)
-    throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
-  if (schema != schema_version)  // whatever follows
-    throw InputError(fmt::format("{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
-                                 "or name another file with -o",
-        path, schema, schema_version));
-  if (seal.size() < seal_size || length < 0)
-    refuse(path, fmt::format("its seal, the first {} bytes, cannot be understood", seal_size));
+  require_length(file, file.size(), path);
   const Bytes image = file.subspan(seal_size);
-  if (std::ssize(image) != length)
-    refuse(path, fmt::format("{}, {} of {} bytes", std::ssize(image) < length ? "truncated" : "longer than it was",
-                     file.size(), static_cast<std::size_t>(length) + seal_size));
-  if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
+  if (make_seal(schema_version, image) != text_of(file.first(seal_size)))
+    refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
 
@@ -177,10 +190,11 @@ h5::Id new_file() {
 h5::Id load_file(const std::string& path) {
   const std::vector<std::byte> content = read_file(path);
   const Bytes image = unseal(content, path);
+  if (image.empty()) throw InputError(fmt::format("{} is damaged: nothing stands behind its seal", path));
   const h5::Id access = memory_access();
   // HDF5 takes a copy; it asks for a pointer to what may be changed, but does not.
   h5::check(H5Pset_file_image(access, const_cast<std::byte*>(image.data()), image.size()), "take a file from memory");
-  const hid_t id = image.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
+  const hid_t id = H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0) throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
   return {id, H5Fclose, "open a file in memory"};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.hpp"
 #include <algorithm>
+#include <exception>
 #include <fmt/format.h>
 #include <functional>
 #include <numeric>
@@ -42,6 +43,35 @@ Id shape_of(hid_t dataset, const std::string& path, std::size_t dimensions) {
   if (const int found = H5Sget_simple_extent_ndims(space); found != static_cast<int>(dimensions))
     throw std::runtime_error(fmt::format("HDF5: {} has {} dimensions, not {}", path, found, dimensions));
   return space;
+}
+
+hsize_t size_of_file(hid_t object) {
+  const Id file(H5Iget_file_id(object), H5Fclose, "find the file");
+  hsize_t size = 0;
+  check(H5Fget_filesize(file, &size), "tell the size of the file");
+  return size;
+}
+
+/// Texts, some at a time: a file can name one long text many times, and all of them together are at most as long as
+/// the file where a program has written them.
+std::vector<std::string> read_texts(hid_t dataset, hid_t space, const std::string& path, std::size_t count) {
+  constexpr hsize_t most_at_once = 64 << 20;
+  const hsize_t size = size_of_file(dataset), step = std::max<hsize_t>(1, most_at_once / std::max<hsize_t>(1, size));
+  const Id type = type_of<std::string>();
+  std::vector<std::string> found;
+  hsize_t bytes = 0;
+  while (found.size() < count) {
+    const hsize_t first = found.size(), some = std::min<hsize_t>(step, count - first);
+    const Id here(H5Screate_simple(1, &some, nullptr), H5Sclose, "create a data space");
+    if (H5Sget_simple_extent_ndims(space) > 0)
+      check(H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, nullptr, &some, nullptr), "select " + path);
+    std::vector<char*> texts(some, nullptr);
+    check(H5Dread(dataset, type, here, space, H5P_DEFAULT, texts.data()), "read " + path);
+    for (const char* text : texts) bytes += found.emplace_back(text == nullptr ? "" : text).size();
+    check(H5Dvlen_reclaim(type, here, H5P_DEFAULT, texts.data()), "read " + path);
+    if (bytes > size) throw std::runtime_error(fmt::format("/{} holds more text than the file has bytes", path));
+  }
+  return found;
 }
 
 /// Calls `use` with the type of the values in memory and a pointer to them, as HDF5 wants texts.
@@ -136,16 +166,101 @@ template <class T> Array<T> read(hid_t parent, const std::string& path, std::siz
   const auto count = static_cast<std::size_t>(H5Sget_simple_extent_npoints(space));
   if (count == 0) return array;
   if constexpr (is_text<T>) {
-    std::vector<char*> texts(count, nullptr);
-    check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts.data()), "read " + path);
-    for (const char* text : texts) array.values.emplace_back(text == nullptr ? "" : text);
-    check(H5Dvlen_reclaim(type, space, H5P_DEFAULT, texts.data()), "read " + path);
+    array.values = read_texts(dataset, space, path, count);
   } else {
     array.values.resize(count);
     check(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.data()), "read " + path);
   }
   return array;
 }
+
+namespace {
+/// Looks at all objects of a file, one after the other.
+class Walk {
+public:
+  explicit Walk(hid_t file) : most_bytes_(size_of_file(file)) { visit(file, "", 0); }
+
+  Objects found;
+private:
+  static constexpr int deepest = 4;
+  static constexpr hsize_t least_bytes = 40;  // that an object takes in a file, with its link
+
+  struct Place {
+    Walk* walk;
+    const std::string& path;
+    int depth;
+    std::exception_ptr error = nullptr;  // none may pass through HDF5
+  };
+
+  [[noreturn]] static void refuse(const std::string& path, const std::string& what) {
+    throw std::runtime_error(fmt::format("/{} {}", path, what));
+  }
+
+  void visit(hid_t group, const std::string& path, int depth) {
+    if (depth > deepest) refuse(path, "lies deeper than any part of a result");
+    Place place{this, path, depth};
+    const auto each = [](hid_t parent, const char* name, const H5L_info_t* link, void* data) -> herr_t {
+      auto* const here = static_cast<Place*>(data);
+      try {
+        const std::string at = here->path.empty() ? name : here->path + "/" + name;
+        if (link->type != H5L_TYPE_HARD) refuse(at, "is a link to another place");
+        here->walk->visit_object(Id(H5Oopen(parent, name, H5P_DEFAULT), H5Oclose, "open /" + at), at, here->depth);
+        return 0;
+      } catch (...) {
+        here->error = std::current_exception();
+        return -1;
+      }
+    };
+    const herr_t status = H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, each, &place);
+    if (place.error) std::rethrow_exception(place.error);
+    check(status, "list the members of /" + path);
+  }
+
+  void visit_object(const Id& object, const std::string& at, int depth) {
+    H5O_info_t info{};
+#if H5_VERSION_GE(1, 12, 0)
+    check(H5Oget_info(object, &info, H5O_INFO_BASIC), "read /" + at);
+#else
+    check(H5Oget_info(object, &info), "read /" + at);
+#endif
+    if (info.rc != 1) refuse(at, "is linked from several places");
+    if (++objects_ > most_bytes_ / least_bytes) refuse(at, "is one of more objects than the file has room for");
+    if (info.type == H5O_TYPE_DATASET) return visit_dataset(object, at);
+    if (info.type != H5O_TYPE_GROUP) refuse(at, "is neither a group nor a dataset");
+    visit(object, at, depth + 1);
+    H5G_info_t group{};
+    check(H5Gget_info(object, &group), "read /" + at);
+    found.emplace(at, Extent{H5T_NO_CLASS, {group.nlinks}});
+  }
+
+  void visit_dataset(const Id& dataset, const std::string& at) {
+    const Id options(H5Dget_create_plist(dataset), H5Pclose, "read the options of /" + at);
+    if (H5Pget_external_count(options) != 0) refuse(at, "has its values in another file");
+    if (H5Pget_layout(options) == H5D_VIRTUAL) refuse(at, "has its values in other datasets");
+    if (H5Pget_nfilters(options) != 0) refuse(at, "is compressed or filtered");
+    const Id type(H5Dget_type(dataset), H5Tclose, "read the type of /" + at);
+    const H5T_class_t kind = H5Tget_class(type);
+    const bool is_text = kind == H5T_STRING && H5Tis_variable_str(type) > 0;
+    const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of /" + at);
+    const int dimensions = H5Sget_simple_extent_ndims(space);
+    if ((!is_text && kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Sget_simple_extent_type(space) == H5S_NULL ||
+        dimensions < 0)
+      refuse(at, "holds neither numbers nor texts");
+    Extent extent{kind, std::vector<hsize_t>(static_cast<std::size_t>(dimensions))};
+    check(H5Sget_simple_extent_dims(space, extent.shape.data(), nullptr), "read the shape of /" + at);
+    const auto values = static_cast<hsize_t>(H5Sget_simple_extent_npoints(space));
+    const hsize_t stored = H5Dget_storage_size(dataset), each = H5Tget_size(type);
+    if (values > stored / each || values > (most_bytes_ - bytes_) / each)
+      refuse(at, fmt::format("claims {} values, more than the file holds", values));
+    bytes_ += values * each;
+    found.emplace(at, std::move(extent));
+  }
+
+  hsize_t most_bytes_, bytes_ = 0, objects_ = 0;
+};
+}  // namespace
+
+Objects objects_of(hid_t file) { return std::move(Walk(file).found); }
 
 template Array<std::int64_t> read(hid_t, const std::string&, std::size_t);
 template Array<std::uint64_t> read(hid_t, const std::string&, std::size_t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <hdf5.h>
+#include <unordered_map>
 #include <utility>
 #include "case/result.hpp"
 
@@ -42,6 +43,18 @@ void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t fir
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
+
+struct Extent {
+  H5T_class_t type;            ///< of the values; H5T_NO_CLASS: a group
+  std::vector<hsize_t> shape;  ///< {}: a scalar; of a group: how many members it has
+};
+/// All groups and datasets of a file by their paths, "cases/0000/seconds".
+using Objects = std::unordered_map<std::string, Extent>;
+
+/// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in the file themselves,
+/// each reached by one way. Links to other places, storage outside of the file, filters (whose code HDF5 would load),
+/// references, and extents that no bytes of the file stand behind are no part of a result. Reads no value.
+[[nodiscard]] Objects objects_of(hid_t file);
 
 template <class T> struct Array {
   std::vector<hsize_t> shape;

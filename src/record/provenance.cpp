@@ -6,10 +6,8 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <iterator>
-#include <pwd.h>
 #include <regex>
 #include <sstream>
-#include <unistd.h>
 #include "base/error.hpp"
 #include "topology/system.hpp"
 
@@ -35,51 +33,6 @@ std::string shell_quoted(const std::string& word) {
   return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 
-/// Variables that are kept: namespaces of tuning variables; Slurm's counts, bindings and job number, so that
-/// a site can find its own logs, but not its nodes, users, accounts, folders and job names; and a few others.
-const std::regex kept_names(
-    "(NCCL|UCX|FI|MPICH|MPIR_CVAR|OMPI_MCA|PSM2|PSM3|OMP|GOMP|KMP|MKL|OPENBLAS|KOKKOS|CUBLAS|CUDNN)_.*|"
-    "SLURM_(JOB_ID|RESTART_COUNT|NNODES|JOB_NUM_NODES|STEP_NUM_NODES|NTASKS|NPROCS|STEP_NUM_TASKS|"
-    "TASKS_PER_NODE|STEP_TASKS_PER_NODE|NTASKS_PER_(NODE|SOCKET|CORE|GPU|TRES)|CPUS_PER_TASK|CPUS_PER_GPU|"
-    "CPUS_ON_NODE|JOB_CPUS_PER_NODE|THREADS_PER_CORE|CORE_SPEC|CPU_BIND|CPU_BIND_LIST|CPU_BIND_TYPE|"
-    "CPU_FREQ_REQ|MEM_BIND|MEM_BIND_LIST|MEM_BIND_TYPE|MEM_PER_CPU|MEM_PER_GPU|MEM_PER_NODE|DISTRIBUTION|"
-    "DIST_PLANESIZE|ACCEL_BIND_TYPE|GPUS|GPUS_ON_NODE|GPUS_PER_(NODE|SOCKET|TASK)|GPU_BIND|GPU_FREQ|"
-    "JOB_GPUS|STEP_GPUS|SHARDS_ON_NODE|TRES_PER_TASK|HINT|EXCLUSIVE|OVERCOMMIT|MPI_TYPE|HET_SIZE)|"
-    "(CUDA|ROCR|HIP)_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|"
-    "CUDA_MODULE_LOADING|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|GPU_MAX_HW_QUEUES|ZE_AFFINITY_MASK|"
-    "ONEAPI_DEVICE_SELECTOR|GOTO_NUM_THREADS|OMPI_COMM_WORLD_SIZE|OMPI_COMM_WORLD_LOCAL_SIZE|"
-    "MINITAW_MPI_DIRECT|MALLOC_ARENA_MAX");
-
-// Parts of names; Open MPI's are in small letters.
-const std::regex secrets("JWT|TOKEN|PASSW|SECRET|CREDENTIAL|_KEY|_UUID|PRECONDITION_TRANSPORTS",
-    std::regex::icase);  // the transports of Open MPI are the key of a job
-/// Variables whose values may contain names of hosts, users or folders.
-const std::regex telling("HOSTNAME|HOSTID|HOSTFILE|NODELIST|NODENAME|_URI|COMM_ID|USER", std::regex::icase);
-const std::regex folders("_FILE|_PATH|_DIR|_WDIR|LIBRARIES", std::regex::icase);
-/// A slash that begins a word: of "/a", "./a", "~/a", "x=/a", "tcp://a", but not "GPU-12/1/0".
-const std::regex path_form("(^|[^A-Za-z0-9])/");
-const std::regex address_form(R"(::|(^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0-9.]))");
-
-/// The users that this process knows of, each as a word of its own, whatever they are called.
-std::regex make_user_form() {
-  const passwd* const entry = getpwuid(geteuid());
-  std::string names = "[^\\s\\S]";  // nobody
-  for (const char* user : {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
-    if (user != nullptr && *user != '\0')
-      names += "|" + std::regex_replace(std::string(user), std::regex("[^A-Za-z0-9_]"), "\\$&");
-  return std::regex(fmt::format("(^|[^A-Za-z0-9_])({})($|[^A-Za-z0-9_])", names));
-}
-
-/// Part of a variable's value that must not be kept; null: none.
-const char* held_back(const std::string& name, const std::string& value, const HostNames& hosts) {
-  static const std::regex user_form = make_user_form();
-  if (value.empty()) return nullptr;
-  if (std::regex_search(name, folders) || std::regex_search(value, path_form)) return "a path";
-  if (std::regex_search(value, user_form)) return "a user's name";
-  if (hosts.shown()) return nullptr;
-  if (std::regex_search(name, telling) || hosts.hidden(value) != value) return "a host name";
-  return std::regex_search(value, address_form) ? "an address" : nullptr;
-}
 }  // namespace
 
 HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
@@ -106,25 +59,6 @@ std::string HostNames::hidden(const std::string& text) const {
     at += found ? form->first.size() : 1;
   }
   return result;
-}
-
-std::optional<std::string> recorded(const std::string& name, const std::string& value, const HostNames& hosts) {
-  if (!std::regex_match(name, kept_names) || std::regex_search(name, secrets)) return std::nullopt;
-  const char* const reason = held_back(name, value, hosts);
-  return reason == nullptr ? name + "=" + value : fmt::format("{}=({}, not kept)", name, reason);
-}
-
-std::vector<std::string> recorded_environment(const HostNames& hosts) {
-  std::vector<std::string> found;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    const std::string variable = *at;
-    const std::size_t equals = variable.find('=');
-    if (equals == std::string::npos) continue;
-    if (auto kept = recorded(variable.substr(0, equals), variable.substr(equals + 1), hosts))
-      found.push_back(std::move(*kept));
-  }
-  std::ranges::sort(found);
-  return found;
 }
 
 std::vector<std::string> shaped_links() {

@@ -33,9 +33,8 @@ private:
   bool shown_ = false;
 };
 
-/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list, by its full name or by a prefix
-/// whose variables all tune a library, or that may hold a secret (..._TOKEN, ..._KEY). In place of a value with a path,
-/// a user's name, or (unless names are shown) a host name or address, it says that this was left out.
+/// "NAME=value" as the record keeps it: of variables on a list, with a value made of numbers, devices and known words,
+/// which names no host (unless names are shown). "NAME=(not kept)" of all others that tune a library; else nothing.
 [[nodiscard]] std::optional<std::string> recorded(
     const std::string& name, const std::string& value, const HostNames& hosts);
 

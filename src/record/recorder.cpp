@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 #include "base/error.hpp"
+#include "record/layout.hpp"
 
 namespace minitaw::record {
 namespace fs = std::filesystem;
@@ -21,7 +22,8 @@ template <class Read> auto reading(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
+    throw InputError(fmt::format(
+        "{} is damaged, or no result of miniTaw: {}; get the file anew from whoever measured it", path, error.what()));
   }
 }
 
@@ -148,6 +150,17 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   return {values.begin(), values.end()};
 }
 
+/// Returns whether the file has a dataset; an earlier program may not have written its group either.
+bool is_there(hid_t file, const std::string& path) {
+  const std::string group = path.substr(0, path.rfind('/'));
+  return H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0 && H5Lexists(file, path.c_str(), H5P_DEFAULT) > 0;
+}
+
+/// Texts that an earlier program may not have written.
+std::vector<std::string> read_list(hid_t file, const std::string& path) {
+  return is_there(file, path) ? h5::read<std::string>(file, path, 1).values : std::vector<std::string>();
+}
+
 /// The file that is to be replaced: not the link that it lies behind.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
@@ -211,11 +224,14 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
     found.repetition = read_counts(file, group + "repetition");
     const std::size_t steps = found.repetition.size();
     found.seconds = read_table(file, group + "seconds", columns, steps);
-    found.begun = h5::read<std::string>(file, group + "window/begin", 1).values;
-    found.ended = h5::read<std::string>(file, group + "window/end", 1).values;
+    found.begun = read_list(file, group + "window/begin");
+    found.ended = read_list(file, group + "window/end");
+    for (auto* times : {&found.begun, &found.ended}) times->resize(found.position.size());
     for (Readings* read : {&found.device, &found.node}) {
       const std::string part = read == &found.node ? "node" : "device";
-      read->source = h5::read<std::string>(file, group + (part == "node" ? "node_" : "") + "counters", 0).values.at(0);
+      const std::string source = group + (part == "node" ? "node_" : "") + "counters";
+      if (part == "node" && !is_there(file, source)) continue;  // an earlier program
+      read->source = h5::read<std::string>(file, source, 0).values.at(0);
       read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
     }
     for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
@@ -227,6 +243,7 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
         for (std::size_t rank = 0; rank < columns; ++rank)
           found.device.samples[step][rank].*field.value = values[step][rank];
     }
+    if (!is_there(file, group + "node/power")) return found;
     for (const auto& row : read_table(file, group + "node/power", columns, steps))
       for (std::vector<DeviceSample>& samples = found.node.samples.emplace_back(); const double watts : row)
         samples.push_back({none, none, none, watts, throttle_unknown});
@@ -236,27 +253,12 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
 
 Contents read_contents(hid_t file, const std::string& path) {
   return reading(path, [&] {
-    Contents found;
-    const Row sample = sample_row();
-    for (std::size_t i = 0; i < sample.columns.size(); ++i) {
-      const Column& column = sample.columns[i];
-      const std::string place = fmt::format("summary/{}", column.name);
-      // a figure that was added later: NaN in the sample
-      if (column.place == Place::nowhere && i > 0 && H5Lexists(file, place.c_str(), H5P_DEFAULT) <= 0) continue;
-      std::visit(
-          [&]<class T>(const T&) {
-            const auto cells = h5::read<T>(file, place, 1).values;
-            if (i == 0) found.rows.assign(cells.size(), sample);
-            require(cells.size() == found.rows.size(), "columns of the summary differ in length");
-            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
-          },
-          column.value);
-    }
-    H5G_info_t info{};
-    h5::check(H5Gget_info(h5::open_group(file, "provenance/resumed"), &info), "count the sessions");
-    for (int number = 0; number <= static_cast<int>(info.nlinks); ++number) {
-      found.git_hashes.push_back(h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
-      found.links.push_back(h5::read<std::string>(file, session_path(number) + "links", 1).values);
+    auto [rows, sessions] = read_summary(file);
+    Contents found{std::move(rows), {}, {}};
+    for (int number = 0; number < sessions; ++number) {
+      const std::string session = session_path(number);
+      found.git_hashes.push_back(h5::read<std::string>(file, session + "git_hash", 0).values.at(0));
+      found.links.push_back(read_list(file, session + "links"));
     }
     return found;
   });
@@ -286,7 +288,6 @@ void Recorder::begin() {
 
 void Recorder::resume() {
   require_unprotected(path_);
-  reading(path_, [&] { return h5::open_group(file_, "cases"); });  // where append() writes
   Contents found = read_contents(file_, path_);
   rows_ = std::move(found.rows);
   sessions_ = static_cast<int>(found.git_hashes.size());

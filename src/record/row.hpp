@@ -7,8 +7,8 @@ namespace minitaw::record {
 /// Place of a column of /summary in the group of its case.
 enum class Place { nowhere, itself, settings, verification };
 
-/// A column of /summary and what a case has in it. Writing, reading and printing all use the one table of
-/// these, in make_row(); the file names its columns, so that programs in Python need no table of their own.
+/// A column of /summary and what a case has in it. Writing and printing use the one table of these, in make_row();
+/// reading, in C++ and Python, that in scripts/minitaw/layout.txt, which knows earlier programs too.
 struct Column {
   std::string_view name;
   std::string_view units;  ///< "1": a number without unit, "text"

@@ -42,9 +42,9 @@ def check_nothing_leaks_and_the_map():
     assert list(found["hosts"]) == ["node 0"] * 2 and list(found["nodes"]) == [0, 0]
     assert all(text.startswith("Linux 6.1-node 0 x86_64") for text in found["os"]), found["os"]
     variables = dict(variable.split("=", 1) for variable in found["environment"])
-    assert variables["SLURM_NTASKS"] == "2" and variables["NCCL_ALGO"] == "Ring" and variables["KOKKOS_TOOLS_LIBS"] == ""
-    assert variables["FI_DOMAIN"] == "(a host name, not kept)" and variables["NCCL_TOPO_FILE"] == "(a path, not kept)"
-    assert not {"SLURM_JOB_USER", "HOSTNAME", "NCCL_KEY", "LOGNAME"} & set(variables), variables
+    assert variables["SLURM_NTASKS"] == "2" and variables["NCCL_ALGO"] == "Ring" and variables["KOKKOS_TOOLS_LIBS"] == "(not kept)"
+    assert {variables[name] for name in ("FI_DOMAIN", "NCCL_TOPO_FILE", "NCCL_KEY")} == {"(not kept)"}, variables
+    assert not {"SLURM_JOB_USER", "HOSTNAME", "LOGNAME"} & set(variables), variables
     for rank in range(2):
         line = f"# rank {rank}: node 0, cores {found['cores'][rank]}, {found['devices'][rank]}\n"
         assert line in said, f"{line} is not in {said}"
@@ -57,7 +57,7 @@ def check_hosts_that_are_asked_for():
     said, _, found = run("shown.h5", "--hosts")
     assert f"node 0 ({HOST}.cluster.example), cores " in said, said
     assert list(found["hosts"]) == [f"{HOST}.cluster.example"] * 2
-    assert f"FI_DOMAIN={HOST}_mlx" in found["environment"] and "NCCL_TOPO_FILE=(a path, not kept)" in found["environment"]
+    assert "NCCL_TOPO_FILE=(not kept)" in found["environment"]
 
 def check_what_the_user_wrote():
     deck = f"{HOST}.toml"

@@ -12,6 +12,8 @@ from support import FOLDER, SAMPLE, accepted, refused, run_all
 from minitaw import plot, trend
 from minitaw.record import load_all
 
+DAY = "2026-07-18T09:30:00Z"
+
 def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
     """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by so much."""
     rows = []
@@ -32,14 +34,14 @@ def close(found, expected):
     assert len(found) == len(expected) and all(a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)), (found, expected)
 
 def check_points():
-    one = measured("one.h5", [("tawpipe", 128, 0.5, "a"), ("fsdp", 128, 1, "a"), ("tawpipe", 256, 1, "a"), ("fsdp", 256, 4, "a")], ["rate=100mbit"])
+    one = measured("one.h5", [("tawpipe", 128, 0.5, DAY), ("fsdp", 128, 1, DAY), ("tawpipe", 256, 1, DAY), ("fsdp", 256, 4, DAY)], ["rate=100mbit"])
     close(points(one), [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)])
     close(points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"), [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)])
     close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
     close(points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"), [("tawpipe", 128, 2), ("tawpipe", 256, 4)])
     close(points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)])
-    two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, "a")], [f"rate={rate}mbit"]) for rate in (50, 200)]
-    more = [measured(f"{rate}.h5", [("fsdp", 128, 1, "a")], [f"rate={rate}"]) for rate in ("2gbit", "500kbit")]
+    two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, DAY)], [f"rate={rate}mbit"]) for rate in (50, 200)]
+    more = [measured(f"{rate}.h5", [("fsdp", 128, 1, DAY)], [f"rate={rate}"]) for rate in ("2gbit", "500kbit")]
     close(points(*two, *more, "--x", "between.rate", "--y", "step"), [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)])
     assert abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9 and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
     assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
@@ -61,7 +63,7 @@ def check_predictions():
     close(points("p.json", *where), [("tawpipe, predicted", 256, 100)])
     lines = plot.draw([("tawpipe", 1, 2), ("tawpipe, predicted", 1, 2)], argparse.Namespace(width="3in", y="step", x="seq", relative_to=None)).axes[0].lines
     assert [line.get_fillstyle() for line in lines if line.get_marker() == "o"] == ["full", "none"], "predictions are hollow"
-    one = measured("both.h5", [("tawpipe", 256, 0.5, "a"), ("fsdp", 256, 1, "a")])
+    one = measured("both.h5", [("tawpipe", 256, 0.5, DAY), ("fsdp", 256, 1, DAY)])
     close(points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"), [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)])
     refused("plot", "missing.json", "-o", "x.pdf", says="missing.json cannot be read: No such file")
     (FOLDER / "bad.json").write_text("[1]")

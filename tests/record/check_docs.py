@@ -17,6 +17,20 @@ def documented(page):
             rows[cells[0].strip("`")] = (cells[1], cells[2], cells[3] == "yes")
     return rows
 
+def check_table(rows, table):
+    """The table by which files are checked says of every dataset what the page says: path, units and axes."""
+    said = {}
+    for line in filter(lambda line: line.strip() and line[0] != "#", open(table, encoding="utf-8")):
+        path, _, units, shape, _ = line.split(None, 4)
+        axes = [axis.split("/")[-1] for axis in shape.rstrip("!").split(",")]
+        said["/" + path.replace("setting/", "summary/")] = (units, "scalar" if shape == "-" else f"[{', '.join(axes)}]", path.startswith("setting/"))
+    page = {path: (units, shape, setting) for path, (shape, units, setting) in rows.items() if not path.endswith("/NAME")}
+    for path, (units, shape, setting) in page.items():
+        if said[path][1] == "[*]":
+            shape = "[*]" if shape.startswith("[") and "," not in shape else shape
+        assert said[path] == (units, shape, setting), f"{path}: {said[path]} in the table, {(units, shape, setting)} on the page"
+    assert said.keys() == page.keys(), said.keys() ^ page.keys()
+
 def expand(rows, file):
     """The page's paths with the numbers that this file has in place of NNNN and NAME."""
     settings = {path.split("/")[-1]: row for path, row in rows.items() if path.startswith("/summary/") and row[2]}
@@ -66,9 +80,10 @@ def check_shape(file, path, dataset, shape):
     if axes[-1].isdigit():
         assert len(dataset.attrs["labels"]) == int(axes[-1]), f"{path}: labels do not fit"
 
-def check(page, name):
+def check(page, name, table):
     rows = documented(page)
     assert len(rows) > 80, "the tables of the page were not found"
+    check_table(rows, table)
     with h5py.File(name) as file:
         assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 4
         expected = expand(rows, file)

@@ -266,13 +266,22 @@ TEST_F(File, OnAFullDiskStaysAsItWas) {
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
+/// How many cases were appended to a file, by their ticks. From the 20th on, a case replaces an earlier one.
+constexpr int different = 20;
+int appended(const std::vector<Row>& rows) {
+  std::int64_t last = 0;
+  for (const Row& row : rows) last = std::max(last, row.integer("ticks"));
+  return static_cast<int>(last);
+}
+
 /// Appends cases for ever and tells through the pipe how many are done. Never returns.
 [[noreturn]] void append_for_ever(const std::string& file, int pipe) {
   try {
     Recorder recorder(file, sample_session());
-    for (int done = static_cast<int>(recorder.rows().size());; ++done) {
-      recorder.append(sample_case("tawpipe", 1 + done));
-      const int count = done + 1;
+    for (int done = appended(recorder.rows());; ++done) {
+      CaseResult next = sample_case("tawpipe", 1 + done % different);
+      const int count = next.ticks = done + 1;
+      recorder.append(next);
       if (::write(pipe, &count, sizeof count) != sizeof count) ::_exit(3);
     }
   } catch (...) {
@@ -309,9 +318,15 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     ::close(ends[0]);
     const std::vector<Row> found = rows();
     // Of a case that was finished but not yet reported the file may know as well.
-    ASSERT_GE(std::ssize(found), reported) << "round " << round;
-    ASSERT_LE(std::ssize(found), reported + 1) << "round " << round;
-    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i].integer("seq"), static_cast<int>(i) + 1);
+    const int last = appended(found);
+    ASSERT_GE(last, reported) << "round " << round;
+    ASSERT_LE(last, reported + 1) << "round " << round;
+    ASSERT_THAT(found, SizeIs(std::min(last, different))) << "round " << round;
+    for (int i = 0; i < static_cast<int>(found.size()); ++i) {
+      const Row& row = found[static_cast<std::size_t>(i)];
+      ASSERT_EQ(row.integer("seq"), i + 1);
+      ASSERT_EQ(row.integer("ticks"), i + 1 + (last - 1 - i) / different * different) << "the last that was appended";
+    }
   }
 }
 }  // namespace

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 #include "fixtures.hpp"
+#include "record/layout.hpp"
 #include "record/table.hpp"
 #include "sample.hpp"
 
@@ -28,6 +30,23 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   expect(row, {{"spread", 3 / 2.25}, {"cv", std::sqrt(50.0 / 3) / 3.75}, {"tokens_per_s", 1536 / 2.25}});
   EXPECT_EQ(row.integer("samples"), 4);
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
+}
+
+/// Reading goes by the table, writing by the rows.
+TEST(Layout, HasTheColumnsOfARowInTheirOrder) {
+  const Row row = sample_row();
+  const std::vector<Entry>& table = layout().columns;
+  ASSERT_EQ(table.size(), row.columns.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const auto& [name, units, place, cell] = row.columns[i];
+    EXPECT_EQ(std::tuple(table[i].path, table[i].units), std::tuple(name, units));
+    const bool is_text = table[i].type == "text" || table[i].type == "time";
+    const bool is_real = table[i].type == "real" || table[i].type == "amount";
+    EXPECT_EQ(cell.index(), is_text ? 2U : is_real ? 1U : 0U) << name;
+    const std::string setting = fmt::format("settings/{}", name);
+    const bool is_setting = std::ranges::count(layout().of_case, setting, &Entry::path) == 1;
+    EXPECT_EQ(is_setting, place == Place::settings) << name;
+  }
 }
 
 TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
