@@ -18,6 +18,12 @@ import pathlib
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+from minitaw.command import BadInput  # noqa: E402
+from minitaw.record import load  # noqa: E402
+
 COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
 TITLES = ("L", "H", "V", "S", "recompute", "sgemm, GFLOP/s", "its mean", "token/s", "model GFLOP/s", "of sgemm", "done", "done, of the mean", "MiB",
           "peer, token/s", "MiB", "ratio", "ratio at sgemm's rate")
@@ -63,10 +69,10 @@ def own(build, deck, case, file):
     before = sgemm_rates(build)
     sets = [word for name in (*COLUMNS, "recompute") for word in ("--set", f"{name}={case[name]}")]
     _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
-    out, _ = measured([build / "minitaw", "show", file, "--json"])
-    row = json.loads(out)[-1]
+    row = load(str(file)).cases[-1]
     after = sgemm_rates(build)
-    return {"sgemm": max(before[0], after[0]), "sgemm_mean": (before[1] + after[1]) / 2, "tokens_per_s": row["tokens_per_s [token/s]"], "gflops": row["tflops_causal [TFLOP/s]"] * 1e3, "mib": memory}
+    return {"sgemm": max(before[0], after[0]), "sgemm_mean": (before[1] + after[1]) / 2,
+            "tokens_per_s": row["tokens_per_s"], "gflops": row["tflops_causal"] * 1e3, "mib": memory}
 
 
 def other(peer, case):
@@ -127,4 +133,8 @@ def main():
     print(table(results))
 
 
-main()
+if __name__ == "__main__":
+    try:
+        main()
+    except BadInput as sentence:
+        sys.exit(f"host_speed: {sentence}")

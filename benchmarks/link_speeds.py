@@ -19,9 +19,12 @@ import re
 import subprocess
 import sys
 
-import h5py
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+from minitaw.command import BadInput  # noqa: E402
+from minitaw.record import load, texts_of  # noqa: E402
+
 RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", "unshaped"]
 # Blocks and micro-batches follow the number of ranks: a shard is two blocks or more, a rank has four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
@@ -39,30 +42,27 @@ def bits_per_second(rate):  # of an adapter; infinite where links are not shaped
 
 def read(path):
     """The cases of a result file as dictionaries: nodes, rate (bit/s), schedule, seconds and bound (s), tokens, bytes between nodes, verdict."""
-    with h5py.File(path) as file:
-        links = dict(text.split("=", 1) for text in file["provenance/links"].asstr()[:])
+    for case in load(str(path)).cases:
+        if not case["median_s"] > 0:
+            print(f"{path}: case {case['case']}, {case['schedule']}: {case['verdict']}", file=sys.stderr)
+            continue
+        links = dict(text.split("=", 1) for text in texts_of(case.session, "links"))
         rate = bits_per_second(links.get("rate", "unshaped"))
-        summary = file["summary"]
-        for row, (number, case) in enumerate(sorted(file["cases"].items())):
-            schedule = case["settings/schedule"].asstr()[()]
-            verdict = summary["verdict"].asstr()[row]
-            if not case["seconds"].size:
-                print(f"{path}: case {number}, {schedule}: {verdict}", file=sys.stderr)
-                continue
-            traffic = case["bytes/counted"][:].sum(axis=2)
-            copies = int(case["settings/replicas"][()])
-            nodes = copies if copies > 1 else int(case["settings/group_count"][()])
-            per_node = len(traffic) // nodes
-            between = traffic.reshape(nodes, per_node, nodes, per_node).sum(axis=(1, 3))
-            between[range(nodes), range(nodes)] = 0
-            busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
-            seconds = summary["median_s"][row]
-            options = schedule.split(":")
-            if KEEPS <= set(options):
-                schedule = ":".join(option for option in options if option not in KEEPS) + ", kept in the group"
-            schedule += ", one replica per node" if copies > 1 else ""
-            yield {"nodes": nodes, "rate": rate, "schedule": schedule, "seconds": seconds, "bound": 8 * busiest / rate,
-                   "tokens": summary["tokens_per_s"][row] * seconds, "between": between.sum(), "verdict": verdict}
+        traffic = case.get("bytes/counted").sum(axis=2)
+        copies, seconds = case["replicas"], case["median_s"]
+        nodes = copies if copies > 1 else case["group_count"]
+        per_node = len(traffic) // nodes
+        between = traffic.reshape(nodes, per_node, nodes, per_node).sum(axis=(1, 3))
+        between[range(nodes), range(nodes)] = 0
+        busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
+        schedule = case["schedule"]
+        options = schedule.split(":")
+        if KEEPS <= set(options):
+            kept = ":".join(option for option in options if option not in KEEPS)
+            schedule = f"{kept}, kept in the group"
+        schedule += ", one replica per node" if copies > 1 else ""
+        yield {"nodes": nodes, "rate": rate, "schedule": schedule, "seconds": seconds, "bound": 8 * busiest / rate,
+               "tokens": case["tokens_per_s"] * seconds, "between": between.sum(), "verdict": case["verdict"]}
 
 
 def read_all(folder):
@@ -161,12 +161,15 @@ def main():
         if name == "draw":
             verb.add_argument("picture", type=pathlib.Path)
     options = parser.parse_args()
-    if options.verb == "measure":
-        measure(options.folder, options.nodes, options.rates)
-    elif options.verb == "tables":
-        tables(options.folder)
-    else:
-        draw(options.folder, options.picture)
+    try:
+        if options.verb == "measure":
+            measure(options.folder, options.nodes, options.rates)
+        elif options.verb == "tables":
+            tables(options.folder)
+        else:
+            draw(options.folder, options.picture)
+    except BadInput as sentence:
+        sys.exit(f"link_speeds: {sentence}")
 
 
 if __name__ == "__main__":

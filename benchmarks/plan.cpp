@@ -69,7 +69,9 @@ void add_shapes(std::vector<Shape>& shapes, const Case& c) {
 std::vector<Shape> shapes_of_deck(const Options& options) {
   const deck::Job job{.ranks = 1, .node_sizes = {}, .planning = true};
   std::vector<Shape> shapes;
-  for (const Case& c : deck::read_deck(options.deck, options.overrides, job).cases)
+  const deck::Deck deck = deck::read_deck(options.deck, options.overrides, job);
+  for (const std::string& sentence : deck.unused) fmt::print(stderr, "# {}\n", sentence);
+  for (const Case& c : deck.cases)
     add_shapes(shapes, c);
   return shapes;
 }

@@ -27,10 +27,13 @@ import sys
 import threading
 import time
 
-import h5py
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+from minitaw.record import load  # noqa: E402
+
 PROGRAM = ROOT / "build/host/minitaw"
 CPU = pathlib.Path("/sys/fs/cgroup/cpu")  # of control groups, version 1
 FAULTS = {"a70": "an adapter at 70 % of the rate", "a60": "an adapter at 60 %", "a50": "an adapter at 50 %", "two": "two adapters, at 70 and at 55 %",
@@ -160,17 +163,17 @@ def table(tries):
         print(f"| {nodes} | {load} | {FAULTS.get(fault, fault)} | {len(some)} | {'-' if fault == 'none' else named} | {others} | {clean} | {open_} |")
 
 
-KIND_OF = {"matrix_product": "kernel", "attention": "kernel", "triad": "kernel", "rate_between_nodes": "between", "latency_between_nodes": "latency"}
+KIND_OF = {"matrix product": "kernel", "attention": "kernel", "triad": "kernel",
+           "rate between nodes": "between", "latency between nodes": "latency"}
 
 
 def ratios(folder):
     for path in sorted(folder.glob("none-*.h5")):
-        with h5py.File(path) as file:
-            for name, data in file["screen"].items():
-                for values in data[()] if data.ndim == 3 and name != "cores_taken_by_others" else ():  # of a round
-                    known = values[~numpy.isnan(values)]
-                    shares = numpy.median(known) / known if name.startswith("latency") else known / numpy.median(known)
-                    print("\n".join(f"{KIND_OF.get(name, 'inside')} {share:.4f}" for share in shares))
+        for name, (_, rounds) in load(str(path)).screening["measured"].items():
+            for values in rounds if name != "cores taken by others" else ():
+                known = values[~numpy.isnan(values)]
+                shares = numpy.median(known) / known if name.startswith("latency") else known / numpy.median(known)
+                print("\n".join(f"{KIND_OF.get(name, 'inside')} {share:.4f}" for share in shares))
 
 
 def main():

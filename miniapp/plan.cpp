@@ -395,12 +395,12 @@ void write_csv(const Program& program, const Case& c, const std::string& path) {
 
 /// The program of the only case, as text or for other programs.
 void write_program(const deck::Deck& deck, const Options& options) {
-  if (deck.cases.size() != 1)
+  if (deck.cases.size() + deck.unused.size() != 1)
     throw InputError(fmt::format("--{}: the deck has {} cases, the program of one can be printed; choose it with --set",
         options.program       ? "program"
         : options.csv.empty() ? "chakra"
                               : "csv",
-        deck.cases.size()));
+        deck.cases.size() + deck.unused.size()));
   const Case& c = deck.cases.front();
   const Program program = schedule::build_valid(request_of(c));
   if (options.program) write_stdout(schedule::to_text(program));

@@ -227,7 +227,7 @@ int run(const Options& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path, overrides,
       {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true, .adapters = machine.adapters});
   if (options.best) {
-    if (options.json || deck.cases.size() != 1)
+    if (options.json || deck.cases.size() + deck.unused.size() != 1)
       throw InputError(
           "--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
     print_best(deck.cases.front(), machine, width, options.seconds);

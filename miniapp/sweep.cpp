@@ -111,6 +111,7 @@ public:
     const std::scoped_lock lock(mutex_);
     const std::vector<Row> rows = rows_of(deck_.cases, recorder_.rows());
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
+    for (const std::string& sentence : deck_.unused) note(sentence);
     say("{}", record::closing_text(rows, missing));
     say("# results: {}\n", options_.output);
     recorder_.finish();

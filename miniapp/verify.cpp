@@ -23,6 +23,10 @@ struct Row {
   int ranks, replicas;
   Check check;
   Tolerance tolerance;
+
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{}, {} in groups {}, {}", schedule, counted(ranks, "rank"), groups, name_of(dtype));
+  }
 };
 
 /// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
@@ -52,24 +56,63 @@ Json to_json(const Row& row) {
     return Json{{"gradient_error", found.gradient.worst}, {"gradient_tensor", found.gradient.tensor},
         {"loss_error", found.loss}};
   };
-  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)},
+  const Check::Figure closest = row.check.closest(row.tolerance);
+  return {{"against", row.tolerance.reference}, {"closest", closest.what}, {"dtype", name_of(row.dtype)},
       {"failure", row.check.failure(row.tolerance)}, {"first_step", step(row.check.first)}, {"groups", row.groups},
-      {"later_steps", step(row.check.later)}, {"passes", row.check.passes(row.tolerance)}, {"ranks", row.ranks},
-      {"replicas", row.replicas}, {"schedule", row.schedule}, {"weight_error", row.check.weights.worst},
+      {"later_steps", step(row.check.later)}, {"limit_share", closest.share()},
+      {"passes", row.check.passes(row.tolerance)}, {"ranks", row.ranks}, {"replicas", row.replicas},
+      {"schedule", row.schedule}, {"weight_error", row.check.weights.worst},
       {"weight_tensor", row.check.weights.tensor}};
 }
 
+bool is_right(const Row& row) { return row.check.passes(row.tolerance); }
+bool is_reference(const Row& row) { return row.tolerance.reference == harness::float64_name; }
+
+/// What was judged, how much room is left, what was not judged.
+std::string scope_text(const std::vector<Row>& rows, const deck::Deck& deck) {
+  const auto share = [](const Row& row) { return row.check.closest(row.tolerance).share(); };
+  const Row& least = *std::ranges::max_element(rows, {}, share);
+  const Check::Figure figure = least.check.closest(least.tolerance);
+  std::string text =
+      "# judged: losses of all steps, gradients of the first and the last, weights after the last, bytes sent, memory "
+      "written\n"
+      "#   each case against one serial training (the same kernels), that against loops in double precision\n";
+  text += fmt::format("# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n", 100 * figure.share(),
+      least.name(), figure.what, figure.from);
+  for (const std::string& sentence : deck.unused) text += fmt::format("# not judged: {}\n", sentence);
+  return text + "# not judged: speed; other models, sizes, numbers of ranks, devices\n";
+}
+
+/// "VALID: ...", or "INVALID: ..." with how many are wrong, and the first of them.
+std::string verdict(const std::vector<Row>& rows) {
+  const auto references = std::ranges::count_if(rows, is_reference), cases = std::ssize(rows) - references;
+  const auto wrong = std::ranges::count_if(rows, std::not_fn(is_right));
+  if (wrong == 0)
+    return fmt::format("VALID: {} {} with the serial training, {} of it with the float64 reference",
+        counted(cases, "case"), cases == 1 ? "agrees" : "agree", counted(references, "run"));
+  const Row& first = *std::ranges::find_if_not(rows, is_right);
+  return fmt::format("INVALID: {} of {} differ, first {}: {}", wrong, counted(std::ssize(rows), "comparison"),
+      first.name(), first.check.failure(first.tolerance));
+}
+
+/// What to do about a case that is wrong.
+std::string advice(const std::vector<Row>& rows) {
+  const auto wrong_reference = [](const Row& row) { return is_reference(row) && !is_right(row); };
+  return std::ranges::any_of(rows, wrong_reference)
+             ? "# next: minitaw_kernels --verify, because one rank alone computes wrong, whatever the schedule\n"
+             : "# next: the wrong case alone (--set), then again; minitaw screen --replay tells a device's fault\n";
+}
+
 /// Says what it has come to. The exit code.
-int conclude(const std::vector<Row>& rows, bool json) {
-  const auto wrong = std::ranges::find_if(rows, [](const Row& r) { return !r.check.passes(r.tolerance); });
-  const bool valid = wrong == rows.end();
+int conclude(const std::vector<Row>& rows, const deck::Deck& deck, bool json) {
+  const bool valid = std::ranges::all_of(rows, is_right);
   if (json) {
     Json cases = Json::array();
     for (const Row& row : rows) cases.push_back(to_json(row));
-    write_stdout(json_text({{"cases", cases}, {"valid", valid}}));
+    write_stdout(
+        json_text({{"cases", cases}, {"notes", deck.notes}, {"program", record::version_text()}, {"valid", valid}}));
   } else {
-    fmt::print("RESULT: {}\n",
-        valid ? "VALID" : fmt::format("INVALID: {}: {}", wrong->schedule, wrong->check.failure(wrong->tolerance)));
+    fmt::print("{}{}RESULT: {}\n", scope_text(rows, deck), valid ? "" : advice(rows), verdict(rows));
   }
   return valid ? 0 : 1;
 }
@@ -103,6 +146,14 @@ void require_judgement(const deck::Deck& deck) {
               c.schedule, c.learning_rate, most));
 }
 
+/// Who computes what, and where: a verdict holds for this alone.
+std::string head_text(const deck::Deck& deck, const MpiJob& mpi) {
+  std::string text = fmt::format("# {}\n{}{}{}", record::version_text(), mpi.map_text(),
+      record::settings_text(record::preview(deck.cases)), record::links_text(record::shaped_links()));
+  for (const std::string& sentence : deck.notes) text += fmt::format("# {}\n", sentence);
+  return text;
+}
+
 /// Compares every case with the serial reference, and that with the float64 model: losses, gradients, last weights.
 int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
@@ -118,6 +169,7 @@ int verify(const Options& options, MpiJob& mpi) {
     say(table.row(row));
     rows.push_back(row);
   };
+  say(head_text(deck, mpi));
   say(table.header());
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
@@ -135,7 +187,7 @@ int verify(const Options& options, MpiJob& mpi) {
     if (mpi.is_root())
       add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check, harness::serial_tolerance(c)});
   }
-  return mpi.on_root([&] { return conclude(rows, options.json); });
+  return mpi.on_root([&] { return conclude(rows, deck, options.json); });
 }
 }  // namespace
 

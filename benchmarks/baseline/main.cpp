@@ -165,7 +165,9 @@ void run(int argc, char** argv) {
   std::string text =
       "| L | H | S | M | actions | pairs | engine, ms | baseline, ms | overhead | half of the pairs | of the best | us per action |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Case& c : deck::read_deck(deck, overrides, {1, {1}, false}).cases)
+  const deck::Deck read = deck::read_deck(deck, overrides, {1, {1}, false});
+  for (const std::string& sentence : read.unused) fmt::print(stderr, "# {}\n", sentence);
+  for (const Case& c : read.cases)
     text += row_of(harness::serial_case(c), pairs);
   fmt::print("{}", text);
 }

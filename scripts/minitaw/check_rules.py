@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Whether a result is an official one of a size of the run rules, as far as a program can tell (docs/run-rules.md)."""
 
+import math
 import pathlib
 import shlex
 import tomllib
@@ -17,6 +18,12 @@ MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
 FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank"]
 COUNTED = ["steps", "repeats", "warmup"]
 SWEPT = ["ranks", "groups", "replicas", "micro_batch", "micro_batches", "seq"]
+IN_PLACE_OF = {"group_size": "groups", "tokens_per_micro_batch": "micro_batch", "micro_batch_per_rank": "micro_batch",
+               "micro_batches_per_rank": "micro_batches", "sequences_per_step": "micro_batches"}
+MOST_REASONS = 10  # that are told
+SPARE, ANOTHER = 1.1, "again.h5"  # steps beyond the least time; the file that a new measurement goes to
+FOR_PEOPLE = ("# not checked: that this run was announced, the machine, placement of ranks, share of device memory "
+              "(docs/run-rules.md)")
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
 RANKS_OF_WEAK, MOST_HOURS = 8, 24  # or a multiple; from the first timed step to the last
 
@@ -24,9 +31,10 @@ RANKS_OF_WEAK, MOST_HOURS = 8, 24  # or a multiple; from the first timed step to
 @dataclass
 class Official:
     size: str = ""     # empty: the model is that of none
-    reason: str = ""   # why it is not official; empty: it is
+    reasons: list = field(default_factory=list)  # why it is not official; empty: it is
+    judged: str = ""   # how many cases, of which commit
     bests: list = field(default_factory=list)  # the fastest valid case of each length; empty if one has none
-    noisy: list = field(default_factory=list)  # lines: the noisy cases, and commands that measure only these again
+    again: list = field(default_factory=list)  # lines: the noisy cases, and commands that measure again what must be
     tier: str = TIERS[0]
 
     @property
@@ -34,12 +42,24 @@ class Official:
         """Tokens of a step of every length over the seconds of these steps."""
         return sum(tokens_of(case) for case in self.bests) / sum(case["median_s"] for case in self.bests)
 
+    @property
+    def reason(self):
+        """The first one."""
+        return next(iter(self.reasons), "")
+
     def text(self):
-        kind = "estimate" if self.reason else "rate"
+        kind = "estimate" if self.reasons else "rate"
         lines = [f"{kind} of {self.size}: {self.rate:.6g} tokens/s, 20 million tokens in {20e6 / self.rate:.6g} s"] if self.bests else []
-        lines += [f"official: no: {self.reason}" if self.reason else f"official: yes ({self.size}, {self.tier})"]
-        lines += [f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})" for case in self.bests]
-        return "".join(f"{line}\n" for line in lines + self.noisy)
+        lines.append(f"official: no: {self.reason}" if self.reasons else f"official: yes ({self.size}, {self.tier})")
+        others = [reason for reason in self.reasons[1:] if "noisy: " not in reason]  # these have their lines below
+        lines += [f"# also: {reason}" for reason in others[: MOST_REASONS - 1]]
+        if len(others) >= MOST_REASONS:
+            lines.append(f"# and {len(others) - MOST_REASONS + 1} more")
+        if self.judged:
+            lines += [f"# judged: {self.judged}, by the rules of {self.size} that a program can check", FOR_PEOPLE]
+        lines += [f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s "
+                  f"({case['schedule']}{', ' * bool(case.doubt)}{case.doubt})" for case in self.bests]
+        return "".join(f"{line}\n" for line in lines + self.again)
 
 
 def tokens_of(case):
@@ -59,6 +79,11 @@ def read_size(name):
         "weak": "micro_batches_per_rank" in deck, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(deck["ffn"]), "micro_batch_per_rank": ""}
 
 
+def least_seconds(size):
+    """Of timed steps, in every case."""
+    return 0 if size["name"] == "small" else LEAST_TIMED_SECONDS
+
+
 def broken_rules(case, size):
     """What of the rules the case does not keep, one sentence each."""
     name, timed, ranks = size["name"], case["median_s"] * case["samples"], case["ranks"]
@@ -75,7 +100,7 @@ def broken_rules(case, size):
         yield f"{plural(ranks, 'rank')}, {name} takes multiples of {RANKS_OF_WEAK}"
     if case["verdict"] != "VALID":
         yield case["verdict"]
-    if name != "small" and not timed >= LEAST_TIMED_SECONDS:
+    if not timed >= least_seconds(size):
         yield f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
 
 
@@ -103,33 +128,79 @@ def broken_by_all(cases, size):
         yield f"{seconds / 3600:.3g} hours from the first timed step to the last, at most {MOST_HOURS} are allowed"
 
 
-def noisy_lines(cases):
-    """The noisy cases, then commands that double their repetitions, and those of no others, in the same file."""
-    noisy, found = [case for case in cases if "noisy" in case.doubt], {}
+def least_counts(case, size):
+    """What the case has to be measured with: the counts of the size, or its own where they are higher; twice the
+    repetitions where it is noisy; more steps where they end too soon."""
+    counts = {key: max(case[key], size[key]) for key in COUNTED}
+    if "noisy" in case.doubt:
+        counts["repeats"] = max(counts["repeats"], 2 * case["repeats"])
+    if case["median_s"] > 0:
+        timed = case["median_s"] * counts["repeats"]
+        counts["steps"] = max(counts["steps"], math.ceil(SPARE * least_seconds(size) / timed))
+    return counts
+
+
+def words_of(case, sets, output=None):
+    """The command of the case's session with these keys in place of its own; another result file if `output` is said."""
+    said = case.session.get("command", "minitaw run DECK")
+    words = iter(shlex.split(said.replace("--set=", "--set ").replace("--output=", "--output ")))
+    meaning = {IN_PLACE_OF.get(key, key) for key in sets}
+    kept = []
+    for word in words:
+        value = next(words, "") if word in ("--set", "-o", "--output") else ""
+        key = value.partition("=")[0]
+        if word == "--set" and IN_PLACE_OF.get(key, key) in meaning or word in ("-o", "--output") and output:
+            continue
+        kept += [word, value] if value else [word]
+    kept += ["-o", output] if output else []
+    kept += [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
+    return f"mpiexec -n {case['ranks']} {shlex.join(kept)}"
+
+
+def repeated(cases, size):
+    """Commands that add repetitions to the cases that need them, and to no others, in the same file."""
     told = [name for name in SWEPT if len({case[name] for case in cases}) > 1]
-    for case in noisy:
-        words = shlex.split(case.session.get("command", "minitaw run DECK").replace("--set=", "--set "))
-        again = {i for i, word in enumerate(words) if words[i - 1] == "--set" and word.partition("=")[0] in (*told, "schedule", "repeats")}  # a key is set once
-        kept = shlex.join(word for i, word in enumerate(words) if not {i, i + 1} & again)
-        words = (f"mpiexec -n {case['ranks']}", kept, *(f"--set {name}={case[name]}" for name in told))
-        found.setdefault(words, {})[case["schedule"]] = 2 * case["repeats"]
-    return [*(f"# case {case['case']} ({describe(case)}): {case.doubt}" for case in noisy),
-            *(f"# again: {' '.join(words)} --set schedule={','.join(some)} --set repeats={max(some.values())}" for words, some in found.items())]
+    found = {}
+    for case in cases:
+        if (needed := least_counts(case, size)["repeats"]) > case["repeats"]:
+            place = (case["session"], *(case[name] for name in told))
+            found.setdefault(place, (case, {}))[1][case["schedule"]] = needed
+    for case, some in found.values():
+        sets = {name: case[name] for name in told}
+        yield "# again: " + words_of(case, sets | {"schedule": ",".join(some), "repeats": max(some.values())})
+
+
+def measured_anew(cases, size):
+    """Commands for another file: steps and warm-up belong to a case, so that more of them are another case."""
+    counts = [least_counts(case, size) for case in cases]
+    sets = {key: max(count[key] for count in counts) for key in COUNTED}
+    yield from dict.fromkeys(f"# anew, to another file: {words_of(case, sets, ANOTHER)}" for case in cases)
+
+
+def again_lines(cases, size):
+    """The noisy cases, then the commands whose cases keep the rules on counts and seconds."""
+    lines = [f"# case {case['case']} ({describe(case)}): {case.doubt}" for case in cases if "noisy" in case.doubt]
+    if any(least_counts(case, size)[key] > case[key] for case in cases for key in ("steps", "warmup")):
+        return lines + list(measured_anew(cases, size))
+    return lines + list(repeated(cases, size))
 
 
 def official(result, tier=TIERS[0], published=""):
     if not result.cases:
-        return Official(reason="no case was run")
+        return Official(reasons=["no case was run"])
     size = next((size for size in map(read_size, NAMES) if all(result.cases[0][name] == size[name] for name in MODEL)), None)
     if size is None:
-        return Official(reason=f"its model is that of none of {', '.join(NAMES)}")
+        return Official(reasons=[f"its model is that of none of {', '.join(NAMES)}"])
     lengths = [seq for seq in size["seq"] if not size["weak"] or any(case["seq"] == seq for case in result.cases)]
     valid = [case for case in result.cases if case.valid]
     bests = [min((case for case in valid if case["seq"] == seq), key=lambda case: case["median_s"], default=None) for seq in lengths]
     broken = [f"case {case['case']}: {rule}" for case in result.cases for rule in broken_rules(case, size)]
     broken += [f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here"] * (None in bests)
     broken += [*broken_by_all(result.cases, size), *broken_by_sessions(result.sessions, tier, published)]
-    return Official(size["name"], next(iter(broken), ""), [] if None in bests else bests, noisy_lines(result.cases), tier)
+    commit = result.sessions[0].get("git_hash", "") or "unknown"
+    judged = f"{plural(len(result.cases), 'case')} of {plural(len(result.sessions), 'session')}, commit {commit}"
+    return Official(size["name"], list(dict.fromkeys(broken)), judged, [] if None in bests else bests,
+                    again_lines(result.cases, size), tier)
 
 
 def main(words=None):

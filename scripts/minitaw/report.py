@@ -199,7 +199,9 @@ def memory_section(book):
     def cells_of(case):
         memory, idle = case.get("memory/measured"), case.get("idle_ticks")
         every = numpy.sort(memory.sum(axis=1))
-        return [*[bytes_text(int(size)) for size in (every[-1], *memory[memory.sum(axis=1).argmax()], every[case["ranks"] // 2], every[0])],
+        kinds = [bytes_text(int(size)) for size in memory[memory.sum(axis=1).argmax()]]
+        kinds += ["–"] * (6 - len(kinds))  # earlier records have no tokens
+        return [bytes_text(int(every[-1])), *kinds, *(bytes_text(int(size)) for size in (every[case["ranks"] // 2], every[0])),
                 f"{figure(idle.mean(), 3)} of {case['ticks']}" if idle.size and case["ticks"] else "–"]
 
     head = ["worst rank", "weights", "gradients", "optimiser", "activations", "buffers", "tokens", "median rank", "least", "ticks without work"]

@@ -263,40 +263,82 @@ void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
         most, usual_node));
 }
 
-/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. One that cannot be run
-/// is left out, with a note, if each of its values is in another case; else it is an error. Equal cases are kept once.
+/// The place of each axis' value in combination `i`; the first key of keys() varies slowest.
+std::vector<std::size_t> positions_of(std::size_t i, const std::vector<Axis>& axes) {
+  std::vector<std::size_t> positions(axes.size());
+  for (std::size_t axis = axes.size(); axis > 0; --axis) {
+    const std::size_t count = axes[axis - 1].values.size();
+    positions[axis - 1] = i % count;
+    i /= count;
+  }
+  return positions;
+}
+
+/// Combinations that cannot be run, by their reasons.
+using Failed = std::map<std::string, std::vector<std::size_t>>;
+
+/// Says what is not run: values that no case has, each with its first reason, and how many combinations of others.
+/// `used`: by axis and position.
+void note_what_is_left_out(
+    const Failed& failed, const std::vector<Axis>& axes, const std::vector<std::vector<bool>>& used, Deck& deck) {
+  struct Why {
+    std::size_t others, combination;  ///< the fewest other values at fault, then the first
+    std::string reason;
+  };
+  std::map<std::pair<std::size_t, std::size_t>, Why> unused;
+  std::map<std::string, int> left_out;
+  for (const auto& [reason, combinations] : failed)
+    for (const std::size_t i : combinations) {
+      const std::vector<std::size_t> positions = positions_of(i, axes);
+      std::vector<std::size_t> at_fault;
+      for (std::size_t axis = 0; axis < axes.size(); ++axis)
+        if (!used[axis][positions[axis]]) at_fault.push_back(axis);
+      if (at_fault.empty()) ++left_out[reason];
+      for (const std::size_t axis : at_fault) {
+        Why& why = unused.try_emplace({axis, positions[axis]}, Why{axes.size() + 1, 0, ""}).first->second;
+        if (std::pair(at_fault.size(), i) < std::pair(why.others, why.combination)) why = {at_fault.size(), i, reason};
+      }
+    }
+  for (const auto& [value, why] : unused) {
+    const Axis& axis = axes[value.first];
+    deck.unused.push_back(
+        fmt::format("no case has {} = {}: {}", axis.key->name, axis.values[value.second], why.reason));
+  }
+  deck.notes = deck.unused;
+  for (const auto& [reason, times] : left_out)
+    deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
+}
+
+/// All combinations of the axes, completed and checked. One that cannot be run is left out with a note; it is an error
+/// if none is left, or if the job has too few ranks for it. Equal cases are kept once.
 void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(settings, draft);
   const std::size_t count = count_cases(axes);
-  // By axis and position: why no case runs the value; empty once one does. {0, 0} is the deck as a whole.
-  std::map<std::pair<std::size_t, std::size_t>, std::string> why_not;
+  std::vector<std::vector<bool>> used;
+  for (const Axis& axis : axes) used.emplace_back(axis.values.size(), false);
   std::set<std::string> seen;
-  std::map<std::string, int> left_out;
+  Failed failed;
+  std::string first_reason;
   int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    std::vector<std::pair<std::size_t, std::size_t>> values = {{0, 0}};
-    for (std::size_t axis = axes.size(), rest = i; axis > 0; --axis) {
-      const auto& [key, all] = axes[axis - 1];
-      values.emplace_back(axis, rest % all.size());
-      key->store(draft, all[rest % all.size()]);
-      rest /= all.size();
-    }
+    const std::vector<std::size_t> positions = positions_of(i, axes);
+    for (std::size_t axis = 0; axis < axes.size(); ++axis)
+      axes[axis].key->store(draft, axes[axis].values[positions[axis]]);
+    (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);
-      for (const auto& value : values) why_not[value].clear();
+      for (std::size_t axis = 0; axis < axes.size(); ++axis) used[axis][positions[axis]] = true;
       if (seen.insert(identity(c)).second) deck.cases.push_back(std::move(c));
       else ++equal;
     } catch (const InputError& error) {
-      for (const auto& value : values) why_not.try_emplace(value, error.what());
-      ++left_out[error.what()];
+      if (first_reason.empty()) first_reason = error.what();
+      failed[error.what()].push_back(i);
     }
   }
-  for (const auto& [value, reason] : why_not)
-    if (!reason.empty()) throw InputError(reason);
-  for (const auto& [reason, times] : left_out)
-    deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
+  if (deck.cases.empty()) throw InputError(first_reason);
+  note_what_is_left_out(failed, axes, used, deck);
   if (equal > 0)
     deck.notes.push_back(fmt::format(
         "{} {} equal to another one: each runs once", counted(equal, "combination"), equal == 1 ? "is" : "are"));
@@ -311,7 +353,7 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
 
 Deck make_deck(
     const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
-  Deck deck{path, text, overrides, {}, {}};
+  Deck deck{path, text, overrides, {}, {}, {}};
   Settings settings = parse_toml(text, path);
   for (const std::string& override : overrides) override_setting(settings, override);
   try {

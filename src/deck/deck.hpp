@@ -9,6 +9,7 @@ struct Deck {
   std::vector<std::string> overrides;  ///< "key=value" of the command line
   std::vector<Case> cases;             ///< Cartesian product of the axes, first key of keys() slowest
   std::vector<std::string> notes;      ///< what was left out, one sentence each
+  std::vector<std::string> unused;     ///< of these: values that no case has, and why
 };
 
 /// Facts about the job that are known before any case is made.

@@ -170,8 +170,8 @@ constexpr std::string_view rules =
     "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key, or one that it\n"
     "is in place of. A size is a whole number or a text with a suffix in steps of 1024: \"4K\", \"1M\",\n"
     "\"2G\". A key marked as an axis also takes a list; the cases are all combinations of the lists. A\n"
-    "combination that cannot be run is left out with a note, provided that every value of every list is\n"
-    "still run in some other combination; otherwise it is an error.\n";
+    "combination that cannot be run is left out with a note. It is an error if none is left, or if the\n"
+    "job has too few ranks for one.\n";
 }  // namespace
 
 const std::vector<Key>& keys() {

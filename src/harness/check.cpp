@@ -104,7 +104,7 @@ double unit(const Case& c) {
 double independent_noise(const Case& c) { return unit(c) * std::sqrt(c.shape.layers + 1.0) * growth_at_norms(c); }
 
 /// `first` and `later`: relative difference of the gradients of correct builds, as a rule.
-Tolerance tolerance(const Case& c, const std::string& reference, double first, double later) {
+Tolerance tolerance(const Case& c, std::string_view reference, double first, double later) {
   const auto hidden = static_cast<double>(c.shape.hidden), vocab = static_cast<double>(c.shape.vocab);
   const double cancels = vocab > 1 ? smaller(1, vocab * (vocab - 1)) : 1,
                averages = std::sqrt(std::min({tokens_of_step(c), vocab, 128.0}));
@@ -114,7 +114,7 @@ Tolerance tolerance(const Case& c, const std::string& reference, double first, d
   later *= (1 + lost) * std::exp(10 * change * std::sqrt(growth_at_norms(c)));
   const auto step = [&](double noise) { return Tolerance::Step{2 * noise / averages, 4 * noise * cancels}; };
   // AdamW rounds a weight by at most 2^-24 of it in each step.
-  return {reference, step(first), step(later), 1e-6 + 1e-7 * c.steps};
+  return {std::string(reference), step(first), step(later), 1e-6 + 1e-7 * c.steps};
 }
 
 /// Calls visit(name, values) for every tensor, in the order of gather().
@@ -273,30 +273,39 @@ Tolerance serial_tolerance(const Case& c) {
                both = std::hypot(passed, std::numbers::sqrt2 * independent_noise(c));
   // In the first step the same kernels have the same weights and micro-batches.
   const bool alike = narrow && kernels::on_host && c.micro_batch_per_rank.empty();
-  return tolerance(c, "serial reference", alike ? passed : both, both);
+  return tolerance(c, serial_name, alike ? passed : both, both);
 }
 
 Tolerance float64_tolerance(const Case& c) {
   const double noise = independent_noise(c);
-  return tolerance(c, "float64 reference", noise, noise);
+  return tolerance(c, float64_name, noise, noise);
 }
 
 double Tolerance::largest(int steps) const { return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0); }
+
+double Check::Figure::share() const {
+  return std::isnan(error) ? std::numeric_limits<double>::infinity() : error / allowed;
+}
+
+std::vector<Check::Figure> Check::figures(const Tolerance& t) const {
+  const std::string reference = "the " + t.reference;
+  return {{"the first loss", first.loss, t.first.loss, reference},
+      {"the gradient of " + first.gradient.tensor, first.gradient.worst, t.first.gradient, reference},
+      {"a later loss", later.loss, t.later.loss, reference},
+      {"the last gradient of " + later.gradient.tensor, later.gradient.worst, t.later.gradient, reference},
+      {weights.tensor, weights.worst, t.weights, "AdamW on the same gradients in double precision"}};
+}
+
+Check::Figure Check::closest(const Tolerance& t) const { return std::ranges::max(figures(t), {}, &Figure::share); }
+
 bool Check::passes(const Tolerance& t) const { return failure(t).empty(); }
 
 std::string Check::failure(const Tolerance& t) const {
-  std::string text = bytes;
-  const auto look = [&](const std::string& what, double error, double allowed, const std::string& from) {
-    if (text.empty() && !within(error, allowed))
-      text = fmt::format("{} differs from {} by {:.1e} (allowed {:.1e})", what, from, error, allowed);
-  };
-  const std::string reference = "the " + t.reference;
-  look("the first loss", first.loss, t.first.loss, reference);
-  look("the gradient of " + first.gradient.tensor, first.gradient.worst, t.first.gradient, reference);
-  look("a later loss", later.loss, t.later.loss, reference);
-  look("the last gradient of " + later.gradient.tensor, later.gradient.worst, t.later.gradient, reference);
-  look(weights.tensor, weights.worst, t.weights, "AdamW on the same gradients in double precision");
-  return text.empty() ? unused : text;
+  if (!bytes.empty()) return bytes;
+  for (const Figure& f : figures(t))
+    if (!within(f.error, f.allowed))
+      return fmt::format("{} differs from {} by {:.1e} (allowed {:.1e})", f.what, f.from, f.error, f.allowed);
+  return unused;
 }
 
 Check compare(const Reference& a, const Reference& b) {

@@ -36,6 +36,9 @@ struct Difference {
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
+/// Names of what a case, and its serial training, are compared with.
+constexpr std::string_view serial_name = "serial reference", float64_name = "float64 reference";
+
 /// Largest differences that count as right, and from what.
 struct Tolerance {
   struct Step {
@@ -64,6 +67,17 @@ struct Check {
   Difference weights;    ///< after the last step, from AdamW in double precision on the case's own gradients
   std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all
   std::string unused{};  ///< memory that was planned and that a rank has never written; empty: none
+  /// What is compared with a limit.
+  struct Figure {
+    std::string what;
+    double error, allowed;
+    std::string from;  ///< what it is compared with
+    /// Of the limit; infinite if it is no number.
+    [[nodiscard]] double share() const;
+  };
+  [[nodiscard]] std::vector<Figure> figures(const Tolerance& tolerance) const;
+  /// The figure that uses the largest share of its limit.
+  [[nodiscard]] Figure closest(const Tolerance& tolerance) const;
   [[nodiscard]] bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;

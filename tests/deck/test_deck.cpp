@@ -99,6 +99,19 @@ TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
 }
 
+/// The other keys suit some values of a list only. The reason is not that of another value.
+TEST(Deck, AValueThatNoCaseCanHaveIsNoted) {
+  const Deck deck = make(small, {"schedule=ddp,tawpipe,1f1b", "replicas=2", "groups=1,2,3,1+*"});
+  EXPECT_THAT(brief(deck), ElementsAre("tawpipe 4 128", "tawpipe 2+2 128", "1f1b 4 128", "1f1b 2+2 128"));
+  EXPECT_THAT(
+      deck.unused, ElementsAre("no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1",
+                       StartsWith("no case has groups = 3: groups: 4 ranks cannot form 3 equal groups; "),
+                       StartsWith("no case has groups = 1+*: replicas: the groups 1+3 do not give 2 replicas")));
+  EXPECT_EQ(deck.notes, deck.unused) << "nothing is told twice";
+  EXPECT_THAT(make(small, {"ranks=3,9"}).unused,
+      ElementsAre(StartsWith("no case has ranks = 9: layers: 8 layers are too few for tawpipe on 9 ranks")));
+}
+
 TEST(Deck, HeadsFollowFromTheirWidth) {
   const Deck deck = make("layers = 8\nhidden = [64, 96]\nhead_dim = 16\nseq = 1\n");
   ASSERT_THAT(deck.cases, SizeIs(2));
@@ -281,7 +294,7 @@ TEST(Override, BadOnesAreRefused) {
   for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
-/// In the end, values of an axis that never fit.
+/// In the end, lists of which no value fits: the reason of the first.
 TEST(Deck, RefusalsNameTheScheduleAndCount) {
   for (const auto& [settings, says] : std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
            {{"micro_batches=7"}, "micro_batches: tawpipe cannot share 7 micro-batches evenly among 4 ranks; "},
@@ -292,8 +305,7 @@ TEST(Deck, RefusalsNameTheScheduleAndCount) {
            {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
            {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
            {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "},
-           {{"ranks=2,4", "groups=1,2,3"}, "3 equal groups"}, {{"heads=4,5"}, "heads"},
-           {{"schedule=serial,tawpipe", "ranks=9"}, "too few for tawpipe"}})
+           {{"schedule=fsdp,tawpipe", "replicas=3,5"}, "cannot be shared by 3 replicas"}})
     EXPECT_THAT(refusal(small, settings), HasSubstr(says));
 }
 

@@ -181,6 +181,27 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
   }
 }
 
+/// Shares by hand: 0.2, 0.5, 0.1, 0.4, 0.3; then each of them in turn is the largest.
+TEST(Check, TheClosestFigureUsesTheLargestShareOfItsLimit) {
+  const Tolerance t{"serial reference", {1e-6, 1e-5}, {1e-4, 1e-3}, 1e-2};
+  const Check found{{2e-7, {5e-6, "a"}}, {1e-5, {4e-4, "b"}}, {3e-3, "c"}};
+  EXPECT_EQ(found.closest(t).what, "the gradient of a");
+  EXPECT_DOUBLE_EQ(found.closest(t).share(), 0.5);
+  const auto expect_closest = [&](const std::string& what, const std::string& from, const auto& change) {
+    for (const double times : {0.75, not_a_number * 1.0}) {
+      Check changed = found;
+      change(changed, times);
+      EXPECT_EQ(changed.closest(t).what, what);
+      EXPECT_THAT(changed.closest(t).from, testing::StartsWith(from));
+    }
+  };
+  expect_closest("the first loss", "the serial", [](Check& c, double times) { c.first.loss = times * 1e-6; });
+  expect_closest("a later loss", "the serial", [](Check& c, double times) { c.later.loss = times * 1e-4; });
+  expect_closest(
+      "the last gradient of b", "the serial", [](Check& c, double times) { c.later.gradient.worst = times * 1e-3; });
+  expect_closest("c", "AdamW", [](Check& c, double times) { c.weights.worst = times * 1e-2; });
+}
+
 // The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.
 TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {

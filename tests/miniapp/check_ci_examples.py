@@ -2,11 +2,15 @@
 """The examples for CI: both parse, say the same, and what they say of miniTaw really runs; those for suites know every schedule. Called
 with the repository, the program and a folder to write to. Their call of scripts/perf-gate runs with a tiny deck, few pairs and this one program."""
 
+import json
 import pathlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+import types
+import unittest.mock
 import xml.etree.ElementTree
 
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
@@ -23,6 +27,62 @@ def check_suites():
         assert {name.partition(":")[0] for name in listed} == names - {"serial"}, f"{file} has {listed}, the program {names}"
         assert "fsdp:hierarchical=on" in listed
     assert "help schedules" in (REPOSITORY / "examples/jube/minitaw.yaml").read_text(encoding="utf-8")
+
+def reframe_stand_in():
+    """The parts of ReFrame that minitaw_test.py names: decorators that change nothing, values that are there at once."""
+    class Test:
+        current_partition = types.SimpleNamespace(fullname="here:cpu", features=[])
+        def __init__(self):
+            self.perf_variables, self.reference = {}, {}
+        def is_dry_run(self):
+            return False
+
+    now = types.SimpleNamespace
+    sanity = types.ModuleType("reframe.utility.sanity")
+    sanity.deferrable = lambda work: lambda *words: now(evaluate=lambda: work(*words))
+    sanity.defer = lambda value: value
+    sanity.make_performance_function = lambda value, units: (value, units)
+    builtins = types.ModuleType("reframe.core.builtins")
+    builtins.sanity_function = lambda work: work
+    for name in ("run_after", "run_before"):
+        setattr(builtins, name, lambda when: lambda work: work)
+    builtins.parameter, builtins.fixture = lambda values: values[0], lambda *_, **__: None
+    builtins.variable = lambda *_, value: value
+    main = types.ModuleType("reframe")
+    main.simple_test = lambda test: test
+    main.CompileOnlyRegressionTest = main.RunOnlyRegressionTest = Test
+    main.utility, main.core = types.ModuleType("reframe.utility"), types.ModuleType("reframe.core")
+    main.utility.sanity = sanity
+    return {"reframe": main, "reframe.utility": main.utility, "reframe.utility.sanity": sanity, "reframe.core": main.core,
+            "reframe.core.builtins": builtins}
+
+def check_reframe():
+    """Each case of a deck has its own figures, those of `show`; planned values are references, throughput where it is given."""
+    with unittest.mock.patch.dict(sys.modules, reframe_stand_in()):
+        names = runpy.run_path(str(REPOSITORY / "examples/reframe/minitaw_test.py"))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "deck.toml").write_text(TINY.replace("seq = 8", "seq = [8, 24, 16]"), encoding="utf-8")
+    for overrides, labels in (([], ["[seq=8]", "[seq=24]", "[seq=16]"]), (["--set=seq=16"], [""]),
+                              (["--set=seq=16,8", "--set=hidden=16,32"], ["[hidden=16,seq=16]", "[hidden=16,seq=8]",
+                                                                        "[hidden=32,seq=16]", "[hidden=32,seq=8]"])):
+        (FOLDER / "result.h5").unlink(missing_ok=True)
+        subprocess.run([PROGRAM, "run", "deck.toml", "--set=schedule=serial", *overrides, "-o", "result.h5"], cwd=FOLDER,
+                       stdout=subprocess.DEVNULL, check=False)
+        shown = subprocess.run([PROGRAM, "show", "result.h5", "--json"], cwd=FOLDER, capture_output=True, text=True, check=False).stdout
+        (FOLDER / "result.json").write_text(shown, encoding="utf-8")
+        test = names["minitaw_schedule"]()
+        test.stagedir, test.schedule = str(FOLDER), "serial"
+        names["REFERENCES"]["here:cpu"] = {f"serial{labels[-1]}": 1.5e9}
+        test.figures()
+        columns = ("tokens_per_s", "median_s", "memory_measured", "bytes_between")
+        wanted = {column + label: case[column] for case, label in zip(json.loads(shown), labels, strict=True) for column in columns}
+        assert {name: value for name, (value, _) in test.perf_variables.items()} == wanted, (test.perf_variables, wanted)
+        references = test.reference["here:cpu"]
+        assert references.pop(f"tokens_per_s{labels[-1]}")[:2] == (1.5e9, -0.1), references
+        planned = {column + label: case[plan] for case, label in zip(json.loads(shown), labels, strict=True)
+                   for column, plan in (("bytes_between", "planned_between"),)}
+        assert {name: entry[:3] for name, entry in references.items()} == {name: (value, 0, 0) for name, value in planned.items()}
+        assert len({value for name, value in wanted.items() if name.startswith("memory")}) == len(labels), "cases differ in memory"
 
 def command_of(example):
     """The one line that measures, without the YAML in front of it."""
@@ -72,5 +132,5 @@ def check_command():
     assert table.startswith("### miniTaw: AMBIGUOUS") and all(f"\n         {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
-for check in (check_suites, check_yaml, check_command):
+for check in (check_suites, check_reframe, check_yaml, check_command):
     check()

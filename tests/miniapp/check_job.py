@@ -199,7 +199,14 @@ def check_verify():
     done, told = call(3, *deck), json.loads(call(3, *deck, "--json").stdout)
     assert done.returncode == 0 and done.stderr == "" and told["valid"], done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert "against" in lines[0] and lines[2] == "# case 1 of 12: its serial and its float64 reference" and lines[-1] == "RESULT: VALID", done.stdout
+    (head,) = [number for number, line in enumerate(lines) if " against " in line and "result" in line]
+    assert lines[head + 2] == "# case 1 of 12: its serial and its float64 reference", done.stdout
+    assert lines[-1] == ("RESULT: VALID: 12 cases agree with the serial training, "
+                         "2 runs of it with the float64 reference"), done.stdout
+    assert lines[0] == f"# {told['program']}" and lines[1].startswith("# rank 0: node 0, "), lines[:2]
+    assert "# seq           = 9 token" in lines[:head], "what was computed stands in front of the table"
+    note = "left out 4 combinations: replicas: ddp has no replicas; use replicas = 1"
+    assert f"# {note}" in lines[:head] and note in told["notes"], told["notes"]
     found = [tuple(line.split()[:5]) for line in lines if line.endswith(" ok")]
     cases = [("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")]
     assert found[0] == ("serial", "1", "1", "fp32", "float64") and sorted(found) == sorted(
@@ -208,7 +215,25 @@ def check_verify():
     for row, case in zip(found, told["cases"], strict=True):
         ranks = str(case["ranks"]) if case["replicas"] == 1 else f"{case['replicas']}x{case['ranks'] // case['replicas']}"
         assert row == (case["schedule"], ranks, case["groups"], case["dtype"], case["against"].removesuffix(" reference")), (row, case)
+        assert 0 < case["limit_share"] < 1, case
         assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32"), f"in bf16 all round to the right number: {case}"
+
+    least = max(told["cases"], key=lambda case: case["limit_share"])
+    (room,) = [line for line in lines if line.startswith("# closest to its limit")]
+    assert f", {least['dtype']}: {least['closest']} against " in room and f"{least['schedule']}, " in room, (room, least)
+    assert f", {100 * least['limit_share']:.2g} % of it: " in room, (room, least)
+
+def check_unsuited():
+    """A schedule that the deck's other keys do not suit is not judged, and the verdict says so; alone it is refused."""
+    deck = ("verify", DECK, "--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "replicas=2")
+    done = call(2, *deck, "--set", "schedule=ddp,tawpipe")
+    reason = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
+    assert done.returncode == 0 and f"\n# {reason}\n" in done.stdout, done.stdout + done.stderr
+    assert f"\n# not judged: {reason}\n" in done.stdout and "\nRESULT: VALID: 1 case agrees " in done.stdout
+    alone = call(2, *deck, "--set", "schedule=ddp")
+    assert alone.returncode == 2 and alone.stderr.endswith("replicas: ddp has no replicas; use replicas = 1\n"), alone
+    run = call(2, "run", *deck[1:], "--set", "schedule=ddp,tawpipe", "-o", FOLDER / "unsuited.h5")
+    assert run.returncode == 0 and run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
 
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
@@ -243,7 +268,9 @@ def check_faulty_products():
         done, told = (call(ranks, "verify", DECK, *one, *form, variables=variables) for form in ([], ["--json"]))
         said, lines = json.loads(told.stdout), [line for line in done.stdout.splitlines() if "reference" in line and not line.startswith(("R", "#"))]
         first = "serial" if judged[0] == "WRONG" else "ddp"
-        assert done.returncode == told.returncode == 1 and f"RESULT: INVALID: {first}: " in done.stdout and not said["valid"], done.stdout
+        closing = f"RESULT: INVALID: {judged.count('WRONG')} of 2 comparisons differ, first {first}, "
+        assert done.returncode == told.returncode == 1 and closing in done.stdout and not said["valid"], done.stdout
+        assert ("# next: minitaw_kernels --verify" in done.stdout) == (first == "serial"), done.stdout
         for line, case, result in zip(lines, said["cases"], judged, strict=True):
             first, later = case["first_step"], case["later_steps"]
             errors = [first["loss_error"], first["gradient_error"], later["loss_error"], later["gradient_error"], case["weight_error"]]
@@ -275,6 +302,6 @@ def check_topo():
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
 DECK.write_text(TEXT, encoding="utf-8")
-for check in (check_topo, check_refusals, check_results, check_statuses, check_memory, check_time_limit, check_case_limit, check_repeats, check_verify,
-              check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
+for check in (check_topo, check_refusals, check_results, check_statuses, check_memory, check_time_limit, check_case_limit,
+              check_repeats, check_verify, check_unsuited, check_rank_that_cannot_start, *[check_faulty_products] * any(sys.argv[6:]), check_late_rank, check_whole_deck):
     check()

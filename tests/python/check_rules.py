@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks would leave them."""
+"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks would leave them. Called
+with the program too, which reads the commands that are printed."""
 
 import copy
+import json
+import shlex
+import subprocess
+import sys
 import tomllib
 from unittest import mock
 
@@ -23,7 +28,8 @@ def result_of(name, sessions=None, first=None, **changed):
             case = copy.copy(SEEN.cases[0])
             number = len(result.cases)
             settings = deck | {key: value for key, value in changed.items() if key != "seq"} | {"schedule": schedule, "seq": seq}
-            case.row = case.row | settings | {"ffn": str(settings["ffn"]), "case": number, "micro_batch_per_rank": "", "verdict": "VALID",
+            case.row = case.row | settings | {"ffn": str(settings["ffn"]), "case": number, "micro_batch_per_rank": "",
+                                              "verdict": changed.get("verdict", "VALID"),
                                               "median_s": changed.get("median_s", 2.0 + number), "samples": settings["steps"] * settings["repeats"]}
             result.cases.append(case)
     result.cases[0].row.update(first or {})
@@ -113,10 +119,76 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
         case.file, case.row["session"] = result, 0
     lines = subject.official(result).text().splitlines()
     assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
-    assert [line.partition(" (")[0] for line in lines if "quartiles" in line][1:] == ["# case 0", "# case 2", "# case 3"], lines
-    assert "# case 3 (weipipe, 4 ranks in groups" in lines[7] and lines[7].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
-    assert lines[8:] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
+    named = [line for line in lines if line.startswith("# case ")]
+    assert [line.partition(" (")[0] for line in named] == ["# case 0", "# case 2", "# case 3"], lines
+    assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
+    assert [line for line in lines if line.startswith("# again: ")] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
                          "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
+
+def measured(result, line):
+    """What the printed command would leave, noise apart: the cases that the program finds in it, with its counts."""
+    words = shlex.split(line.partition(": ")[2])
+    assert words[:3] == ["mpiexec", "-n", "4"] and words[3:5] == ["minitaw", "run"], line
+    deck, sets = words[5], ["-o" if word == "--output" else word for word in words[6:]]
+    anew = line.startswith("# anew")
+    assert sets.count("-o") == 1 and sets[sets.index("-o") + 1] == ("again.h5" if anew else "mine.h5"), line
+    del sets[sets.index("-o") : sets.index("-o") + 2]
+    plan = [*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance" / deck, *sets, "--json"]
+    done = subprocess.run(plan, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for settings in (case["settings"] for case in json.loads(done.stdout)["cases"]):
+        names = ("schedule", "seq", *(() if anew else ("steps", "warmup")))
+        (row,) = [case.row for case in result.cases if all(case[name] == settings[name] for name in names)]
+        row.update({name: settings[name] for name in subject.COUNTED}, verdict="VALID",
+                   samples=settings["steps"] * settings["repeats"])
+
+def printed_commands_lead_to_an_official_result():
+    """Too few repetitions, noise, both, too few steps or too short ones, no warm-up: by the words of the program."""
+    noisy = "VALID (noisy: quartiles 12 % of the median apart)"
+    for name, changed, count in [("small", {"repeats": 2}, 3), ("small", {"repeats": 2, "verdict": noisy}, 3),
+                                 ("small", {"repeats": 4}, 3), ("small", {"repeats": 5, "verdict": noisy}, 3),
+                                 ("small", {"first": {"repeats": 1, "verdict": noisy}}, 1),
+                                 ("small", {"first": {"repeats": 9, "verdict": noisy}}, 1),
+                                 ("small", {"steps": 4, "repeats": 2}, 1), ("small", {"warmup": 0}, 1),
+                                 ("medium", {"ranks": 4, "micro_batches": 32, "first": {"median_s": 0.25}}, 1),
+                                 ("medium", {"ranks": 4, "steps": 2, "verdict": noisy}, 1)]:
+        command = f"minitaw run {name}.toml --set repeats=2 --set=steps=2 --set warmup=0 --set ranks=4 -o mine.h5"
+        if "warmup" not in changed and changed.get("steps", 5) >= 5 and "median_s" not in changed.get("first", {}):
+            command = f"minitaw run {name}.toml --set repeats=2 --set ranks=4 -o mine.h5"
+        result = result_of(name, sessions=[SESSION | {"command": command}], **changed)
+        for case in result.cases:
+            case.file, case.row["session"] = result, 0
+        found = subject.official(result)
+        lines = [line for line in found.text().splitlines() if line.startswith(("# again: ", "# anew, "))]
+        assert found.reason and len(lines) == count, (name, changed, lines)
+        for line in lines:
+            measured(result, line)
+        assert subject.official(result).reason == "", (name, changed, lines, subject.official(result).reasons)
+
+def keys_in_place_of_others_are_replaced():
+    """Where groups and micro-batches were swept by keys that stand for them, the command names each of them once."""
+    command = "minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 --set tokens_per_micro_batch=1K -o mine.h5"
+    result = result_of("small", sessions=[SESSION | {"command": command}], verdict="VALID (noisy: x)")
+    for number, case in enumerate(result.cases):
+        case.file = result
+        case.row.update(session=0, groups=("2+2", "4")[number % 2], micro_batch=1 + number % 2, micro_batches=8 // (1 + number % 2))
+    lines = [line for line in subject.official(result).text().splitlines() if line.startswith("# again: ")]
+    assert len(lines) == 6, lines
+    for line in lines:
+        words = shlex.split(line.partition(": ")[2])[6:]
+        done = subprocess.run([*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance/small.toml", *words[2:], "--json"],
+                              capture_output=True, text=True, check=False)
+        assert words[:2] == ["-o", "mine.h5"] and done.returncode == 0, (line, done.stderr)
+
+def the_scope_is_told():
+    """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
+    text = subject.official(result_of("small")).text()
+    assert "\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program can check\n" in text
+    assert "\n# not checked: that this run was announced, the machine, placement of ranks, share of device memory (" in text
+    lines = subject.official(result_of("small", repeats=4, first={"seed": 3})).text().splitlines()
+    assert lines[1] == 'official: no: case 0: seed is "3", small has "1"', lines
+    assert lines[2:4] == ["# also: case 0: repeats = 4, small needs 5", "# also: case 1: repeats = 4, small needs 5"], lines
+    assert lines[10].startswith("# also: case 8: ") and lines[11] == "# and 15 more", lines
 
 def the_command_prints_the_answer():
     assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
@@ -125,4 +197,6 @@ def the_command_prints_the_answer():
         assert "is the published one" in accepted("check-rules", "x", "--tier", "ported", "--published", SESSION["git_hash"], code=1)
 
 run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit, tiers_go_with_commits,
-        a_submission_ends_within_a_day, the_rate_weighs_lengths_by_their_time, noisy_cases_are_all_named_and_can_be_measured_again_alone, the_command_prints_the_answer)
+        a_submission_ends_within_a_day, the_rate_weighs_lengths_by_their_time,
+        noisy_cases_are_all_named_and_can_be_measured_again_alone, printed_commands_lead_to_an_official_result,
+        keys_in_place_of_others_are_replaced, the_scope_is_told, the_command_prints_the_answer)
