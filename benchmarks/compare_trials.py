@@ -1,30 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often `scripts/compare` is right: the gate of docs/compare.md, tried many times over on this machine.
+"""How often `scripts/perf-gate` is right: the gate of docs/compare.md, tried many times over on this machine.
 
-Each try measures three programs in turn: the base, the same program again, and the same program made slower for real. The
-slow one runs with a library in front of the matrix products that spends a share of the processor time between them once more.
-The base must come out SAME against itself and a REGRESSION against the slow one. That a slow-down is found which is planted
-by arithmetic is told as well: scaled samples scale the interval of the ratio.
+Each try is a call of scripts/perf-gate as it is, with its stages, for one program on both sides: unchanged, with
+computation made slower, or with communication made slower. A library before MPI and BLAS does that: it spends a share
+of the processor time between matrix products once more, or some microseconds before each message.
 
-    scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 100
+    scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 20
     scripts/env benchmarks/compare_trials.py --drawn results/2-core-xeon/2026-11-21-small/bundle.tar.gz
+
+An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit code 1 if one is wrong.
 
 With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who is the base by lot, and
 the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
 
-Prints one line for each try and the counts at the end; with --limit it ends in time and says how many tries there were.
+Prints one line for each try and a table at the end; with --limit it ends in time and says how many tries there were.
 """
 
 import argparse
 import collections
-import contextlib
 import copy
 import dataclasses
-import io
-import json
+import itertools
 import os
 import pathlib
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,15 +36,16 @@ import numpy
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "scripts/lib")]
 import minitaw.bundle  # noqa: E402
-import minitaw.command  # noqa: E402
 import minitaw.compare  # noqa: E402
 import minitaw.record  # noqa: E402
+import perf_gate  # noqa: E402
 
-SHIM = r"""
+SHIM = r"""/* Makes a program slower: SLOWER_BY, a share of the processor time between matrix products, and SLOWER_US before a message. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <mpi.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -60,7 +63,7 @@ static void spend(void) {
   static _Thread_local double before = 0;
   static _Thread_local int calls = 0;
   static double share = -1;
-  if (share < 0) share = atof(getenv("SLOWER_BY"));
+  if (share < 0) share = getenv("SLOWER_BY") ? atof(getenv("SLOWER_BY")) : 0;
   if (++calls % 32 != 0) return;
   const double now = processor_time();
   const double until = now + share * (now - before);
@@ -76,24 +79,36 @@ void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
   product(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   spend();
 }
+
+/* The program defines MPI_Isend itself, and counts there. */
+int PMPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+  typedef int (*Send)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+  static Send send = 0;
+  static double seconds = -1;
+  if (!send) send = (Send)dlsym(RTLD_NEXT, "PMPI_Isend");
+  if (seconds < 0) seconds = getenv("SLOWER_US") ? 1e-6 * atof(getenv("SLOWER_US")) : 0;
+  const double until = processor_time() + seconds;
+  while (processor_time() < until) {
+  }
+  return send(data, n, type, to, tag, comm, request);
+}
 """
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", nargs="?", help="the program that is tried")
-    parser.add_argument("--drawn", nargs="+", metavar="RESULT", help="draw samples from result files or bundles instead of running anything")
-    parser.add_argument("--samples", type=int, help="drawn for each run: inputs/gate.toml takes 40 (default: as many as were recorded)")
-    parser.add_argument("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
-    parser.add_argument("--deck", default=REPOSITORY / "inputs" / "gate.toml")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as minitaw run --set")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--tries", type=int, default=100)
-    parser.add_argument("--least", type=int, default=9, help="pairs before the first look (default: 9)")
-    parser.add_argument("--most", type=int, default=48, help="pairs after which it stays AMBIGUOUS (default: 48)")
-    parser.add_argument("--slower", type=float, default=0.10, help="share of processor time that is planted (default: 0.10)")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no new try begins")
-    parser.add_argument("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
+    add = parser.add_argument
+    add("program", nargs="?", help="the program that is tried")
+    add("--drawn", nargs="+", metavar="RESULT", help="draw samples from result files or bundles instead of running anything")
+    add("--samples", type=int, help="drawn for each run: inputs/gate.toml takes 40 (default: as many as were recorded)")
+    add("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
+    add("--tries", type=int, default=20, help="of each kind (default: 20)")
+    add("--most", type=int, default=48, help="pairs after which a drawn try stays AMBIGUOUS (default: 48)")
+    add("--slower", type=float, default=0.10, help="share of processor time that is planted (default: 0.10)")
+    add("--microseconds", type=float, default=20, help="planted before each message (default: 20)")
+    add("--limit", type=float, default=float("inf"), help="seconds after which no new try begins")
+    add("--gate", default="", metavar="'OPTION ...'", help="more options of scripts/perf-gate, such as '--limit 120'")
+    add("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
     options = parser.parse_args()
     if (options.program is None) == (options.drawn is None):
         parser.error("name a program, or results after --drawn")
@@ -102,73 +117,32 @@ def arguments():
 
 def build_shim(folder):
     library = folder / "libslower.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=SHIM, text=True, check=True)
+    subprocess.run(["mpicc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=SHIM, text=True, check=True)
     return library
 
 
-def measure(options, output, shim=None):
-    """One run of the deck, as the examples for CI do it."""
-    environment = {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": str(shim), "SLOWER_BY": str(options.slower)} if shim else {})
-    command = ["env", *(f"{name}={value}" for name, value in environment.items()), options.program, "run", options.deck, "-o", output]
-    command += [word for override in options.set for word in ("--set", override)]
-    if options.ranks > 1:  # one rank needs no launcher, which takes as long to start as a tiny deck
-        command = ["mpiexec", "-n", str(options.ranks), *command]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{output}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+def kinds_of(options):
+    """{what is planted: variables of the library}"""
+    return {"unchanged": "", "computing slower": f"SLOWER_BY={options.slower}",
+            "communication slower": f"SLOWER_US={options.microseconds}"}
 
 
-def compare(options, base, fresh):
-    """scripts/compare, without a new process."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        code = minitaw.command.call("compare", ["--json", "--base", *map(str, base), "--new", *map(str, fresh)])
-    if code not in (0, 1):
-        sys.exit(code)
-    return json.loads(said.getvalue())
+def one_try(options, folder, shim, variables):
+    """A call of the gate: its verdict, the pairs of each stage, and the ratio of each case."""
+    start = "mpiexec -n {ranks} "
+    program = shlex.quote(str(pathlib.Path(options.program).resolve()))
+    slow = f"env LD_PRELOAD={shlex.quote(str(shim))} {variables} " if variables else ""
+    words = [REPOSITORY / "scripts/perf-gate", "--base-run", start + program, "--new-run", start + slow + program, "-o", folder]
+    done = subprocess.run([*words, *shlex.split(options.gate)], capture_output=True, text=True)
+    if "\nCOMPARISON: " not in done.stdout:
+        sys.exit(f"exit {done.returncode}\n{done.stdout}{done.stderr}")
+    said = [row.split() for row in done.stdout.splitlines() if row.startswith(" ")]
+    pairs = {title: int(count) for title, count in re.findall(r"^minitaw: ([^:]*), pair (\d+)", done.stderr, re.M)}
+    return done.stdout.rpartition("COMPARISON: ")[2].split(":")[0].strip(), pairs, [f"{row[9]} [{row[10]}, {row[11]}]" for row in said]
 
 
-def one_try(options, folder, shim):
-    """Runs of the three programs, in an order that turns from pair to pair, until both comparisons are decided."""
-    names = ["base", "same", "slow"]
-    files = {name: [] for name in names}
-    verdicts = {}
-    for pair in range(options.most):
-        for k in range(3):
-            name = names[(pair + k) % 3]
-            if name in verdicts:
-                continue
-            files[name].append(folder / f"{name}-{pair:03}.h5")
-            measure(options, files[name][-1], shim if name == "slow" else None)
-        if pair + 1 < options.least:
-            continue
-        for name in names[1:]:
-            if name in verdicts:
-                continue
-            found = compare(options, files["base"], files[name])
-            if found["outcome"] != "ambiguous" or pair + 1 == options.most:
-                verdicts[name] = found | {"pairs": pair + 1}
-        if len(verdicts) == 2:
-            break
-    return verdicts
-
-
-def ratios(verdict):
-    return [case["aspects"]["time"]["ratio"] for case in verdict["cases"]]
-
-
-def words(verdict):
-    return [case["aspects"]["time"]["word"] for case in verdict["cases"]]
-
-
-def scaled_is_found(verdict, factor):
-    """Whether the same measurements, those of the new side scaled, would be a regression."""
-    return any(ratio["low"] * factor > 1 + verdict["threshold"] for ratio in ratios(verdict))
-
-
-def describe(verdict):
-    figures = ", ".join(f"{r['estimate']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in ratios(verdict))
-    return f"{verdict['comparison'].split(':')[0]:10} {verdict['pairs']:3} pairs  {figures}"
+def is_wrong(kind, verdict):
+    return verdict == ("REGRESSION" if kind == "unchanged" else "SAME")
 
 
 def drawn_run(result, repetition, numbers, chance, factor, count):
@@ -185,17 +159,18 @@ def drawn_run(result, repetition, numbers, chance, factor, count):
 
 def drawn_verdict(options, runs, chance, factor):
     """(verdict, pairs) of the gate on drawn pairs of two cases."""
+    looks = perf_gate.looks_of(options.most)
     numbers, sides = chance.permutation(len(runs[0][0].cases))[:2], ([], [])
     for pairs in range(1, options.most + 1):
         first = chance.integers(len(runs) - 1)
         order = (first, first + 1) if chance.random() < 0.5 else (first + 1, first)
         for side, number, times in zip(sides, order, (1, factor)):
             side.append(drawn_run(*runs[number], numbers, chance, times, options.samples))
-        if pairs >= options.least:
-            found = minitaw.compare.compare(*sides, minitaw.compare.Rules())
+        if pairs in looks:
+            found = minitaw.compare.compare(*sides, minitaw.compare.Rules(looks=len(looks)))
             if found.outcome != "ambiguous":
                 break
-    return found.text().partition(":")[0], pairs
+    return found.word, pairs
 
 
 def try_drawn(options):
@@ -212,37 +187,43 @@ def try_drawn(options):
         print(f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}", flush=True)
 
 
+def table_of(found, seconds, loads):
+    """Markdown: a row for each kind."""
+    yield "| planted | tries | SAME | FASTER | REGRESSION | AMBIGUOUS | wrong | seconds, median | at most | load |"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for kind, verdicts in found.items():
+        if not verdicts:
+            continue
+        counts = [verdicts.count(word) for word in ("SAME", "FASTER", "REGRESSION", "AMBIGUOUS")]
+        wrong = sum(is_wrong(kind, verdict) for verdict in verdicts)
+        figures = [f"{numpy.median(seconds[kind]):.0f}", f"{max(seconds[kind]):.0f}", f"{min(loads[kind]):.1f} to {max(loads[kind]):.1f}"]
+        yield f"| {' | '.join([kind, *map(str, [len(verdicts), *counts, wrong]), *figures])} |"
+
+
 def main():
     options = arguments()
     if options.drawn:
         return try_drawn(options)
-    counts = {"same": {}, "slow": {}, "scaled": 0}
-    planted, tries, begun = [], 0, time.time()
+    kinds = kinds_of(options)
+    found, seconds, loads = ({kind: [] for kind in kinds} for _ in range(3))
+    begun = time.time()
     with tempfile.TemporaryDirectory() as scratch:
         shim = build_shim(pathlib.Path(scratch))
-        while tries < options.tries and time.time() - begun < options.limit:
-            folder = (options.keep or pathlib.Path(scratch)) / f"{tries:03}"
-            folder.mkdir(parents=True, exist_ok=True)
+        for number, (kind, variables) in itertools.product(range(options.tries), kinds.items()):
+            if time.time() - begun > options.limit:
+                break
+            folder = (options.keep or pathlib.Path(scratch)) / f"{number:03}-{kind.replace(' ', '-')}"
             before = time.time()
-            verdicts = one_try(options, folder, shim)
-            tries += 1
-            for name in ("same", "slow"):
-                word = verdicts[name]["comparison"].split(":")[0]
-                counts[name][word] = counts[name].get(word, 0) + 1
-            counts["scaled"] += scaled_is_found(verdicts["same"], 1 + options.slower)
-            planted.append([r["estimate"] for r in ratios(verdicts["slow"])])
-            print(f"{tries:4} {time.time() - before:6.1f} s  load {os.getloadavg()[0]:4.1f}  itself: {describe(verdicts['same'])}")
-            print(f"{'':28}slower: {describe(verdicts['slow'])}", flush=True)
+            verdict, pairs, ratios = one_try(options, folder, shim, variables)
+            for list_of, value in ((found, verdict), (seconds, time.time() - before), (loads, os.getloadavg()[0])):
+                list_of[kind].append(value)
+            print(f"{number:3} {kind:20} {seconds[kind][-1]:6.1f} s  load {loads[kind][-1]:4.1f}  {verdict:10} {'WRONG ' * is_wrong(kind, verdict)}"
+                  f"{', '.join(f'{count} pairs {title}' for title, count in pairs.items())}; {', '.join(ratios)}", flush=True)
             if not options.keep:
-                for file in folder.iterdir():
-                    file.unlink()
-    print(f"{tries} tries in {time.time() - begun:.0f} s")
-    print(f"against itself: {counts['same']}")
-    print(f"against the program made slower for real: {counts['slow']}")
-    middle = [sorted(column)[len(column) // 2] for column in zip(*planted)]
-    print(f"by (medians of the estimates, each case): {', '.join(f'{ratio:.3f}' for ratio in middle)}")
-    print(f"found if the samples are multiplied by {1 + options.slower:g} instead: {counts['scaled']}")
+                shutil.rmtree(folder)
+    print(f"\n{time.strftime('%Y-%m-%d')}, {len(os.sched_getaffinity(0))} cores, {time.time() - begun:.0f} s\n\n" + "\n".join(table_of(found, seconds, loads)))
+    return int(any(is_wrong(kind, verdict) for kind, verdicts in found.items() for verdict in verdicts))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Has the working tree become slower, larger or wrong against a commit? Builds both, runs a deck with both in turn on this machine and
+"""Has the working tree become slower, larger or wrong against a commit? Builds both, runs decks with both in turn on this machine and
 lets scripts/compare judge; measures on while that says AMBIGUOUS."""
 
 import itertools
@@ -11,14 +11,31 @@ import signal
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from minitaw.command import BadInput, Parser, guarded  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded, plural  # noqa: E402
 
-LEAST, FEWEST = 9, 6  # pairs before the first verdict (docs/decisions/0011-comparing-times.md), and for an interval
+LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
 JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--missing", "--junit", "--markdown")
+
+
+class Stage(NamedTuple):
+    """What is measured until it is decided, after the stages before."""
+    title: str
+    deck: pathlib.Path
+    ranks: int
+
+
+def decks(*stages):
+    return [Stage(title, ROOT / "inputs" / deck, ranks) for title, deck, ranks in stages]
+
+
+DEFAULT = decks(("computing", "gate.toml", 1), ("communication", "gate-communication.toml", 2))
+NIGHTLY = [*DEFAULT, *decks(("all schedules", "nightly.toml", 2), ("a long sequence", "nightly-long.toml", 1))]
+
 
 def say(text):
     print(f"minitaw: {text}", file=sys.stderr, flush=True)
@@ -28,35 +45,49 @@ def parse():
                     epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).")
     add = parser.add_argument
     add("base", metavar="BASE", nargs="?", help="a commit; default: where this branch left main, or the last commit there")
-    add("--deck", help="what is run, as it is; default: inputs/gate.toml with one rank, which decides, then with two")
-    add("--ranks", type=int, help="of each run of the deck as it is (2)")
-    add("--rounds", type=int, default=48, help="at most so many pairs of runs (%(default)s)")
-    add("--limit", metavar="SECONDS", type=float, default=300, help="measuring ends after so long, with what there is (%(default)s)")
+    add("--deck", type=pathlib.Path, help="what is run; default: inputs/gate.toml on one rank, then inputs/gate-communication.toml on two")
+    add("--ranks", type=int, help="of each run of --deck (2)")
+    add("--nightly", action="store_true", help="then every schedule, and a long sequence too: inputs/nightly.toml, nightly-long.toml")
+    add("--rounds", type=int, default=48, help="at most so many pairs of runs of each deck (%(default)s)")
+    add("--limit", metavar="SECONDS", type=float, help="measuring ends after so long, with what there is (300, with --nightly 1200)")
     add("-o", "--output", metavar="FOLDER", type=pathlib.Path, default=ROOT / "out/perf-gate", help="where the results go (out/perf-gate)")
     for side in ("base", "new"):
-        add(f"--{side}-run", metavar="COMMAND", help="how to start a program that is there already, up to its name; nothing is built")
+        add(f"--{side}-run", metavar="COMMAND", help="how to start a program that is there already, up to its name; nothing is built; "
+            "{ranks} in it becomes the number of ranks")
     add("--strict", dest="judging", action="append_const", const="--strict", default=[], help="as of scripts/compare, and so are:")
     for name, words in (*((name, "judging") for name in JUDGING), ("--set", "settings")):
         add(name, dest=words, metavar="X", action="extend", type=lambda value, name=name: (name, value), default=[])
     options = parser.parse_intermixed_args()
+    check(options)
+    options.stages = stages_of(options)
+    options.limit = (1200 if options.nightly else 300) if options.limit is None else options.limit
+    for stage in options.stages:
+        if not os.path.isfile(stage.deck):
+            raise BadInput(f"there is no deck {stage.deck}")
+    return options
+
+def check(options):
     if bool(options.base_run) != bool(options.new_run):
         raise BadInput("--base-run and --new-run go together")
     if options.base_run and options.base:
         raise BadInput(f"--base-run takes the place of a base: leave out '{options.base}'")
-    options.stages = stages_of(options)
-    options.deck = options.deck or ROOT / "inputs/gate.toml"
-    if not os.path.isfile(options.deck):
-        raise BadInput(f"there is no deck {options.deck}")
-    return options
+    if options.rounds < 1:
+        raise BadInput(f"--rounds {options.rounds}: one pair of runs is the least")
+    if options.deck and options.nightly:
+        raise BadInput("--nightly has decks of its own: leave out --deck")
+    if options.ranks and not options.deck:
+        raise BadInput("--ranks belongs to --deck: the decks of the gate have their own")
 
 def stages_of(options):
-    """(title, ranks, settings, pairs before a verdict, most pairs). One rank decides within seconds on any machine. Two put their cases into
-    the same files: what MPI moves and holds is compared exactly, its time only where that is clear."""
-    if options.deck or options.ranks or options.base_run:
-        return [("", options.ranks or 2, [], LEAST, options.rounds)]
-    options.judging.append("--first-decides")
-    few = min(LEAST, options.rounds)
-    return [("one rank, ", 1, ["--set", "ranks=1", "--set", "groups=1"], LEAST, options.rounds), ("two ranks, ", 2, [], few, few)]
+    """One rank needs no second core, and decides within seconds on any machine. Then two, of tiny steps that communicate."""
+    if options.deck:
+        return [Stage("", options.deck, options.ranks or 2)]
+    return NIGHTLY if options.nightly else DEFAULT
+
+def looks_of(most):
+    """After how many pairs is judged: each time the measurements are 1.4 times as many. Few looks miss by chance less often."""
+    steps = (round(LEAST * 2 ** (i / 2)) for i in itertools.count())
+    return [*itertools.takewhile(lambda pairs: pairs < most, steps), most]
 
 def git(*words, otherwise=None):
     """What it says. The repository may belong to somebody else, as in a container; one around it is another's."""
@@ -103,19 +134,19 @@ def build(name, tree):
     return folder
 
 def programs_of(options):
-    """The words that start the program of each side; mpiexec stands before those that are built here."""
+    """The words that start the program of each side, where {ranks} stands for a number."""
     if options.base_run:
         return {"base": options.base_run, "new": options.new_run}
     check_out_base(choose_base(options.base))
     folders = {"base": build("base", BASE_TREE), "new": build("working tree", ROOT)}
-    return {side: shlex.quote(str(folder / "minitaw")) for side, folder in folders.items()}
+    return {side: f"mpiexec -n {{ranks}} {shlex.quote(str(folder / 'minitaw'))}" for side, folder in folders.items()}
 
-def measure(options, program, name, ranks, settings):
+def measure(options, program, name, stage):
     """A run that is not valid is for compare to judge."""
     record, said = (options.output / f"{name}.{kind}" for kind in ("h5", "txt"))
-    launcher = "" if options.base_run else f"mpiexec -n {ranks} "
     with open(said, "ab") as log:
-        words = ["bash", "-c", f'{launcher}{program} "$@"', name, "run", options.deck, *options.settings, *settings, "-o", record]
+        command = f'{program.replace("{ranks}", str(stage.ranks))} "$@"'
+        words = ["bash", "-c", command, name, "run", stage.deck, *options.settings, "-o", record]
         code = subprocess.run(words, stdout=log, stderr=log, check=False).returncode
     if code not in (0, 1) or not record.exists():
         told = [line for line in said.read_text(errors="replace").splitlines() if line.startswith("minitaw: ")]
@@ -124,52 +155,87 @@ def measure(options, program, name, ranks, settings):
 def judge(options):
     """The exit code of compare, and what it says. It needs libraries that the programs to be compared may do without."""
     sides = [word for side in ("base", "new") for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))]
-    done = subprocess.run([ROOT / "scripts/env", "python3", ROOT / "scripts/compare", *sides, *options.judging], capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):
-        raise BadInput(done.stderr.strip().removeprefix("compare: "))
+    looks = len(looks_of(options.rounds)) * len(options.stages)
+    words = ["python3", ROOT / "scripts/compare", *sides, "--looks", str(looks), *options.judging]
+    done = subprocess.run([ROOT / "scripts/env", *words], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout:  # Python's own errors have the exit code of a regression
+        told = done.stderr.strip().splitlines()[-1:] or [f"scripts/compare ended with exit code {done.returncode} and said nothing"]
+        raise BadInput(told[0].removeprefix("compare: "))
     (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
     return done.returncode, done.stdout
 
-def tell(text, said, ends):
-    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else one each time."""
-    rows = [line.split() for line in said.splitlines() if line.startswith(" ")]
-    ratio = "".join(f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "") for row in rows[-1:])
+def rows_of(said):
+    """Those of compare's table, in words."""
+    return [line.split() for line in said.splitlines() if line.startswith(" ")]
+
+def undecided(said):
+    """How many cases' times are AMBIGUOUS."""
+    return sum(row[12] == "AMBIGUOUS" for row in rows_of(said))
+
+def verdict(said):
+    """The closing line's word."""
+    return said.rpartition("\nCOMPARISON: ")[2].split(":")[0].strip()
+
+def tell(text, said, looked, ends):
+    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else one for each look."""
     renews = sys.stderr.isatty()
+    if not looked and not renews:
+        return
+    ratio = "".join(f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "") for row in rows_of(said)[-1:])
     print("\r\033[K" * renews + f"minitaw: {text}{ratio}", end="" if renews and not ends else "\n", file=sys.stderr, flush=True)
 
-def measure_stage(options, programs, stage, began):
-    """Pairs: base first, then new first. Compared at once, so that bad options show early. Exit code, what compare says, no time for more."""
-    title, ranks, settings, least, most = stage
-    longest = 0.0
+def measure_stage(options, programs, stage, before, began, ends_at):
+    """Pairs: base first, then new first. Exit code of compare, and what it says.
+
+    The first pair is compared at once, so that bad options show early, and is no verdict. `before`: cases
+    of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from `began`.
+    """
+    longest, shown = 0.0, ""
+    title = f"{stage.title}, " * bool(stage.title)
+    looks = looks_of(options.rounds)
     for number in itertools.count(1):
         begin = time.monotonic()
         for side in ("base", "new")[::1 if number % 2 else -1]:
-            measure(options, programs[side], f"{side}-{number:03}", ranks, settings)
+            measure(options, programs[side], f"{side}-{number:03}", stage)
         longest = max(longest, time.monotonic() - begin)
-        late = time.monotonic() - began + longest > options.limit
-        if number in (1, 3) or number >= min(FEWEST, most) or late:
+        late = time.monotonic() - began + longest > ends_at
+        looked = number in looks or late
+        if looked or number == 1:
             code, said = judge(options)
-        ends = late or number >= most or (number >= least and "\nCOMPARISON: AMBIGUOUS" not in said)
-        tell(f"{title}pair {number} of {most}, {time.monotonic() - began:.0f} s", said if number > 2 else "", ends)
+            shown = said if looked else ""  # a single pair tells nothing
+        ends = looked and (late or number >= options.rounds or verdict(said) == "REGRESSION" or undecided(said) <= before)
+        tell(f"{title}pair {number} of {options.rounds}, {time.monotonic() - began:.0f} s", shown, looked, ends)
         if ends:
-            return code, said, late
+            return code, said
 
 def measure_until_decided(options, programs):
     for left in options.output.glob("*-[0-9][0-9][0-9].*"):
         left.unlink()
-    began = time.monotonic()
-    for stage in options.stages:
-        code, said, late = measure_stage(options, programs, stage, began)
-        if late or code:
+    began, open_stages, before = time.monotonic(), [], 0
+    for number, stage in enumerate(options.stages, 1):
+        code, said = measure_stage(options, programs, stage, before, began, options.limit * number / len(options.stages))
+        if verdict(said) == "REGRESSION":
             break
+        if undecided(said) > before:
+            open_stages.append(stage)
+        before = undecided(said)
     print(said, end="")
-    if late and stage is not options.stages[-1]:
-        say("the limit came before the runs of two ranks")
-    if "\nCOMPARISON: AMBIGUOUS" in said:
-        wider = ", or with the --threshold above" * ("take --threshold" in said)
-        say(f"not decided: the load is {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores. Try again when less else runs, or longer: "
-            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}{wider}; --strict fails what is not decided")
+    conclude(options, said, stage, open_stages)
     return code
+
+def conclude(options, said, last, open_stages):
+    """What was not seen, and what to do next."""
+    if verdict(said) == "AMBIGUOUS" and open_stages:
+        cores = len(os.sched_getaffinity(0))
+        titles = " and ".join(stage.title for stage in open_stages if stage.title)
+        few = f" for {most} ranks" if (most := max(stage.ranks for stage in open_stages)) > cores else ""
+        say(f"not decided{': ' * bool(titles)}{titles}. The load is {os.getloadavg()[0]:.1f} on {plural(cores, 'core')}{few}. Try again when "
+            f"less else runs, or longer: --limit {2 * options.limit:g} --rounds {2 * options.rounds}; --strict fails what is not decided")
+    left = [stage.title for stage in options.stages[options.stages.index(last) + 1:]]
+    if left:
+        say(f"not measured after the regression: {', '.join(left)}")
+    elif not options.deck and not options.nightly:
+        say("seen were tawpipe on one rank and its transfers between two, with short sequences; --nightly adds every schedule and a long one")
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -178,4 +244,5 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     return measure_until_decided(options, programs_of(options))
 
-sys.exit(guarded("minitaw", main))
+if __name__ == "__main__":
+    sys.exit(guarded("minitaw", main))

@@ -5,16 +5,16 @@ import argparse
 import json
 import math
 import xml.etree.ElementTree as xml
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy
 
-from .command import BadInput, Parser, write_file, write_stdout
-from .intervals import Interval, Times, mean_ratio, ratio_of, times_of, typical
+from .command import BadInput, Parser, plural, write_file, write_stdout
+from .intervals import Interval, Times, mean_times, needed, ratio_of, times_of, typical
 from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
-MEANING = {"": "none", "INVALID": "none", "OPEN": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
+MEANING = {"": "none", "INVALID": "none", "OFF": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
            "AMBIGUOUS": "ambiguous", "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
@@ -37,7 +37,28 @@ class Rules:
     quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
     missing: str = "list"           # what becomes of cases of the base that the new side lacks: "list" or "fail"
-    first_decides: bool = False     # times of other cases are OPEN, and do not count, where they are not clear ten times as surely
+    looks: int = 1                  # how often one compares, at most, while more is measured
+
+
+@dataclass
+class Surety:
+    """How sure the intervals of one comparison have to be.
+
+    To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER of one
+    of many takes more: one of twenty intervals of 95 % misses by chance. The same holds for many looks.
+    """
+    confidence: float
+    looks: int
+    count: int  # intervals: of the cases, and of all together
+
+    @property
+    def alone(self):
+        return 1 - (1 - self.confidence) / self.looks
+
+    @property
+    def together(self):
+        """Of each interval, so that all of them hold at once with the confidence asked for."""
+        return 1 - (1 - self.alone) / self.count
 
 
 @dataclass
@@ -87,7 +108,7 @@ class Comparison:
     only_base: list
     only_new: list
     notes: list          # what differs without mattering; one line each
-    mean: Interval = None  # geometric mean of the ratios of all cases
+    together: Aspect = None  # time of all cases, by the geometric mean of their ratios; of several cases alone
 
     @property
     def missing(self):
@@ -95,19 +116,65 @@ class Comparison:
         return self.only_base if self.rules.missing == "fail" else []
 
     @property
+    def surety(self):
+        timed = len(timed_of(self.cases))
+        return Surety(self.rules.confidence, self.rules.looks, max(timed + (timed > 1), 1))
+
+    @property
     def outcome(self):
-        """Of all cases: a regression counts most, then an ambiguous one, then one that is faster."""
-        return max([*(c.outcome for c in self.cases), *["worse" for _ in self.missing]], key=OUTCOMES.index, default="none")
+        """Of all cases: a regression counts most, then an ambiguous one, then one that is faster.
+
+        All cases together can be slower where no single one is clear. What else they are follows from the cases.
+        """
+        outcomes = [case.outcome for case in self.cases] + ["worse"] * len(self.missing)
+        if self.together and self.together.outcome == "worse":
+            outcomes.append("worse")
+        return max(outcomes, key=OUTCOMES.index, default="none")
+
+    @property
+    def word(self):
+        return {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}.get(self.outcome, "SAME")
 
     def text(self):
-        """"SAME", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
-        if self.outcome not in ("worse", "ambiguous"):
-            return "FASTER" if self.outcome == "better" else "SAME"
-        some = [c for c in self.cases if c.worst().outcome == self.outcome]
-        why = [f"{len(some)} of {len(self.cases)} case{'s'[:len(self.cases) > 1]}, first case {some[0].case['case']} ({some[0].label}): {some[0].worst().reason}"
-               ] if some else []
-        why += [f"{len(self.missing)} of the base's cases missing in the new one, first {self.missing[0]}"] if self.missing else []
-        return f"{'REGRESSION' if self.outcome == 'worse' else 'AMBIGUOUS'}: {'; '.join(why)}"
+        """"SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
+        return f"{self.word}: {self.excluded() if self.word == 'SAME' else '; '.join(self.reasons())}"
+
+    def reasons(self):
+        some = [c for c in self.cases if c.outcome == self.outcome]
+        if some:
+            # Of those that are not decided the one that looks slowest tells most.
+            ambiguous = self.outcome == "ambiguous"
+            one = max(some, key=slowness) if ambiguous else some[0]
+            aspect = one.aspects["time"] if self.outcome == "better" else one.worst()
+            yield (f"{len(some)} of {plural(len(self.cases), 'case')}, {'such as' if ambiguous else 'first'} "
+                   f"case {one.case['case']} ({one.label}): {aspect.reason}")
+        if self.outcome == "worse" and self.together and self.together.outcome == "worse":
+            yield f"all {len(self.cases)} cases together: {self.together.reason}"
+        if self.missing:
+            yield f"{len(self.missing)} of the base's cases missing in the new one, first {self.missing[0]}"
+
+    def excluded(self):
+        """What SAME means of times: the largest slowdown that is not excluded, and of which case."""
+        judged = [c for c in self.cases if c.aspects["time"].word == "SAME"]
+        if not judged:
+            return "in what was compared; no step times were"
+        most = max(judged, key=lambda c: c.aspects["time"].ratio.high)
+        percent = 100 * max(most.aspects["time"].ratio.high - 1, 0)
+        which = f" (case {most.case['case']})" if len(judged) > 1 else ""
+        rest = len(self.cases) - len(judged)
+        return (f"no step time of {plural(len(judged), 'case')} is longer by more than {percent:.1f} %{which}, "
+                f"{100 * self.rules.confidence:.4g} % sure" + f"; times of {plural(rest, 'case')} were not compared" * (rest > 0))
+
+
+def slowness(case):
+    """How slow a case may be taken to be at least; the least of all where nothing is known."""
+    ratio = case.aspects["time"].ratio
+    return ratio.low if ratio else 0
+
+
+def timed_of(cases):
+    """Those whose times both sides have."""
+    return [case for case in cases if case.times.base and case.times.new]
 
 
 # Which cases are compared.
@@ -186,29 +253,55 @@ def match_cases(base, new, allow):
 
 # What is compared of a case.
 
-def judge(ratio, rules):
-    """What a ratio means, and why: SAME, FASTER and SLOWER where its whole interval says so."""
+def judge(ratio, sure, rules, count=1):
+    """What a ratio means, and why.
+
+    `ratio` is its interval taken alone, `sure` the wider one of `count` that hold at once, or None if
+    there are too few measurements. SAME needs the whole of the former within the threshold, SLOWER and
+    FASTER the whole of the latter beyond it.
+    """
     slow, fast = 1 + rules.threshold, 1 / (1 + rules.threshold)
     said = f"step time: new / base = {ratio.estimate:.4g}, from {ratio.low:.4g} to {ratio.high:.4g}"
     if fast <= ratio.low and ratio.high <= slow:
         return "SAME", ""
+    if sure and (sure.low > slow or sure.high < fast):
+        return "SLOWER" if sure.low > slow else "FASTER", said
+    limit = f"{100 * rules.threshold:.4g} %"
+    way = "slower" if ratio.low > 1 else "faster"
     if ratio.low > slow or ratio.high < fast:
-        return "SLOWER" if ratio.low > slow else "FASTER", said
-    wide = math.ceil(1000 * (max(ratio.high, 1 / ratio.low) - 1)) / 1000
-    return "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond: measure more{f', or take --threshold {wide:g}' * (wide < 0.5)}"
+        seen = f"{way} by more than {limit} if it stood alone, but one of {count} intervals may miss by chance"
+    elif ratio.low > 1 or ratio.high < 1:
+        seen = f"{way}, by less or by more than the threshold of {limit}"
+    else:
+        seen = f"unknown: slower, faster, or the same within {limit}"
+    return "AMBIGUOUS", f"{said}: {seen}; measure more"
 
 
-def compare_times(times, rules):
+def compare_times(times, rules, surety):
     if not times.base or not times.new:
         return Aspect("time", "s")
-    counts = " and ".join(map(str, dict.fromkeys([len(times.base), len(times.new)])))
-    ratio = ratio_of(times, rules.confidence)
-    word, reason = judge(ratio, rules) if ratio else ("AMBIGUOUS", f"{counts} {times.unit} are too few for a confidence of {rules.confidence:g}")
+    sides = [*map(math.exp, typical(times))]
+    if math.isinf(rules.threshold):
+        return Aspect("time", "s", *sides, "OFF", "times are not judged (--threshold off)", ratio_of(times, surety.alone))
+    return Aspect("time", "s", *sides, *judge_times(times, rules, surety))
+
+
+def judge_times(times, rules, surety):
+    """Word, reason and interval."""
+    ratio, sure = (ratio_of(times, confidence) for confidence in (surety.alone, surety.together))
+    if not ratio:
+        counts = " and ".join(map(str, dict.fromkeys([len(times.base), len(times.new)])))
+        least = needed(times, surety.alone)
+        return "AMBIGUOUS", f"{counts} {times.unit} are too few for a confidence of {surety.alone:.4g}: {least} are needed", None
+    word, reason = judge(ratio, sure, rules, surety.count)
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
-    # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
-    if times.unit == "samples" and word in ("SLOWER", "FASTER"):
-        word, reason = "AMBIGUOUS", reason + "; one repetition of each does not show how much runs differ"
-    return Aspect("time", "s", *map(math.exp, typical(times)), word, reason, ratio)
+    # comparisons on a busy machine (docs/decisions/0011-comparing-times.md). Nor can they be SAME.
+    if times.unit == "samples":
+        said = f"step time: new / base = {ratio.estimate:.4g}"
+        return "AMBIGUOUS", f"{said}; one repetition of each does not show how much runs differ: measure several files of each, in turn", ratio
+    if not sure and word == "AMBIGUOUS":
+        reason += f", {needed(times, surety.together)} of each or more"
+    return word, reason, ratio
 
 
 def compare_verdicts(match):
@@ -280,19 +373,35 @@ def compare(base, new, rules):
     matches, only_base, only_new = match_cases(base, new, rules.allow)
     for match in matches:
         match.times = times_of(match, rules.quantile)
-        surer = rules if not rules.first_decides or match is matches[0] else replace(rules, confidence=1 - (1 - rules.confidence) / 10)
-        aspects = [compare_verdicts(match), compare_times(match.times, surer), *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
-        match.aspects = {aspect.name: aspect for aspect in aspects}
-        if rules.first_decides and match is not matches[0] and match.aspects["time"].word == "AMBIGUOUS":
-            match.aspects["time"].word = "OPEN"
     found = Comparison(rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new))
+    for match in matches:
+        aspects = [compare_verdicts(match), compare_times(match.times, rules, found.surety),
+                   *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
+        match.aspects = {aspect.name: aspect for aspect in aspects}
     if found.outcome == "none":
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common that is valid on either side")
-    if any(c.times.unit == "samples" and c.aspects["time"].ratio for c in found.cases):
-        found.notes.append("there is one repetition only: the interval knows how samples of a run scatter, not how runs differ; measure base "
-                           "and new in turn, in several files of each")
-    found.mean = mean_ratio([c.times for c in found.cases if c.times.base and c.times.new], rules.confidence)
+    found.together = compare_together(found)
+    found.notes += notes_on_times(timed_of(matches), base, new)
     return found
+
+
+def compare_together(found):
+    """The time of all cases; None of one case, or where the cases were not measured together."""
+    timed = timed_of(found.cases)
+    times = mean_times([case.times for case in timed]) if len(timed) > 1 else None
+    aspect = compare_times(times, found.rules, found.surety) if times else None
+    return aspect if aspect and aspect.ratio else None
+
+
+def notes_on_times(timed, base, new):
+    """What the measurements cannot show."""
+    units = {case.times.unit for case in timed}
+    if "samples" in units:
+        yield ("there is one repetition only: the interval knows how samples of a run scatter, not how runs differ; measure base "
+               "and new in turn, in several files of each")
+    elif "repetitions" in units and len(base) == len(new) == 1:
+        yield ("there is one file of each: what changed on the machine from one to the other counts as a change of the program; "
+               "measure base and new in turn, in several files of each")
 
 
 # For people, programs and CI jobs.
@@ -322,22 +431,42 @@ def table(matches):
     return "".join(f"{'#' if i < 2 else ' '} {' '.join(row)}".rstrip() + "\n" for i, row in enumerate(zip(*columns)))
 
 
+def limits_of(comparison):
+    """By which rules was judged."""
+    rules, surety = comparison.rules, comparison.surety
+    limits = [f"{name}{'off' if math.isinf(value) else f'{100 * value:.4g} %'}"
+              for name, value in (("threshold ", rules.threshold), ("memory ", rules.memory_threshold))]
+    limits.append(f"confidence {100 * rules.confidence:.4g} %")
+    if rules.quantile:
+        limits.append(f"quantile {rules.quantile:g}")
+    if surety.looks > 1:
+        limits.append(f"which is shared by {surety.looks} looks")
+    if surety.count > 1:
+        limits.append(f"SLOWER and FASTER hold for all {surety.count} intervals at once")
+    return ", ".join(limits)
+
+
 def as_text(comparison, base, new):
     """For people: notes behind #, one aligned row per case, the closing line."""
-    rules, mean = comparison.rules, comparison.mean
-    together = [f"all cases together: new / base = {mean.estimate:.3f}, from {mean.low:.3f} to {mean.high:.3f} (geometric mean)"] if mean else []
-    limits = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %"
-              + (f", quantile {rules.quantile:g}" if rules.quantile else ""))
-    reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values() if a.reason]
-    before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits, *comparison.notes])
-    behind = "".join(f"# {note}\n" for note in reasons + together * (len(comparison.cases) > 1))
+    mean = comparison.together and comparison.together.ratio
+    together = [f"all cases together: {comparison.together.word}: new / base = {mean.estimate:.3f}, from {mean.low:.3f} to "
+                f"{mean.high:.3f} (geometric mean)"] if mean else []
+    reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values()
+               if a.reason and a.word != "OFF"]
+    before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits_of(comparison), *comparison.notes])
+    behind = "".join(f"# {note}\n" for note in reasons + together)
     return f"{before}\n{table(comparison.cases)}{behind}COMPARISON: {comparison.text()}\n"
+
+
+def finite(value):
+    """JSON has no other numbers: null stands for NaN, and for a threshold that is off."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
     def aspect_json(aspect):
-        sides = {side: value if math.isfinite(value) else None for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
+        sides = {side: finite(value) for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
         ratio = {"ratio": aspect.ratio and aspect.ratio._asdict()} if aspect.name == "time" else {}
         return {"outcome": aspect.outcome, "word": aspect.word, **({"units": aspect.units} if aspect.units else {}), **sides, **ratio, "reason": aspect.reason}
 
@@ -345,7 +474,8 @@ def as_json(comparison, base, new):
               "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
               "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
     found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new,
-             **{name: value for name, value in vars(comparison.rules).items() if name != "allow"}, "mean_ratio": comparison.mean and comparison.mean._asdict(),
+             **{name: finite(value) for name, value in vars(comparison.rules).items() if name != "allow"},
+             "together": comparison.together and aspect_json(comparison.together),
              "notes": comparison.notes, "only_base": comparison.only_base, "only_new": comparison.only_new, "cases": cases}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
@@ -358,22 +488,29 @@ def as_junit(comparison, strict):
         element.text = FORBIDDEN.sub("?", text)
         return element
 
+    def add_test(suite, name, a):
+        seconds = numpy.nan_to_num(a.new) if a.name == "time" else 0
+        test = add(suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds:.9f}")
+        figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
+        why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
+        match tags.get(a.outcome):
+            case "failure":
+                add(test, "failure", figures, **why, type=a.word)
+            case "skipped":
+                add(test, "skipped", **why)
+            case _:
+                add(test, "system-out", f"{a.word} {figures}")
+
     tags = {"worse": "failure", "ambiguous": "failure" if strict else "skipped", "none": "skipped"}
     root = xml.Element("testsuites", name="minitaw compare")
     for c in comparison.cases:
         name, seconds = f"case {c.case['case']}: {c.label}", numpy.nan_to_num(c.aspects["time"].new)
         suite = add(root, "testsuite", name=name, time=f"{seconds:.9f}")
         for a in c.aspects.values():
-            test = add(suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds if a.name == 'time' else 0:.9f}")
-            figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
-            why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
-            match tags.get(a.outcome):
-                case "failure":
-                    add(test, "failure", figures, **why, type=a.word)
-                case "skipped":
-                    add(test, "skipped", **why)
-                case _:
-                    add(test, "system-out", f"{a.word} {figures}")
+            add_test(suite, name, a)
+    if comparison.together and comparison.together.outcome == "worse":
+        suite = add(root, "testsuite", name="all cases together", time="0.0")
+        add_test(suite, "all cases together", comparison.together)
     for label in comparison.missing:
         suite = add(root, "testsuite", name=f"missing: {label}", time="0.0")
         test = add(suite, "testcase", classname=f"minitaw.missing: {label}", name="case", time="0.0")
@@ -387,8 +524,7 @@ def as_junit(comparison, strict):
 
 def as_markdown(comparison, text):
     """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
-    word = comparison.text().partition(":")[0]
-    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines())
+    return f"### miniTaw: {comparison.word}\n\n" + "".join(f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines())
 
 
 def number(low, high):
@@ -403,7 +539,13 @@ def number(low, high):
 
 def threshold(text):
     """A half and more can only be a slip: 5 for 5 %."""
-    return 1e6 if text == "off" else number(1e-9, 0.499)(text)
+    return math.inf if text == "off" else number(1e-9, 0.499)(text)
+
+
+def looks(text):
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from 1 to 1000")
+    return int(text)
 
 
 def parse(words):
@@ -420,7 +562,7 @@ def parse(words):
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
-    add("--first-decides", action="store_true", help="times of other cases do not count unless clear at a tenth of the risk")
+    add("--looks", type=looks, metavar="N", help="how often you compare at most, as more is measured: the risk is shared by all (%(default)s)")
     add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")

@@ -2,6 +2,7 @@
 """How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from normal, and a few of
 them are always wild."""
 
+import itertools
 import math
 from collections import namedtuple
 from typing import NamedTuple
@@ -107,6 +108,14 @@ def ratio_of(times, confidence):
     return interval and Interval(*map(math.exp, interval))
 
 
+def needed(times, confidence):
+    """The least number of measurements of each side that have an interval."""
+    paired = times.unit == "pairs of files"
+    for count in itertools.count(1):
+        if pairs_left_out(count, confidence) if paired else differences_left_out(count, count, confidence):
+            return count
+
+
 def typical(times):
     """A time of each side that agrees with the ratio: of pairs that in the middle, or the mean of the two there, else the median."""
     if times.unit != "pairs of files":
@@ -115,9 +124,18 @@ def typical(times):
     return [numpy.mean(numpy.take(side, order[(len(order) - 1) // 2:len(order) // 2 + 1])) for side in (times.base, times.new)]
 
 
-def mean_ratio(cases, confidence):
-    """The geometric mean of the ratios of several cases; None if their measurements did not come together."""
-    if len({(t.unit, tuple(t.file), len(t.base), len(t.new)) for t in cases}) != 1 or cases[0].unit == "samples":
+def mean_times(cases):
+    """Of several cases the means of their logarithms: the ratio is then the geometric mean of theirs.
+
+    Of pairs those count that all cases have. None if the measurements did not come together.
+    """
+    if {case.unit for case in cases} == {"pairs of files"}:
+        common = sorted(set.intersection(*(set(case.file) for case in cases)))
+        at = [[case.file.index(file) for file in common] for case in cases]
+    elif len({(case.unit, len(case.base), len(case.new)) for case in cases}) == 1 and cases[0].unit == "repetitions":
+        common, at = [], [...] * len(cases)
+    else:
         return None
-    base, new = (numpy.mean([getattr(t, side) for t in cases], axis=0) for side in ("base", "new"))
-    return ratio_of(Times(cases[0].unit, base, new), confidence)
+    sides = [[numpy.asarray(getattr(case, side))[chosen] for case, chosen in zip(cases, at)]
+             for side in ("base", "new")]
+    return Times(cases[0].unit, *(numpy.mean(side, axis=0).tolist() for side in sides), common)

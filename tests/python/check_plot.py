@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are those of the same x, and only a change
-beyond noise is marked."""
+"""scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are those of the same x, and only a lasting
+change beyond the noise between runs is marked."""
 
 import argparse
 import csv
 import json
+import os
 
 import files
 import numpy
@@ -13,6 +14,7 @@ from minitaw import plot, trend
 from minitaw.record import load_all
 
 DAY = "2026-07-18T09:30:00Z"
+SEED = int(os.environ.get("MINITAW_SEED", 20260115))
 
 def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
     """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by so much."""
@@ -69,30 +71,106 @@ def check_predictions():
     (FOLDER / "bad.json").write_text("[1]")
     refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
 
+class Quiet:
+    doubt = ""
+
+def marks(steps):
+    """Where a history of runs of these fastest steps changes, and by how much."""
+    runs = [trend.Run(Quiet, step) for step in steps]
+    trend.mark(runs, trend.RISK)
+    return {at: round(run.change.ratio, 2) for at, run in enumerate(runs) if run.change}
+
+def check_one_program():
+    """100 histories of 30 runs of one program, each with noise of its own: normal, and one that only lengthens, both of 5 %.
+    One in twenty may have a mark; that 13 or more had is less probable than one in 700."""
+    chance = numpy.random.default_rng(SEED)
+    for noise in (lambda: numpy.exp(0.05 * chance.standard_normal(30)), lambda: 1 + 0.05 * chance.exponential(size=30)):
+        found = [marks(noise()) for _ in range(100)]
+        assert sum(map(bool, found)) <= 12 and max(map(len, found)) <= 1, (SEED, found)
+
+def check_changes():
+    """10 % between run 15 and 16 of 30, with normal noise of 1.5 %: marked once, and there. To put it one run off takes a run that is 3.2
+    standard deviations off."""
+    chance = numpy.random.default_rng(SEED)
+    def noisy(*levels):
+        return numpy.concatenate(levels) * numpy.exp(0.015 * chance.standard_normal(sum(map(len, levels))))
+    for factor in (1.1, 1 / 1.1):
+        found = [marks(noisy([1] * 15, [factor] * 15)) for _ in range(50)]
+        assert sum([*one] == [15] for one in found) >= 48 and max(map(len, found)) == 1, (SEED, found)
+        assert all(abs(ratio - factor) < 0.04 for one in found for ratio in one.values()), found
+    assert [*marks(noisy([1] * 10, [1.3] * 10, [1] * 10))] == [10, 20] and marks(noisy([1] * 15, [1.02] * 15)) == {}
+    exact = 1 + 0.001 * (numpy.arange(30) * 7 % 10)  # spread over less than a percent
+    for blip in ([1], [1, 1], [1, -1]):
+        exact_blip = exact.copy()
+        exact_blip[12:12 + len(blip)] *= 1 + 0.5 * numpy.array(blip)
+        assert marks(exact_blip) == {}, "one or two runs are no lasting change"
+    wide = numpy.tile([1, 1.08, 0.93, 1.02, 0.99, 1.05], 4)  # scatters by 6 % around the median
+    assert marks(numpy.concatenate([wide[:12], 1.09 * wide[:12]])) == {}, "less than twice the scatter"
+    assert marks(numpy.concatenate([wide[:12], 1.4 * wide[:12]])) == {12: 1.4}
+
+def check_chances():
+    """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over 7) = 2 / 3432 is the first that is below
+    0.05 over their number (85)."""
+    assert [trend.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [0, 1, 3, 55, 65, 85] and trend.least_count(0.05) == 14
+    assert [marks([1] * 7 + [2] * 6), marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7])] == [{}, {7: 2.31}]
+
+DAYS = [f"2026-01-{day:02}T00:00:00Z" for day in range(1, 31)]
+
+def files_of(name, factors, noisy=(), **more):
+    """A record a day; two schedules, of which only the first changes."""
+    names = []
+    for i, factor in enumerate(factors):
+        columns = more | {"verdict": "VALID (noisy: quartiles 40 % of the median apart)" if i in noisy else "VALID"}
+        cases = [("fsdp", 128, factor * (1 + 0.001 * (i * 7 % 5)), DAYS[i]), ("ddp", 128, 2 + 0.001 * (i * 3 % 7), DAYS[i])]
+        names.append(measured(f"{name}{i:02}.h5", cases, commit=f"c{i:02}", **columns))
+    return names
+
 def check_trend():
-    steps = [("2026-01-01T00:00:00Z", 1.0, "aaa"), ("2026-02-01T00:00:00Z", 1.005, "bbb"), ("2026-03-01T00:00:00Z", 1.2, "ccc"), ("2026-04-01T00:00:00Z", 0.9, "ddd")]
-    names = [measured(f"trend{commit}.h5", [("fsdp", 128, factor, day)], commit=commit) for day, factor, commit in steps]
-    lines = accepted("trend", *reversed(names), "-o", "trend.png").splitlines()
-    assert lines[0].startswith("# 0: fsdp, ") and "128 tokens" in lines[0] and lines[-1] == "trend.png" and (FOLDER / "trend.png").stat().st_size > 5000
-    assert [line.split()[:2] for line in lines[1:5]] == [[day, commit] for day, _, commit in steps]
-    assert [line.split()[-1] for line in lines[1:5]][1:] == ["-0.5%", "slower", "faster"] and "-16.2%" in lines[3], lines
+    """A change is told where it began, fails while it is new, and is history after ten runs; noisy runs are shown and do not count."""
+    names = files_of("slow", [1] * 10 + [1.5] + [1] * 3 + [1.2] * 9, noisy=[10])
+    text = accepted("trend", *reversed(names), "-o", "trend.png")
+    fsdp, ddp = (part.splitlines() for part in text.split("# 1: "))
+    assert fsdp[0].startswith("# 0: fsdp, ") and "128 tokens" in fsdp[0] and "trend.png" in text and (FOLDER / "trend.png").stat().st_size > 5000
+    rows = [line for line in fsdp if line.startswith("  ")]
+    assert [row.split()[:2] for row in rows] == [[DAYS[i], f"c{i:02}"] for i in range(23)]
+    told = {i: row.split("  ")[-1].strip() for i, row in enumerate(rows) if not row.endswith("%")}
+    assert told.pop(10) == "noisy, does not count" and [*told] == [14] and told[14].startswith("slower: step +20."), told
+    assert told[14].endswith(" against the 13 runs before") and "spread 1.0 %" in rows[0], rows
+    last = [line for line in fsdp if line.startswith("# slower")]
+    assert len(last) == 1 and f"since {DAYS[14]} (9 runs); changes below 3.0% would not be seen" in last[0] and last[0].endswith("; 1 noisy run did not count"), fsdp
+    assert any(line.startswith("# no change in 22 runs; ") for line in ddp), ddp
+    closing = text.splitlines()[-1]
+    assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: fsdp, ") and closing.endswith(f"runs before, since {DAYS[14]}"), closing
+    assert accepted("trend", *names, "--fail", code=1).endswith(f"{closing}\n")
+    older = accepted("trend", *names, *files_of("later", [9] * 23 + [1.2] * 2)[23:], "--fail").splitlines()
+    assert older[-1] == "TREND: SAME: no change in the newest 10 runs of 2 cases" and any("slower: step +2" in line for line in older)
+    faster = accepted("trend", *files_of("fast", [1.2] * 12 + [1] * 9), "--fail")
+    assert faster.splitlines()[-1].startswith("TREND: FASTER: 1 of 2 cases, first 0: fsdp") and "slower" not in faster
+    few = accepted("trend", *names[:5], "--fail").splitlines()
+    assert few[-1].startswith("TREND: UNKNOWN") and "# unknown: 5 runs, 16 or more can show a change" in few, few
 
-def check_marks():
-    """A change is marked if it is 3 % and beyond noise. Each case is a line of its own; what failed is in none."""
-    days = [f"2026-0{month}-01T00:00:00+00:00" for month in range(1, 7)]
-    steps = (1, 0.01), (1.02, 0.0001), (1.06, 0.01), (1.01, 0.01), (1.2, 0.4), (1.26, 0.3)
-    names = [measured(f"mark{day}.h5", [("fsdp", 128, step, day), ("fsdp", 256, 2, day)], noise=noise) for day, (step, noise) in zip(days, steps)]
-    names += [measured("bad.h5", [("fsdp", 128, 9, days[0])], verdict="INVALID: wrong"), measured("large.h5", [("fsdp", 128, 3, days[0])], hidden=1024)]
+def check_histories():
+    """Each case has one of its own, on each machine; what failed is in none."""
+    day = [("fsdp", 128, 1, DAYS[0]), ("fsdp", 256, 2, DAYS[0])]
+    names = [measured("a.h5", day), measured("b.h5", [("fsdp", 128, 3, DAYS[1])], hidden=1024), measured("c.h5", [("fsdp", 128, 9, DAYS[0])], verdict="INVALID: wrong")]
+    names.append(measured("d.h5", day[:1]))
+    with_other = files.make(SAMPLE, FOLDER / "e.h5", [(4, {"session": 0}, {})], {"build_type": "Debug"})
     found = trend.history(load_all(names))
-    assert [name.split(", ", 2)[2] for name in found] == ["128 tokens, hidden 12", "256 tokens, hidden 12", "128 tokens, hidden 1024"], found
-    rows, *others = ([row[2:] for row in trend.lines(some)] for some in found.values())
-    assert rows == [("999.3 token/s", "spread 1.0 %", "", ""), ("980.4 token/s", "spread 0.0 %", "-1.9%", ""), ("942.7 token/s", "spread 1.0 %", "-3.8%", "slower"),
-                    ("989.4 token/s", "spread 1.0 %", "+5.0%", "faster"), ("810.5 token/s", "spread 40.0 %", "-18.1%", ""),
-                    ("777.2 token/s", "spread 30.0 %", "-4.1%", "")], rows
-    assert [len(some) for some in others] == [6, 1]
-    axes = trend.draw(found).axes[0]
-    assert numpy.allclose(axes.lines[0].get_ydata(), [1, 0.9811, 0.9434, 0.9901, 0.8110, 0.7777], atol=1e-4), axes.lines[0].get_ydata()
-    marks = [(text.get_text(), text.xy[0].isoformat(), round(text.xy[1], 2)) for text in axes.texts]
-    assert marks == [("▼", days[2], 0.94), ("▲", days[3], 0.99)], marks
+    assert [(name.split(", ", 2)[2], len(runs)) for name, runs in found.items()] == [
+        ("128 tokens, hidden 12", 2), ("256 tokens, hidden 12", 1), ("128 tokens, hidden 1024", 1)], found
+    assert any("build_type Debug" in name for name in trend.history(load_all([*names, with_other]))), "a rate of another machine is no history"
 
-run_all(check_points, check_predictions, check_trend, check_marks)
+def check_drawing():
+    names = files_of("drawn", [1] * 10 + [1.5] + [1] * 3 + [1.25] * 9, noisy=[10])
+    found = trend.history(load_all(names))
+    axes = trend.draw(found).axes[0]
+    line, noisy, other, _ = axes.lines
+    assert len(line.get_xdata()) == len(other.get_xdata()) == 23 and abs(line.get_ydata()[22] - 0.8) < 0.005
+    assert [x.isoformat()[:10] for x in noisy.get_xdata()] == [DAYS[10][:10]] and noisy.get_markerfacecolor() == "white"
+    (text,) = axes.texts
+    assert (text.get_text(), text.xy[0].isoformat()[:10]) == ("▼", DAYS[14][:10])
+    (text,) = trend.draw(trend.history(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
+    assert text.get_text() == "▲"
+
+print(f"MINITAW_SEED={SEED}")
+run_all(check_points, check_predictions, check_one_program, check_changes, check_chances, check_trend, check_histories, check_drawing)
