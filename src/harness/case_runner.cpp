@@ -11,6 +11,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
+#include "harness/core_load.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -197,10 +198,9 @@ StopReason CaseRunner::execute(
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
-  const std::span cores(options_.cores);
-  const trace::Surroundings around{
-      nodes, options_.shared_devices ? "ranks share a device"
-                                     : topology::crowd(cores.first(std::min<std::size_t>(c.ranks, cores.size())))};
+  const std::span all(options_.cores), cores = all.first(std::min<std::size_t>(c.ranks, all.size()));
+  trace::Surroundings around{nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(cores)};
+  CoreWatch load(cores, options_.stat);
   StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
   std::string begun;
@@ -209,7 +209,10 @@ StopReason CaseRunner::execute(
     runtime->prepare();
     if (s == c.warmup) device.begin(), node.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
-    if (s == c.warmup) begun = utc_now(true);
+    if (s == c.warmup) {
+      begun = utc_now(true);
+      load.begin(comm);
+    }
     guard_.pause();
     const double seconds = runtime->step();
     if (s >= c.warmup) device.sample(), node.sample();
@@ -225,6 +228,7 @@ StopReason CaseRunner::execute(
   result.ended = {utc_now(true)};
   device.collect(comm, result.device);
   node.collect(comm, result.node);
+  if (const std::string others = load.end(comm); around.crowd.empty()) around.crowd = others;
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices) taken.device_begin = 0;  // others take memory there as well
   collect(*runtime, steps, count, taken, options_.timeline, around, comm, result);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <filesystem>
 #include <stdexcept>
 #include "comm/wait.hpp"
 #include "engine/watchdog.hpp"
@@ -65,6 +66,7 @@ struct RunnerOptions {
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
   /// Of each rank of the job. Times of ranks that share cores say nothing of a rank; none: they compute on devices.
   std::vector<topology::RankCores> cores{};
+  std::filesystem::path stat = "/proc/stat";  ///< says how busy cores are; tests have another one
   bool timeline = false;
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
   std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fstream>
 #include <gmock/gmock.h>
+#include <unistd.h>
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"
+#include "harness/core_load.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -442,6 +445,54 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   }
   EXPECT_THAT(result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
+}
+/// A second on these cores: 5 % and two hundredths of a second of each core are allowed.
+TEST(CoreLoad, OthersAreThoseWhoAreNoRankOfTheCase) {
+  using topology::RankCores;
+  using Uses = std::vector<CoreUse>;
+  const std::vector<RankCores> alone = {{0, {0}}, {0, {1, 2}}, {1, {0}}};
+  EXPECT_EQ(taken_by_others(alone, Uses{{1, 1.06, 1}, {1, 2.13, 2}, {1, 0.9, 1}}), "");
+  EXPECT_EQ(taken_by_others(alone, Uses{{1, 1, 1}, {1, 2, 1.8}, {1, 1, 0.5}}),
+      "other programs take 50 % of the cores of rank 2");
+  EXPECT_EQ(taken_by_others(alone, Uses{{1, 1, 1}, {1, 2, 1.8}, {1, 1, 1}}),
+      "other programs take 10 % of the cores of rank 1");
+  EXPECT_EQ(taken_by_others(alone, Uses{{1, 1, 0.92}, {1, 2, 2}, {1, 1, 1}}),
+      "other programs take 8 % of the cores of rank 0");
+  EXPECT_EQ(taken_by_others(alone, Uses{{0.1, 0.1, 0.08}, {1, 2, 2}, {1, 1, 1}}), "") << "two ticks of a clock";
+  EXPECT_EQ(taken_by_others(alone, Uses{{1, NAN, 0}, {1, NAN, 0}, {1, NAN, 0}}), "") << "not known";
+  const std::vector<RankCores> together = {{0, {0, 1}}, {0, {0, 1}}};
+  EXPECT_EQ(taken_by_others(together, Uses{{1, 1.9, 0.9}, {1, 1.9, 1.0}}), "");
+  EXPECT_EQ(
+      taken_by_others(together, Uses{{1, 1.9, 0.9}, {1, 1.9, 0.4}}), "other programs take 30 % of the cores of rank 0");
+  EXPECT_EQ(taken_by_others({}, {}), "");
+}
+
+/// The core of rank 1 is busy for 9 s more after each step, says the file.
+TEST(CoreLoad, NobodyIsNamedBesideOtherPrograms) {
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), ranks = comm::mpi::size_of(MPI_COMM_WORLD);
+  if (ranks == 1) GTEST_SKIP() << "nobody is named";
+  const std::string stat = fmt::format("stat-{}", rank);
+  int busy = 0;
+  const auto write = [&] { std::ofstream(stat) << fmt::format("cpu{} {} 0 0 0 0 0 0 0 0 0\n", rank, busy); };
+  std::vector<topology::RankCores> cores;
+  for (int r = 0; r < ranks; ++r) cores.push_back({0, {r}, 1});
+  for (const bool loaded : {true, false}) {
+    write();
+    CaseRunner job(MPI_COMM_WORLD, {.cores = cores, .stat = stat});
+    Case c = tests::small_case("ddp", topology::Groups({ranks}), 2, 1);
+    c.steps = 3;
+    Limits limits;
+    limits.stop = [&] {
+      if (loaded && rank == 1) busy += 9 * static_cast<int>(sysconf(_SC_CLK_TCK));
+      write();
+      return StopReason::no;
+    };
+    const CaseResult result = job.run(c, limits).result;
+    if (rank > 0) continue;
+    const bool told = result.blame.text.find(" % of the cores of rank 1; minitaw screen") != std::string::npos;
+    EXPECT_EQ(told, loaded) << result.blame.text;
+  }
+  std::filesystem::remove(stat);
 }
 }  // namespace
 }  // namespace minitaw::harness
