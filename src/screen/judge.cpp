@@ -315,7 +315,7 @@ bool explains(const Culprit& culprit, int rank, const Evidence& evidence, const 
   double most = 1;
   int rounds = 0;
   for (const Evidence& e : culprit.evidence) {
-    if (!e.quantity.is_latency) most = std::max(most, e.usual / e.value);  // times as slow
+    most = std::max(most, e.usual / e.value);  // times as slow
     rounds = std::max(rounds, e.rounds);
   }
   return evidence.usual / evidence.value <= most * most * most && evidence.rounds <= rounds;

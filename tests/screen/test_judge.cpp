@@ -116,6 +116,12 @@ TEST(Judge, ThresholdsByHand) {
   EXPECT_TRUE(is_named(1.2, 0.9, {}, true) && !is_named(1.2, 1.1, {}, true)) << "ten times always counts";
 }
 
+TEST(Judge, HalfOfManyPeersMayBeSlow) {
+  const Machine m{topology::Groups({10}), 1};
+  const std::vector<double> round = {10, 6, 10, 6, 10, 6, 10, 6, 10, 6};
+  EXPECT_EQ(culprits_of(m, {products({round, round})}).size(), 5U) << "and tell nothing of the spread of the others";
+}
+
 /// Of 100 ranks in three rounds one is slow in the first `times`, others once each, spread over the rounds.
 bool is_named_beside(int times, int others) {
   std::vector<std::vector<double>> rounds(3, std::vector<double>(100, 10));
@@ -349,6 +355,12 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
   EXPECT_TRUE(twice.culprits.empty());
   EXPECT_EQ(twice.loaded, (std::vector{2, 3})) << "the others are judged";
   EXPECT_EQ(twice.doubtful.size(), 1U);
+  const Measured taken{
+      {.name = "load", .units = "1", .is_load = true}, std::vector<std::vector<double>>(3, {1, 1, 1, 1})};
+  const std::vector<double> slow = {10, 6, 10, 10}, usual(4, 10);
+  const Machine m{topology::Groups({4}), 1};
+  EXPECT_EQ(culprits_of(m, {products({slow, slow, slow}), taken}).size(), 1U) << "clear in all rounds";
+  EXPECT_TRUE(culprits_of(m, {products({slow, slow, usual}), taken}).empty()) << "but not in most";
 }
 
 /// Of faults of any size those count that are above what the same screening says that it would name, or far below.
@@ -389,6 +401,9 @@ TEST(Judge, TheSmallestLossByHand) {
   // The middle one of the differences 0, ln 1.05 and ln 1.05, over 0.6745 sqrt(2), are 5.1 %: eight of these
   EXPECT_NEAR(smallest({{10, 10, 10}, {10, 10.5, 9.5238}}), 8 * 0.05115, 1e-4);
   EXPECT_TRUE(std::isnan(smallest({{10, 10, 10}})) && std::isnan(smallest({}))) << "one round";
+  const Quantity latency{"latency", "s", Partner::none, 0.5, true};
+  const std::vector<double> late(3, 90e-6);
+  EXPECT_NEAR(judge(m, {{latency, {late, late}}}).smallest.at(0).part, 100e-6, 1e-12) << "twice 90 + 10 us";
   const auto alone = judge({topology::Groups({1}), 1}, {products({{10}, {10}})});
   EXPECT_TRUE(std::isnan(alone.smallest.at(0).part)) << "without peers";
 }
@@ -419,8 +434,8 @@ TEST(Judge, AMachineThatIsSlowAllOverIsNotClean) {
   // A way is as fast as its slower end: 45 is 90 % of one that has 50.
   const std::vector<double> mixed = {none, 45, 70, 45, none, 45, 70, 45, none};
   const Known own_rates{{100, 50, 100}, 0.8, "a test"};
-  const auto ends = culprits_of({topology::Groups({1, 1, 1}), 1},
-      {{{"rate", "B/s", Partner::node}, {mixed, mixed}, own_rates}}, {.least = 0.5});
+  const auto ends = culprits_of(
+      {topology::Groups({1, 1, 1}), 1}, {{{"rate", "B/s", Partner::node}, {mixed, mixed}, own_rates}}, {.least = 0.5});
   EXPECT_TRUE(ends.empty()) << "each has a way of 90 %";
   const Measured slow{{"product", "FLOP/s"}, {{4, 4, 4, 9}, {4, 4, 4, 9}}, {{10, 10, 10, 10}, 0.5, "a test"}};
   const auto ranks = culprits_of({topology::Groups({4}), 1}, {slow});
