@@ -228,14 +228,15 @@ def closing_of(reader, cases):
 
     def kind(text):
         """VALID, VALID with a doubt, or INVALID."""
-        return re.match("(VALID( [(]|$))?", str(text))[0]
+        return re.match("(VALID( [(]|$))?", text)[0]
 
     def is_same(told, found):
         """The same rate of the same schedule, with its doubt; other settings may stand there."""
         doubt = found.rpartition("), ")[2] if "), " in found else ""
         return told.startswith(found.partition(", ")[0]) and doubt in told
 
-    if kind(said) == kind(verdict) and isinstance(best, list) and len(best) == len(merits):
+    has_types = isinstance(said, str) and isinstance(best, list)
+    if has_types and kind(said) == kind(verdict) and len(best) == len(merits):
         if all(is_same(told, found) for told, found in zip(best, merits)):
             return said, best
     return refuse("summary", "has another verdict or figure of merit than follows from its cases")

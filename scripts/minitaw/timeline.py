@@ -110,6 +110,9 @@ def checked(timeline):
             isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
         )
 
+    def is_index(name, value):
+        return isinstance(value, int) and value >= LEAST[name]
+
     if not all(isinstance(text, str) for text in (timeline.heading, timeline.note)):
         raise ValueError("a title that is no text")
     if (
@@ -120,15 +123,10 @@ def checked(timeline):
     for number, event in enumerate(timeline.events):
         for name in COLUMNS:
             value, is_time = getattr(event, name), name in ("ready", "begin", "end")
-            is_good = (
-                isinstance(value, str)
-                if name in ("lane", "kind", "payload")
-                else (
-                    is_number(value)
-                    if is_time
-                    else isinstance(value, int) and is_number(value) and value >= LEAST[name]
-                )
-            )
+            if name in ("lane", "kind", "payload"):
+                is_good = isinstance(value, str)
+            else:
+                is_good = is_number(value) and (is_time or is_index(name, value))
             if not is_good:
                 raise ValueError(f"event {number} has {name} {str(value)[:40]}")
         if event.rank >= timeline.ranks or event.peer >= timeline.ranks:
