@@ -88,23 +88,28 @@ class Limited:
         found = self.plain.read(min(size, self.left + 1))
         self.left -= len(found)
         if self.left < 0:
-            raise BadInput(f"{self.path} unpacks to more than {MOST_BYTES} bytes, which no bundle does; do not unpack it")
+            raise BadInput(
+                f"{self.path} unpacks to more than {MOST_BYTES} bytes, which no bundle does; "
+                "do not unpack it"
+            )
         return found
 
 
 class Member(tarfile.TarInfo):
-    """A member of an archive whose long names and other words, which are read at once, are short."""
+    """A member of an archive. Its long names and other words, which are read at once, are short."""
 
     @classmethod
     def frombuf(cls, buffer, encoding, errors):
         found = super().frombuf(buffer, encoding, errors)
         if not found.isfile() and found.size > MOST_WORDS:
-            raise BadInput(f"the archive is no bundle: it has {found.size} bytes of words about a file")
+            raise BadInput(
+                f"the archive is no bundle: it has {found.size} bytes of words about a file"
+            )
         return found
 
 
 def name_of(path, member):
-    """Of a file of an archive. Refuses whatever is neither a plain file of a bundle nor a folder of one."""
+    """Of a file of an archive. Refuses what is neither a plain file nor a folder of a bundle."""
     parts, why = pathlib.PurePosixPath(member.name).parts, ""
     if member.issparse():
         why = "is a sparse file"
@@ -115,7 +120,10 @@ def name_of(path, member):
     elif parts[:1] != (FOLDER.strip("/"),) or ".." in parts or len(parts) > DEEPEST:
         why = f"does not lie in {FOLDER}"
     if why:
-        raise BadInput(f"{path} is no bundle: {member.name[:80]!r} {why}; a bundle has plain files in {FOLDER} and no others")
+        raise BadInput(
+            f"{path} is no bundle: {member.name[:80]!r} {why}; "
+            f"a bundle has plain files in {FOLDER} and no others"
+        )
     return member.name
 
 
@@ -129,15 +137,22 @@ def read_member(archive, member):
     return digest.hexdigest(), b"".join(kept)
 
 
+UNREADABLE = (EOFError, zlib.error, tarfile.TarError, ValueError, ArithmeticError, RecursionError,
+              MemoryError)  # fmt: skip
+
+
 def unpack(path):
-    """{name: digest} of the files of a tar.gz, and the contents of the record and of the check sums."""
+    """{name: digest} of the files of a tar.gz, and the contents of record and check sums."""
     digests, kept = {}, {}
     try:
-        with open(path, "rb") as packed, tarfile.open(fileobj=Limited(path, packed), mode="r|", tarinfo=Member) as archive:
+        with open(path, "rb") as packed, tarfile.open(
+            fileobj=Limited(path, packed), mode="r|", tarinfo=Member
+        ) as archive:
             for member in archive:
                 name = name_of(path, member)
                 if name in digests or len(digests) == MOST_FILES:
-                    raise BadInput(f"{path} is no bundle: it has {'a file twice' if name in digests else f'more than {MOST_FILES} files'}")
+                    much = "a file twice" if name in digests else f"more than {MOST_FILES} files"
+                    raise BadInput(f"{path} is no bundle: it has {much}")
                 if member.isfile():
                     digests[name], kept[name] = read_member(archive, member)
                 archive.members.clear()  # which tarfile keeps
@@ -148,7 +163,7 @@ def unpack(path):
         if error.strerror:
             raise BadInput(f"{path} cannot be read: {error.strerror}") from error
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
-    except (EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
 
 
@@ -178,11 +193,20 @@ def check(path):
     """The result in an archive whose files are all what SHA256SUMS says."""
     digests, kept = unpack(path)
     digests.pop(FOLDER + SUMS, None)
-    sums = {line.replace("  ", "  " + FOLDER, 1) for line in kept.get(FOLDER + SUMS, b"").decode(errors="replace").splitlines()}
-    differ = sorted(line.partition("  ")[2] for line in {f"{digest}  {name}" for name, digest in digests.items()} ^ sums)
+    sums = {
+        line.replace("  ", "  " + FOLDER, 1)
+        for line in kept.get(FOLDER + SUMS, b"").decode(errors="replace").splitlines()
+    }
+    differ = sorted(
+        line.partition("  ")[2]
+        for line in {f"{digest}  {name}" for name, digest in digests.items()} ^ sums
+    )
     if differ or RECORD not in digests:
         named = differ[0][:80] if differ else RECORD
-        raise BadInput(f"{path} is no bundle, is damaged or was changed: {named} is not what {SUMS} says; ask its sender for the archive and its check sum")
+        raise BadInput(
+            f"{path} is no bundle, is damaged or was changed: {named} is not what {SUMS} says; "
+            "ask its sender for the archive and its check sum"
+        )
     return load(f"record.h5 in {path}", kept[RECORD])
 
 

@@ -125,7 +125,8 @@ def broken_by_all(cases, size):
     windows = [window for case in cases for window in windows_of(case)]
     seconds = max(end for _, end in windows) - min(begin for begin, _ in windows) if windows else 0
     if seconds > MOST_HOURS * 3600:
-        yield f"{seconds / 3600:.3g} hours from the first timed step to the last, at most {MOST_HOURS} are allowed"
+        yield (f"{seconds / 3600:.3g} hours from the first timed step to the last, "
+               f"at most {MOST_HOURS} are allowed")
 
 
 def least_counts(case, size):

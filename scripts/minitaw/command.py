@@ -81,6 +81,9 @@ def run():
         code = call(name)
     except Exception:  # exit code 1 would be a verdict
         traceback.print_exc()
-        print(f"{name}: this is a defect of {name}, not a verdict; please report it with the lines above", file=sys.stderr)
+        print(
+            f"{name}: this is a defect of {name}, not a verdict; report it with the lines above",
+            file=sys.stderr,
+        )
         code = BAD_INPUT
     raise SystemExit(code)

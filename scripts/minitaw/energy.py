@@ -20,7 +20,8 @@ LATEST = 253370764800  # seconds from 1970 to the year 9999, the last that has a
 
 
 def utc_seconds(text):
-    """Seconds since 1970 of an ISO 8601 time: with Z or an offset, or UTC without; or of a number of such seconds. Raises ValueError."""
+    """Seconds since 1970 of an ISO 8601 time: with Z or an offset, or UTC without; or of a number
+    of such seconds. Raises ValueError."""
     try:
         seconds = float(text)
     except ValueError:
@@ -51,7 +52,10 @@ def samples_of(name, rows):
         except (ValueError, TypeError, AttributeError, OverflowError):
             time = watts = math.nan
         if not (math.isfinite(time) and 0 <= watts < MOST_WATTS):
-            raise BadInput(f'{name}, line {rows.line_num}: "{str(row["time"])[:80]}" and "{str(row["watts"])[:80]}" are not a time (2026-11-24T12:00:00.250Z) and watts')
+            raise BadInput(
+                f'{name}, line {rows.line_num}: "{str(row["time"])[:80]}" and '
+                f'"{str(row["watts"])[:80]}" are not a time (2026-11-24T12:00:00.250Z) and watts'
+            )
         samples.setdefault(row.get("meter") or "", []).append((time, watts))
     if not samples:
         raise BadInput(f"{name} has no samples")
@@ -79,7 +83,11 @@ def measure(meters, begin, end):
 def windows_of(case):
     """Of each repetition, where all are known: files of earlier programs have none."""
     windows = list(zip(case.get("window/begin"), case.get("window/end")))
-    return [(utc_seconds(begin), utc_seconds(end)) for begin, end in windows] if all(begin and end for begin, end in windows) else []
+    return (
+        [(utc_seconds(begin), utc_seconds(end)) for begin, end in windows]
+        if all(begin and end for begin, end in windows)
+        else []
+    )
 
 
 def rows_of(case, meters):
@@ -115,7 +123,10 @@ def main(words=None):
     result, meters = load(options.file), read_meters(options.meter)
     rows = [row for case in result.cases for row in rows_of(case, meters)]
     if not rows:
-        raise BadInput(f"{options.file} says of no case when its timed steps ran; measure them again with this program")
+        raise BadInput(
+            f"{options.file} says of no case when its timed steps ran; "
+            "measure them again with this program"
+        )
     if not any(row["samples"] for row in rows):
         times = [time for case in result.cases for window in windows_of(case) for time in window]
         covered = numpy.concatenate([times for times, _ in meters.values()])

@@ -17,7 +17,9 @@ QUANTITIES = {"tokens_per_s": ("tokens_per_s", 1, "throughput [token/s]"), "toke
               "between": ("bytes_between", 2**-20, "sent between groups [MiB/step]")}
 AXES = {"seq": "sequence length [token]", "ranks": "ranks", "groups": "groups", "between.rate": "adapter of a node [Mbit/s]"}
 UNITS = {"kbit": 1e-3, "mbit": 1, "gbit": 1e3}
-FIGURES = ("ranks", "seq", "median_s", "tokens_per_s", "tokens_per_s_rank", "memory_measured", "bytes_between", "rate_of_links")
+FIGURES = ("ranks", "seq", "median_s", "tokens_per_s", "tokens_per_s_rank", "memory_measured",
+           "bytes_between", "rate_of_links")  # fmt: skip
+MISSHAPEN = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 LARGEST = 1e18  # of these
 PREDICTED = ", predicted"  # behind the name of a schedule
 
@@ -39,7 +41,7 @@ def predicted(path):
                     raise ValueError(f"{name} is {row[name]}")
             result.cases.append(Case(result, row))
         return result
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+    except MISSHAPEN as error:
         raise BadInput(f"{path} is no output of minitaw predict --json ({type(error).__name__})") from error
 
 
@@ -60,9 +62,14 @@ def points(results, options):
     """[(name, x, y)] of the valid cases; with --relative-to over what that schedule has at the same x, measured and predicted ones apart."""
     column, factor, _ = QUANTITIES[options.y]
     try:
-        where = {name: str(size_value(value)) for name, _, value in (word.partition("=") for word in options.where)}
+        where = {
+            name: str(size_value(value))
+            for name, _, value in (word.partition("=") for word in options.where)
+        }
     except ValueError as error:
-        raise BadInput(f"--where: {' '.join(options.where)} has no such size as hidden=4K") from error
+        raise BadInput(
+            f"--where: {' '.join(options.where)} has no such size as hidden=4K"
+        ) from error
     known = [case for result in results for case in result.cases if case.valid and exists(case[column]) and exists(x_of(case, options.x))]
     known = [case for case in known if all(str(case[name]) == value for name, value in where.items())
              and (not options.schedule or case["schedule"] in [*options.schedule, options.relative_to])]

@@ -2,7 +2,8 @@
 """Result files in memory (docs/results.md), and the words that all commands use of them.
 
 A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
-truncated or damaged file is refused in one sentence and never crashes a reader. Then layout.py checks its parts.
+truncated or damaged file is refused in one sentence and never crashes a reader. Then layout.py
+checks its parts.
 """
 
 import functools
@@ -21,17 +22,20 @@ import h5py  # noqa: E402
 import numpy  # noqa: E402
 
 from .command import BadInput, plural  # noqa: E402
-from .layout import Reader, guarded, layout, refuse  # noqa: E402
+from .layout import ANEW, Reader, guarded, layout, refuse  # noqa: E402
 
-MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of different ones cannot be compared
+MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
-DAMAGED = ("damaged: truncated, or changed after it was written (length and checksum differ from its seal); get the file anew "
-           "from whoever measured it")
+DAMAGED = (
+    "damaged: truncated, or changed after it was written (length and checksum differ from its "
+    f"seal); {ANEW}"
+)
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
-DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end", "memory/measured", "bytes/counted", "idle_ticks",
-            *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))}
+DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end",
+            "memory/measured", "bytes/counted", "idle_ticks", "device/clock", "device/memory_clock",
+            "device/temperature", "device/power", "device/throttle", "device/energy"}  # fmt: skip
 
 
 def seal_of(schema, image):
@@ -63,7 +67,7 @@ def require_seal(name, seal):
 
 
 def read_sealed(name):
-    """The bytes of a result file, whose length is that in its seal: a file of another one is not read."""
+    """The bytes of a result file, if it has the length that its seal says."""
     try:
         with open(name, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -73,7 +77,10 @@ def read_sealed(name):
                 raise BadInput(f"{name} is {DAMAGED}")
             return seal + file.read()
     except (OSError, MemoryError) as error:
-        raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
+        raise BadInput(
+            f"{name} cannot be read: "
+            f"{getattr(error, 'strerror', None) or 'it does not fit into memory'}"
+        ) from error
 
 
 def unseal(name, content):
@@ -86,7 +93,7 @@ def unseal(name, content):
 
 
 def opened(name, content=None):
-    """The file behind the seal as h5py.File, read only, and its size. Nothing in it has been looked at yet."""
+    """The file behind the seal as h5py.File, read only, and its size, as yet unchecked."""
     image = unseal(name, read_sealed(name) if content is None else content)
     try:
         return h5py.File(h5py.h5f.open_file_image(image), "r"), len(image)
@@ -95,14 +102,15 @@ def opened(name, content=None):
 
 
 def open_result(name, content=None):
-    """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file that is none or damaged."""
+    """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file
+    that is none or damaged."""
     file, size = opened(name, content)
     guarded(name, lambda: Reader(file, size))
     return file
 
 
 def reading(name, content, read):
-    """What read(reader) returns of a result file, or of its bytes. Raises BadInput as open_result() does."""
+    """What read(reader) returns of a result file, or of its bytes. Raises as open_result()."""
     file, size = opened(name, content)
     with file:
         return guarded(name, lambda: read(Reader(file, size)))
@@ -190,42 +198,66 @@ class Result:
 
 def verdict_of(cases):
     """Of all cases, as a program says it that wrote none into the file."""
-    bad, doubtful = [case for case in cases if not case.valid], [case for case in cases if case.doubt]
+    bad = [case for case in cases if not case.valid]
+    doubtful = [case for case in cases if case.doubt]
     if not cases:
         return "INVALID: no case was run"
     some = bad or doubtful
     if not some:
         return "VALID"
-    text = f"{len(some)} of {plural(len(cases), 'case')}, first case {some[0]['case']} ({describe(some[0])}): "
+    first = f"first case {some[0]['case']} ({describe(some[0])})"
+    text = f"{len(some)} of {plural(len(cases), 'case')}, {first}: "
     return f"INVALID: {text}{reason_of(some[0])}" if bad else f"VALID ({text}{some[0].doubt})"
 
 
-def merits_of(cases):
-    """The fastest valid case of each model, likewise."""
-    models = {}
-    for case in cases:
-        models.setdefault(tuple(case[name] for name in MODEL), []).append(case)
-    best = [fastest(some) for some in models.values()]
-    return [f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)})" + (f", {case.doubt}" if case.doubt else "") if case else "none"
-            for case in best] or ["none"]
+def merit_of(case):
+    """Of the fastest case of a model, likewise."""
+    if case is None:
+        return "none"
+    doubt = f", {case.doubt}" if case.doubt else ""
+    return f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)}){doubt}"
 
 
 def closing_of(reader, cases):
     """Verdict and figures of merit as the file says them, if they follow from its cases."""
-    verdict, merits = verdict_of(cases), merits_of(cases)
-    said = reader.attribute("summary", "verdict", verdict), reader.attribute("summary", "figures_of_merit", merits)
-    if isinstance(said[0], str) and said[0].partition(" ")[0] == verdict.partition(" ")[0] and isinstance(said[1], list) and (
-            [merit.split(" ")[0] for merit in said[1]] == [merit.split(" ")[0] for merit in merits]):
-        return said
+    verdict, models = verdict_of(cases), {}
+    for case in cases:
+        models.setdefault(tuple(case[name] for name in MODEL), []).append(case)
+    merits = [merit_of(fastest(some)) for some in models.values()] or ["none"]
+    said = reader.attribute("summary", "verdict", verdict)
+    best = reader.attribute("summary", "figures_of_merit", merits)
+
+    def kind(text):
+        """VALID, VALID with a doubt, or INVALID."""
+        return re.match("(VALID( [(]|$))?", text)[0]
+
+    def is_same(told, found):
+        """The same rate of the same schedule, with its doubt; other settings may stand there."""
+        doubt = found.rpartition("), ")[2] if "), " in found else ""
+        return told.startswith(found.partition(", ")[0]) and doubt in told
+
+    has_types = isinstance(said, str) and isinstance(best, list)
+    if has_types and kind(said) == kind(verdict) and len(best) == len(merits):
+        if all(is_same(told, found) for told, found in zip(best, merits)):
+            return said, best
     return refuse("summary", "has another verdict or figure of merit than follows from its cases")
 
 
 def read_result(result, reader):
     """The sessions, the cases, and what the file says of all of them."""
     rows, sessions = reader.rows(), [reader.session(number) for number in range(reader.sessions)]
-    result.units, result.settings = {name: entry.units for name, entry in layout().columns.items()}, list(layout().settings)
+    result.units = {name: entry.units for name, entry in layout().columns.items()}
+    result.settings = list(layout().settings)
     result.sessions = sessions
-    result.cases = [Case(result, row, reader.case(row, sessions, DATASETS), reader.has(f"cases/{row['case']:04}/timeline")) for row in rows]
+    result.cases = [
+        Case(
+            result,
+            row,
+            reader.case(row, sessions, DATASETS),
+            reader.has(f"cases/{row['case']:04}/timeline"),
+        )
+        for row in rows
+    ]
     result.verdict, result.merits = closing_of(reader, result.cases)
     result.stands_out = reader.attribute("summary", "stands_out", [])
     if not isinstance(result.stands_out, list):
@@ -236,7 +268,9 @@ def read_result(result, reader):
 
 def load(name, content=None, letter=""):
     """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
-    return reading(str(name), content, lambda reader: read_result(Result(pathlib.Path(name), letter), reader))
+    return reading(
+        str(name), content, lambda reader: read_result(Result(pathlib.Path(name), letter), reader)
+    )
 
 
 def load_all(names):

@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter
 
 from .command import BadInput, Parser, plural, write_file, write_stdout
 from .figures import PICTURES, legend_below, new_figure, save, short, time_unit
+from .layout import ANEW
 from .record import describe, load, read_bytes, read_timeline
 
 # Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
@@ -84,36 +85,55 @@ def measured_timeline(case):
     try:
         checked(found)
     except ValueError as error:
-        raise BadInput(f"{case.file.path} is damaged, or no result of miniTaw: the timeline of case {case['case']}: {error}; get the file anew from "
-                       "whoever measured it") from error
+        raise BadInput(
+            f"{case.file.path} is damaged, or no result of miniTaw: the timeline of case "
+            f"{case['case']}: {error}; {ANEW}"
+        ) from error
     exposed, idle = 100 * case["exposed_share"], 100 * case["idle_share"]
     found.note = f"step {1e3 * found.length:.4g} ms: {100 - exposed - idle:.1f}% computing, {exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
     found.note += f"; {100 * case['overlap']:.1f}% of communication hidden" if case["overlap"] >= 0 else ""
     return found
 
 
-LEAST = {name: -1 for name in ("shard", "micro_batch", "peer", "link")} | {"rank": 0, "tick": -2**31}
+LEAST = {name: -1 for name in ("shard", "micro_batch", "peer", "link")} | {
+    "rank": 0,
+    "tick": -(2**31),
+}
 LARGEST, MOST_RANKS = 2**53, 2**16  # numbers that JSON keeps; ranks that a drawing has rows for
 
 
 def checked(timeline):
     """The timeline, if all of its events are some. Raises ValueError."""
+
     def is_number(value):
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
+        return (
+            isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST
+        )
+
+    def is_index(name, value):
+        return isinstance(value, int) and value >= LEAST[name]
 
     if not all(isinstance(text, str) for text in (timeline.heading, timeline.note)):
         raise ValueError("a title that is no text")
-    if not all(isinstance(size, int) and 0 < size <= MOST_RANKS for size in timeline.groups) or timeline.ranks > MOST_RANKS:
+    if (
+        not all(isinstance(size, int) and 0 < size <= MOST_RANKS for size in timeline.groups)
+        or timeline.ranks > MOST_RANKS
+    ):
         raise ValueError("groups that are none")
     for number, event in enumerate(timeline.events):
         for name in COLUMNS:
             value, is_time = getattr(event, name), name in ("ready", "begin", "end")
-            is_good = (isinstance(value, str) if name in ("lane", "kind", "payload") else is_number(value) if is_time else
-                       isinstance(value, int) and is_number(value) and value >= LEAST[name])
+            if name in ("lane", "kind", "payload"):
+                is_good = isinstance(value, str)
+            else:
+                is_good = is_number(value) and (is_time or is_index(name, value))
             if not is_good:
                 raise ValueError(f"event {number} has {name} {str(value)[:40]}")
         if event.rank >= timeline.ranks or event.peer >= timeline.ranks:
-            raise ValueError(f"event {number} has rank {event.rank}, peer {event.peer} of {plural(timeline.ranks, 'rank')}")
+            raise ValueError(
+                f"event {number} has rank {event.rank}, peer {event.peer} "
+                f"of {plural(timeline.ranks, 'rank')}"
+            )
     return timeline
 
 
@@ -126,9 +146,22 @@ def predicted_timelines(path):
             columns = one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}
             if len({len(columns[name]) for name in COLUMNS}) != 1:
                 raise ValueError("columns of different lengths")
-            found.append(checked(Timeline(f"{heading} (predicted)", note, one["groups"], events_of(columns))))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OverflowError) as error:
-        raise BadInput(f"{path} is no timeline of minitaw predict --timeline, or it is damaged ({type(error).__name__}: {str(error)[:100]})") from error
+            found.append(
+                checked(Timeline(f"{heading} (predicted)", note, one["groups"], events_of(columns)))
+            )
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
+        raise BadInput(
+            f"{path} is no timeline of minitaw predict --timeline, or it is damaged "
+            f"({type(error).__name__}: {str(error)[:100]})"
+        ) from error
     if not found:
         raise BadInput(f"{path} holds no timeline; minitaw predict --timeline writes them")
     return found

@@ -116,12 +116,17 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
   constexpr hsize_t chunk = 64;
   if (grows) check(H5Pset_chunk(options, 1, &chunk), "set the chunk size");
   const Id space = space_of(d.shape, grows);
-  const bool is_there = grows && H5Lexists(parent, d.path.c_str(), H5P_DEFAULT) > 0;
+  bool is_there = grows && H5Lexists(parent, d.path.c_str(), H5P_DEFAULT) > 0;
+  if (is_there && H5Dset_extent(open_dataset(parent, d.path), d.shape.data()) < 0) {
+    check(
+        H5Ldelete(parent, d.path.c_str(), H5P_DEFAULT), "replace " + d.path);  // another program wrote it, of one size
+    is_there = false;
+    first = 0;
+  }
   with_data(d.values, [&](hid_t type, const void* data) {
     const Id dataset = is_there ? open_dataset(parent, d.path)
                                 : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
                                       H5Dclose, "create dataset " + d.path);
-    if (is_there) check(H5Dset_extent(dataset, d.shape.data()), "grow " + d.path);
     if (first > 0 && first < size) {
       const hsize_t count = size - first;
       check(H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, nullptr, &count, nullptr), "select " + d.path);

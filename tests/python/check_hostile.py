@@ -17,7 +17,9 @@ import traceback
 
 import h5py
 import hostile
+from minitaw import record
 from support import FOLDER, SAMPLE, call
+
 # Once, before all children.
 for module in ("bundle", "check_rules", "compare", "energy", "export", "plot", "report", "timeline",
                "trend"):
@@ -191,6 +193,8 @@ begin = time.monotonic()
 chosen = hostile.damages(BASE, SEED, COUNT)
 complaints = others() + [one for damage in chosen for one in tried(damage)]
 sound = tried(hostile.Damage("nothing is done", lambda file: None, False))
+if len(record.load(FILE).cases) != 1 + len(record.load(BASE).cases):
+    sound.append("a sound file is not gone on with")
 print(
     f"{len(chosen)} files, {time.monotonic() - begin:.0f} s, scripts and program take at most "
     f"{resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10} MiB"

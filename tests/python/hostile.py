@@ -364,6 +364,13 @@ def all_said_valid(file):
     file["summary"].attrs["verdict"] = "VALID"
 
 
+def without_doubt(file):
+    """Both valid cases are noisy."""
+    file["summary"].attrs["verdict"] = "INVALID: 1 of 3 cases"
+    merit = f"{file['summary/tokens_per_s'][:2].max():.6g} tokens/s (tawpipe, 3 ranks)"
+    file["summary"].attrs["figures_of_merit"] = [merit]
+
+
 def better_merit(file):
     file["summary"].attrs["figures_of_merit"] = ["9e9 tokens/s (tawpipe)"]
 
@@ -453,6 +460,7 @@ SPECIAL = [
     Damage("a failed case said to be valid", said_valid),
     Damage("all said to be valid", all_said_valid, "scripts"),
     Damage("a better figure of merit", better_merit, "scripts"),
+    Damage("a figure of merit without its doubt", without_doubt, "scripts"),
     Damage("a faster median", faster),
     Damage("a byte more than planned", other_bytes),
     Damage("a verdict that is a number", attribute("summary", "verdict", 7), "scripts"),
@@ -661,7 +669,7 @@ def predictions():
         "adapters": [{"out_bytes": 5}],
     }
     found = {
-        "none": '{"cases": []}',
+        "none": '{"cases": []}', "deep": "[" * 200000,
         "no ranks": json.dumps(
             {"cases": [case | {"settings": settings.replace("ranks=4", "ranks=0")}]}
         ),

@@ -233,6 +233,18 @@ TEST_F(File, ThatLacksAFigureIsReadAndGetsItWithTheNextCase) {
   EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr("seq")));
 }
 
+/// As h5py leaves it where nobody asks for more.
+TEST_F(File, WhoseColumnsCannotGrowIsGoneOnWith) {
+  open().append(sample_case("ddp"));
+  const std::string other = changed([](hid_t root) {
+    drop(root, "summary/seq");
+    h5::write(root, {"summary/seq", "token", "case", std::vector<std::int64_t>{128}, {1}});
+  });
+  open(other).append(sample_case("tawpipe", 256));
+  const std::vector<Row> rows = read_contents(other).rows;
+  EXPECT_EQ(std::tuple(rows.at(0).integer("seq"), rows.at(1).integer("seq")), std::tuple(128, 256));
+}
+
 TEST_F(File, WithAStaleCopyIsCleanedAndAProtectedOneIsNotAddedTo) {
   open().append(sample_case());
   (void)write("r.h5.part", "left by a killed run");
