@@ -120,6 +120,7 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
     lines = subject.official(result).text().splitlines()
     assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
     named = [line for line in lines if line.startswith("# case ")]
+    assert not any(line.startswith("# also: ") for line in lines), "a noisy case is named once"
     assert [line.partition(" (")[0] for line in named] == ["# case 0", "# case 2", "# case 3"], lines
     assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
     assert [line for line in lines if line.startswith("# again: ")] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
