@@ -242,8 +242,10 @@ def check_csv():
 def check_unsuited():
     """A schedule that the other keys do not suit is in a note, before the table and in the JSON."""
     words = ("deck.toml", "--set", "schedule=ddp,fsdp", "--set", "replicas=2")
-    said, note = json.loads(accepted(*words, "--json")), "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
-    assert said["notes"] == [note] and [case["settings"]["schedule"] for case in said["cases"]] == ["fsdp"], said["notes"]
+    said = json.loads(accepted(*words, "--json"))
+    note = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
+    schedules = [case["settings"]["schedule"] for case in said["cases"]]
+    assert said["notes"] == [note] and schedules == ["fsdp"], said["notes"]
     assert accepted(*words).startswith(f"# {note}\n")
 
 def varint(data, at):
