@@ -27,16 +27,19 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Those of `minitaw help schedules` that run on more than one rank, and FSDP's other form.
 SCHEDULES = ["ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "zb1", "zb2", "zbv", "weipipe", "tawpipe"]
 
-# What a system is known to reach: tokens/s by schedule and case, rates by quantity of `screen`; a result may be so much
-# slower (-0.1: a tenth), or any faster. Names of cases are those of ReFrame's report; a deck of one case has no brackets.
-# Take the numbers from results that you trust: minitaw show RESULT.h5 --json, minitaw screen --json.
+# What a system is known to reach: tokens/s by schedule and case, rates by quantity of `screen`; a
+# result may be so much slower (-0.1: a tenth), or any faster. Names of cases are those of ReFrame's
+# report; a deck of one case has no brackets. Take the numbers from results that you trust:
+# minitaw show RESULT.h5 --json, minitaw screen --json.
 TOLERANCE = -0.1
 REFERENCES = {
     # "cluster:cpu": {"tawpipe[seq=256]": 52000, "tawpipe[seq=512]": 47000, "matrix_product": 1.1e12},
 }
 
-# Settings that tell cases apart, and figures of each case: column, units, column of the planned value, which it must equal.
-SETTINGS = ["ranks", "groups", "replicas", "layers", "hidden", "dtype", "recompute", "seq", "micro_batch", "micro_batches"]
+# Settings that tell cases apart.
+SETTINGS = ["ranks", "groups", "replicas", "layers", "hidden", "dtype", "recompute", "seq",
+            "micro_batch", "micro_batches"]
+# Of each case: column, units, column of the planned value, which it must equal.
 FIGURES = [("tokens_per_s", "token/s", ""), ("median_s", "s", ""), ("memory_measured", "B", ""),
            ("bytes_between", "B", "planned_between")]
 
@@ -135,8 +138,9 @@ class minitaw_schedule(minitaw_job):
 
     @run_before("performance")
     def figures(self):
-        """Of every case by itself. Bytes are what was planned, on every system; throughput where somebody has said what
-        to expect. Memory has a slack beyond its plan (docs/results.md), which the verdict of `run` judges."""
+        """Of every case by itself. Bytes are what was planned, on every system; throughput where
+        somebody has said what to expect. Memory has a slack beyond its plan (docs/results.md),
+        which the verdict of `run` judges."""
         if self.is_dry_run():
             return
         here, cases = {}, self.cases().evaluate()

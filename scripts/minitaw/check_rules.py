@@ -142,7 +142,7 @@ def least_counts(case, size):
 
 
 def words_of(case, sets, output=None):
-    """The command of the case's session with these keys in place of its own; another result file if `output` is said."""
+    """The command of the case's session with these keys in place of its own, and with `output` if it is said."""
     said = case.session.get("command", "minitaw run DECK")
     words = iter(shlex.split(said.replace("--set=", "--set ").replace("--output=", "--output ")))
     meaning = {IN_PLACE_OF.get(key, key) for key in sets}

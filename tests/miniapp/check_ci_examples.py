@@ -30,7 +30,7 @@ def check_suites():
     assert "help schedules" in (REPOSITORY / "examples/jube/minitaw.yaml").read_text(encoding="utf-8")
 
 def reframe_stand_in():
-    """The parts of ReFrame that minitaw_test.py names: decorators that change nothing, values that are there at once."""
+    """The parts of ReFrame that minitaw_test.py names: decorators change nothing, values are there at once."""
     class Test:
         current_partition = types.SimpleNamespace(fullname="here:cpu", features=[])
         def __init__(self):
@@ -54,11 +54,11 @@ def reframe_stand_in():
     main.CompileOnlyRegressionTest = main.RunOnlyRegressionTest = Test
     main.utility, main.core = types.ModuleType("reframe.utility"), types.ModuleType("reframe.core")
     main.utility.sanity = sanity
-    return {"reframe": main, "reframe.utility": main.utility, "reframe.utility.sanity": sanity, "reframe.core": main.core,
-            "reframe.core.builtins": builtins}
+    return {"reframe": main, "reframe.utility": main.utility, "reframe.utility.sanity": sanity,
+            "reframe.core": main.core, "reframe.core.builtins": builtins}
 
 def check_reframe():
-    """Each case of a deck has its own figures, those of `show`; planned values are references, throughput where it is given."""
+    """Each case of a deck has its own figures, those of `show`. References: planned bytes, given throughput."""
     with unittest.mock.patch.dict(sys.modules, reframe_stand_in()):
         names = runpy.run_path(str(REPOSITORY / "examples/reframe/minitaw_test.py"))
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -67,23 +67,26 @@ def check_reframe():
                               (["--set=seq=16,8", "--set=hidden=16,32"], ["[hidden=16,seq=16]", "[hidden=16,seq=8]",
                                                                         "[hidden=32,seq=16]", "[hidden=32,seq=8]"])):
         (FOLDER / "result.h5").unlink(missing_ok=True)
-        subprocess.run([PROGRAM, "run", "deck.toml", "--set=schedule=serial", *overrides, "-o", "result.h5"], cwd=FOLDER,
-                       stdout=subprocess.DEVNULL, check=False)
-        shown = subprocess.run([PROGRAM, "show", "result.h5", "--json"], cwd=FOLDER, capture_output=True, text=True, check=False).stdout
-        (FOLDER / "result.json").write_text(shown, encoding="utf-8")
+        here = {"cwd": FOLDER, "capture_output": True, "text": True, "check": False}
+        words = ["deck.toml", "--set=schedule=serial", *overrides, "-o", "result.h5"]
+        subprocess.run([PROGRAM, "run", *words], **here)
+        shown = subprocess.run([PROGRAM, "show", "result.h5", "--json"], **here).stdout
+        rows = [case | {"planned_between": 7 + number} for number, case in enumerate(json.loads(shown))]
+        (FOLDER / "result.json").write_text(json.dumps(rows), encoding="utf-8")
         test = names["minitaw_schedule"]()
         test.stagedir, test.schedule = str(FOLDER), "serial"
         names["REFERENCES"]["here:cpu"] = {f"serial{labels[-1]}": 1.5e9}
         test.figures()
         columns = ("tokens_per_s", "median_s", "memory_measured", "bytes_between")
-        wanted = {column + label: case[column] for case, label in zip(json.loads(shown), labels, strict=True) for column in columns}
-        assert {name: value for name, (value, _) in test.perf_variables.items()} == wanted, (test.perf_variables, wanted)
+        wanted = {column + label: case[column] for case, label in zip(rows, labels, strict=True) for column in columns}
+        found = {name: value for name, (value, _) in test.perf_variables.items()}
+        assert found == wanted, (found, wanted)
         references = test.reference["here:cpu"]
         assert references.pop(f"tokens_per_s{labels[-1]}")[:2] == (1.5e9, -0.1), references
-        planned = {column + label: case[plan] for case, label in zip(json.loads(shown), labels, strict=True)
-                   for column, plan in (("bytes_between", "planned_between"),)}
-        assert {name: entry[:3] for name, entry in references.items()} == {name: (value, 0, 0) for name, value in planned.items()}
-        assert len({value for name, value in wanted.items() if name.startswith("memory")}) == len(labels), "cases differ in memory"
+        planned = {f"bytes_between{label}": (7 + number, 0, 0) for number, label in enumerate(labels)}
+        assert {name: entry[:3] for name, entry in references.items()} == planned, references
+        memory = {value for name, value in wanted.items() if name.startswith("memory")}
+        assert len(memory) == len(labels), "cases differ in memory"
 
 def command_of(example):
     """The one line that measures, without the YAML in front of it."""

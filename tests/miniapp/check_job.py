@@ -220,7 +220,8 @@ def check_verify():
 
     least = max(told["cases"], key=lambda case: case["limit_share"])
     (room,) = [line for line in lines if line.startswith("# closest to its limit")]
-    assert f", {least['dtype']}: {least['closest']} against " in room and f"{least['schedule']}, " in room, (room, least)
+    assert f", {least['dtype']}: {least['closest']} against " in room, (room, least)
+    assert f"{least['schedule']}, " in room, (room, least)
     assert f", {100 * least['limit_share']:.2g} % of it: " in room, (room, least)
 
 def check_unsuited():
@@ -233,7 +234,8 @@ def check_unsuited():
     alone = call(2, *deck, "--set", "schedule=ddp")
     assert alone.returncode == 2 and alone.stderr.endswith("replicas: ddp has no replicas; use replicas = 1\n"), alone
     run = call(2, "run", *deck[1:], "--set", "schedule=ddp,tawpipe", "-o", FOLDER / "unsuited.h5")
-    assert run.returncode == 0 and run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
 
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""

@@ -234,9 +234,19 @@ def check_csv():
     own, read = (accepted("pipelines/deck.toml", "--set", f"schedule={name}", "--program").partition("\n") for name in ("zbv", "csv:file=zbv.csv"))
     assert re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2], read[0]
     for words, says in ((["--csv", "x.csv"], "--csv: tawpipe passes no activations"), (["--chakra", "deck.toml"], "deck.toml/minitaw.0.et cannot be written"),
-                        (["--set", "schedule=csv"], "csv needs a file"), (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases")):
+                        (["--set", "schedule=csv"], "csv needs a file"), (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases"),
+                        (["--program", "--set", "schedule=ddp,fsdp", "--set", "replicas=2"], "the deck has 2 cases")):
         done = subprocess.run([PROGRAM, "plan", "deck.toml", *words], capture_output=True, text=True, cwd=FOLDER, timeout=60, check=False)
         assert done.returncode == 2 and says in done.stderr and done.stdout == "", done
+
+def check_unsuited():
+    """A schedule that the other keys do not suit is in a note, before the table and in the JSON."""
+    words = ("deck.toml", "--set", "schedule=ddp,fsdp", "--set", "replicas=2")
+    said = json.loads(accepted(*words, "--json"))
+    note = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
+    schedules = [case["settings"]["schedule"] for case in said["cases"]]
+    assert said["notes"] == [note] and schedules == ["fsdp"], said["notes"]
+    assert accepted(*words).startswith(f"# {note}\n")
 
 def varint(data, at):
     end = next(i for i in range(at, len(data)) if data[i] < 128) + 1
@@ -352,5 +362,5 @@ def check_formulas():
 DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_chakra, check_units, check_formulas):
+for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_unsuited, check_chakra, check_units, check_formulas):
     check()

@@ -120,6 +120,7 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
     lines = subject.official(result).text().splitlines()
     assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
     named = [line for line in lines if line.startswith("# case ")]
+    assert not any(line.startswith("# also: ") for line in lines), "a noisy case is named once"
     assert [line.partition(" (")[0] for line in named] == ["# case 0", "# case 2", "# case 3"], lines
     assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
     assert [line for line in lines if line.startswith("# again: ")] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
@@ -167,11 +168,13 @@ def printed_commands_lead_to_an_official_result():
 
 def keys_in_place_of_others_are_replaced():
     """Where groups and micro-batches were swept by keys that stand for them, the command names each of them once."""
-    command = "minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 --set tokens_per_micro_batch=1K -o mine.h5"
+    command = ("minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 "
+               "--set tokens_per_micro_batch=1K -o mine.h5")
     result = result_of("small", sessions=[SESSION | {"command": command}], verdict="VALID (noisy: x)")
     for number, case in enumerate(result.cases):
         case.file = result
-        case.row.update(session=0, groups=("2+2", "4")[number % 2], micro_batch=1 + number % 2, micro_batches=8 // (1 + number % 2))
+        size = 1 + number % 2
+        case.row.update(session=0, groups=("4", "2+2")[number % 2], micro_batch=size, micro_batches=8 // size)
     lines = [line for line in subject.official(result).text().splitlines() if line.startswith("# again: ")]
     assert len(lines) == 6, lines
     for line in lines:
@@ -183,8 +186,10 @@ def keys_in_place_of_others_are_replaced():
 def the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
     text = subject.official(result_of("small")).text()
-    assert "\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program can check\n" in text
-    assert "\n# not checked: that this run was announced, the machine, placement of ranks, share of device memory (" in text
+    assert ("\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program "
+            "can check\n") in text
+    assert ("\n# not checked: that this run was announced, the machine, placement of ranks, share of device "
+            "memory (") in text
     lines = subject.official(result_of("small", repeats=4, first={"seed": 3})).text().splitlines()
     assert lines[1] == 'official: no: case 0: seed is "3", small has "1"', lines
     assert lines[2:4] == ["# also: case 0: repeats = 4, small needs 5", "# also: case 1: repeats = 4, small needs 5"], lines
