@@ -7,12 +7,16 @@ computation made slower, or with communication made slower. A library before MPI
 of the processor time between matrix products once more, or some microseconds before each message.
 
     scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 20
+    scripts/env benchmarks/compare_trials.py --histories KEPT --tries 100
     scripts/env benchmarks/compare_trials.py --drawn results/2-core-xeon/2026-11-21-small/bundle.tar.gz
 
 An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit code 1 if one is wrong.
 
 With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who is the base by lot, and
 the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
+
+With --histories the one-rank records that --keep left are histories for scripts/trend: 30 neighbours of the unchanged program, which
+should have no mark, and 15 with 15 of the program that computes slower behind them, which should have one, there.
 
 Prints one line for each try and a table at the end; with --limit it ends in time and says how many tries there were.
 """
@@ -40,6 +44,7 @@ sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "scripts/lib")]
 import minitaw.bundle  # noqa: E402
 import minitaw.compare  # noqa: E402
 import minitaw.record  # noqa: E402
+import minitaw.trend  # noqa: E402
 import perf_gate  # noqa: E402
 
 SHIM = r"""/* Makes a program slower: SLOWER_BY, a share of the processor time between matrix products, and SLOWER_US before a message. */
@@ -100,6 +105,7 @@ def arguments():
     add = parser.add_argument
     add("program", nargs="?", help="the program that is tried")
     add("--drawn", nargs="+", metavar="RESULT", help="draw samples from result files or bundles instead of running anything")
+    add("--histories", type=pathlib.Path, metavar="KEPT", help="try scripts/trend on the records that --keep left in this folder")
     add("--samples", type=int, help="drawn for each run: inputs/gate.toml takes 40 (default: as many as were recorded)")
     add("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
     add("--tries", type=int, default=20, help="of each kind (default: 20)")
@@ -110,8 +116,8 @@ def arguments():
     add("--gate", default="", metavar="'OPTION ...'", help="more options of scripts/perf-gate, such as '--limit 120'")
     add("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
     options = parser.parse_args()
-    if (options.program is None) == (options.drawn is None):
-        parser.error("name a program, or results after --drawn")
+    if [options.program, options.drawn, options.histories].count(None) != 2:
+        parser.error("name a program, or results after --drawn, or a folder after --histories")
     return options
 
 
@@ -187,6 +193,35 @@ def try_drawn(options):
         print(f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}", flush=True)
 
 
+def runs_of(files):
+    """Of the one-rank case, in the order of their dates, without noisy ones."""
+    cases = [case for file in files for case in minitaw.record.load(file).cases if case.valid and case["ranks"] == 1]
+    return [run for run in minitaw.trend.runs_of(cases) if run.counts]
+
+
+def marks_of(history):
+    for run in history:
+        run.change = None
+    minitaw.trend.mark(history, minitaw.trend.RISK)
+    return [at for at, run in enumerate(history) if run.change]
+
+
+def try_histories(options):
+    base = runs_of(options.histories.glob("*/base-*.h5"))
+    slow = runs_of(options.histories.glob("*-computing-slower/new-*.h5"))
+    if min(len(base) - 29, len(slow) - 14) < 1:
+        sys.exit(f"{options.histories} has {len(base)} quiet records of the program and {len(slow)} of the slower one; 30 and 15 are needed")
+    chance = numpy.random.default_rng(options.seed)
+    found = {"30 of one program": collections.Counter(), "15, then 15 slower": collections.Counter()}
+    for _ in range(options.tries):
+        first, one, other = (chance.integers(count) for count in (len(base) - 29, len(base) - 14, len(slow) - 14))
+        found["30 of one program"][str(marks_of(base[first:first + 30]))] += 1
+        found["15, then 15 slower"][str(marks_of(base[one:one + 15] + slow[other:other + 15]))] += 1
+    print(f"{len(base)} quiet records of the program, {len(slow)} of the slower one")
+    for name, counts in found.items():
+        print(f"{name}: " + ", ".join(f"marks {marks} {count} times" for marks, count in counts.most_common()))
+
+
 def table_of(found, seconds, loads):
     """Markdown: a row for each kind."""
     yield "| planted | tries | SAME | FASTER | REGRESSION | AMBIGUOUS | wrong | seconds, median | at most | load |"
@@ -202,8 +237,8 @@ def table_of(found, seconds, loads):
 
 def main():
     options = arguments()
-    if options.drawn:
-        return try_drawn(options)
+    if options.drawn or options.histories:
+        return try_drawn(options) if options.drawn else try_histories(options)
     kinds = kinds_of(options)
     found, seconds, loads = ({kind: [] for kind in kinds} for _ in range(3))
     begun = time.time()
