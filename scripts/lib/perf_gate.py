@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Has the working tree become slower, larger or wrong against a commit? Builds both, runs decks with both in turn on this machine and
+"""Has the working tree become slower, larger or wrong against a commit? Builds both, runs decks
+with both in turn on this machine and
 lets scripts/compare judge; measures on while that says AMBIGUOUS."""
 
 import itertools
@@ -34,7 +35,10 @@ def decks(*stages):
 
 
 DEFAULT = decks(("computing", "gate.toml", 1), ("communication", "gate-communication.toml", 2))
-NIGHTLY = [*DEFAULT, *decks(("all schedules", "nightly.toml", 2), ("a long sequence", "nightly-long.toml", 1))]
+NIGHTLY = [
+    *DEFAULT,
+    *decks(("all schedules", "nightly.toml", 2), ("a long sequence", "nightly-long.toml", 1)),
+]
 
 
 def say(text):
@@ -45,15 +49,38 @@ def parse():
                     epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).")
     add = parser.add_argument
     add("base", metavar="BASE", nargs="?", help="a commit; default: where this branch left main, or the last commit there")
-    add("--deck", type=pathlib.Path, help="what is run; default: inputs/gate.toml on one rank, then inputs/gate-communication.toml on two")
+    add(
+        "--deck",
+        type=pathlib.Path,
+        help="what is run; default: inputs/gate.toml on one rank, then "
+        "inputs/gate-communication.toml on two",
+    )
     add("--ranks", type=int, help="of each run of --deck (2)")
-    add("--nightly", action="store_true", help="then every schedule, and a long sequence too: inputs/nightly.toml, nightly-long.toml")
-    add("--rounds", type=int, default=48, help="at most so many pairs of runs of each deck (%(default)s)")
-    add("--limit", metavar="SECONDS", type=float, help="measuring ends after so long, with what there is (300, with --nightly 1200)")
+    add(
+        "--nightly",
+        action="store_true",
+        help="then every schedule, and a long sequence too: inputs/nightly.toml, nightly-long.toml",
+    )
+    add(
+        "--rounds",
+        type=int,
+        default=48,
+        help="at most so many pairs of runs of each deck (%(default)s)",
+    )
+    add(
+        "--limit",
+        metavar="SECONDS",
+        type=float,
+        help="measuring ends after so long, with what there is (300, with --nightly 1200)",
+    )
     add("-o", "--output", metavar="FOLDER", type=pathlib.Path, default=ROOT / "out/perf-gate", help="where the results go (out/perf-gate)")
     for side in ("base", "new"):
-        add(f"--{side}-run", metavar="COMMAND", help="how to start a program that is there already, up to its name; nothing is built; "
-            "{ranks} in it becomes the number of ranks")
+        add(
+            f"--{side}-run",
+            metavar="COMMAND",
+            help="how to start a program that is there already, up to its name; nothing is built; "
+            "{ranks} in it becomes the number of ranks",
+        )
     add("--strict", dest="judging", action="append_const", const="--strict", default=[], help="as of scripts/compare, and so are:")
     for name, words in (*((name, "judging") for name in JUDGING), ("--set", "settings")):
         add(name, dest=words, metavar="X", action="extend", type=lambda value, name=name: (name, value), default=[])
@@ -79,13 +106,15 @@ def check(options):
         raise BadInput("--ranks belongs to --deck: the decks of the gate have their own")
 
 def stages_of(options):
-    """One rank needs no second core, and decides within seconds on any machine. Then two, of tiny steps that communicate."""
+    """One rank needs no second core, and decides within seconds on any machine. Then two, of tiny
+    steps that communicate."""
     if options.deck:
         return [Stage("", options.deck, options.ranks or 2)]
     return NIGHTLY if options.nightly else DEFAULT
 
 def looks_of(most):
-    """After how many pairs is judged: each time the measurements are 1.4 times as many. Few looks miss by chance less often."""
+    """After how many pairs is judged: each time the measurements are 1.4 times as many. Few looks
+    miss by chance less often."""
     steps = (round(LEAST * 2 ** (i / 2)) for i in itertools.count())
     return [*itertools.takewhile(lambda pairs: pairs < most, steps), most]
 
@@ -139,7 +168,10 @@ def programs_of(options):
         return {"base": options.base_run, "new": options.new_run}
     check_out_base(choose_base(options.base))
     folders = {"base": build("base", BASE_TREE), "new": build("working tree", ROOT)}
-    return {side: f"mpiexec -n {{ranks}} {shlex.quote(str(folder / 'minitaw'))}" for side, folder in folders.items()}
+    return {
+        side: f"mpiexec -n {{ranks}} {shlex.quote(str(folder / 'minitaw'))}"
+        for side, folder in folders.items()
+    }
 
 def measure(options, program, name, stage):
     """A run that is not valid is for compare to judge."""
@@ -157,9 +189,15 @@ def judge(options):
     sides = [word for side in ("base", "new") for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))]
     looks = len(looks_of(options.rounds)) * len(options.stages)
     words = ["python3", ROOT / "scripts/compare", *sides, "--looks", str(looks), *options.judging]
-    done = subprocess.run([ROOT / "scripts/env", *words], capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout:  # Python's own errors have the exit code of a regression
-        told = done.stderr.strip().splitlines()[-1:] or [f"scripts/compare ended with exit code {done.returncode} and said nothing"]
+    done = subprocess.run(
+        [ROOT / "scripts/env", *words], capture_output=True, text=True, check=False
+    )
+    if (
+        done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout
+    ):  # Python's own errors have the exit code of a regression
+        told = done.stderr.strip().splitlines()[-1:] or [
+            f"scripts/compare ended with exit code {done.returncode} and said nothing"
+        ]
         raise BadInput(told[0].removeprefix("compare: "))
     (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
     return done.returncode, done.stdout
@@ -177,18 +215,24 @@ def verdict(said):
     return said.rpartition("\nCOMPARISON: ")[2].split(":")[0].strip()
 
 def tell(text, said, looked, ends):
-    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else one for each look."""
+    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else
+    one for each look."""
     renews = sys.stderr.isatty()
     if not looked and not renews:
         return
-    ratio = "".join(f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "") for row in rows_of(said)[-1:])
+    ratio = "".join(
+        f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "")
+        for row in rows_of(said)[-1:]
+    )
     print("\r\033[K" * renews + f"minitaw: {text}{ratio}", end="" if renews and not ends else "\n", file=sys.stderr, flush=True)
 
 def measure_stage(options, programs, stage, before, began, ends_at):
     """Pairs: base first, then new first. Exit code of compare, and what it says.
 
-    The first pair is compared at once, so that bad options show early, and is no verdict. `before`: cases
-    of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from `began`.
+    The first pair is compared at once, so that bad options show early, and is no verdict. `before`:
+    cases
+    of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from
+    `began`.
     """
     longest, shown = 0.0, ""
     title = f"{stage.title}, " * bool(stage.title)
@@ -203,8 +247,18 @@ def measure_stage(options, programs, stage, before, began, ends_at):
         if looked or number == 1:
             code, said = judge(options)
             shown = said if looked else ""  # a single pair tells nothing
-        ends = looked and (late or number >= options.rounds or verdict(said) == "REGRESSION" or undecided(said) <= before)
-        tell(f"{title}pair {number} of {options.rounds}, {time.monotonic() - began:.0f} s", shown, looked, ends)
+        ends = looked and (
+            late
+            or number >= options.rounds
+            or verdict(said) == "REGRESSION"
+            or undecided(said) <= before
+        )
+        tell(
+            f"{title}pair {number} of {options.rounds}, {time.monotonic() - began:.0f} s",
+            shown,
+            looked,
+            ends,
+        )
         if ends:
             return code, said
 
@@ -213,7 +267,9 @@ def measure_until_decided(options, programs):
         left.unlink()
     began, open_stages, before = time.monotonic(), [], 0
     for number, stage in enumerate(options.stages, 1):
-        code, said = measure_stage(options, programs, stage, before, began, options.limit * number / len(options.stages))
+        code, said = measure_stage(
+            options, programs, stage, before, began, options.limit * number / len(options.stages)
+        )
         if verdict(said) == "REGRESSION":
             break
         if undecided(said) > before:
@@ -228,14 +284,25 @@ def conclude(options, said, last, open_stages):
     if verdict(said) == "AMBIGUOUS" and open_stages:
         cores = len(os.sched_getaffinity(0))
         titles = " and ".join(stage.title for stage in open_stages if stage.title)
-        few = f" for {most} ranks" if (most := max(stage.ranks for stage in open_stages)) > cores else ""
-        say(f"not decided{': ' * bool(titles)}{titles}. The load is {os.getloadavg()[0]:.1f} on {plural(cores, 'core')}{few}. Try again when "
-            f"less else runs, or longer: --limit {2 * options.limit:g} --rounds {2 * options.rounds}; --strict fails what is not decided")
+        few = (
+            f" for {most} ranks"
+            if (most := max(stage.ranks for stage in open_stages)) > cores
+            else ""
+        )
+        say(
+            f"not decided{': ' * bool(titles)}{titles}. The load is {os.getloadavg()[0]:.1f} on "
+            f"{plural(cores, 'core')}{few}. Try again when "
+            f"less else runs, or longer: --limit {2 * options.limit:g} --rounds "
+            f"{2 * options.rounds}; --strict fails what is not decided"
+        )
     left = [stage.title for stage in options.stages[options.stages.index(last) + 1:]]
     if left:
         say(f"not measured after the regression: {', '.join(left)}")
     elif not options.deck and not options.nightly:
-        say("seen were tawpipe on one rank and its transfers between two, with short sequences; --nightly adds every schedule and a long one")
+        say(
+            "seen were tawpipe on one rank and its transfers between two, with short sequences; "
+            "--nightly adds every schedule and a long one"
+        )
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)

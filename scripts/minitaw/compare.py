@@ -14,8 +14,9 @@ from .intervals import Interval, Times, mean_times, needed, ratio_of, times_of, 
 from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
-MEANING = {"": "none", "INVALID": "none", "OFF": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
-           "AMBIGUOUS": "ambiguous", "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
+MEANING = {"": "none", "INVALID": "none", "OFF": "none", "SAME": "same", "VALID": "same",
+           "FASTER": "better", "LESS": "better", "REPAIRED": "better", "AMBIGUOUS": "ambiguous",
+           "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
                 "threads", "links"]
@@ -44,8 +45,10 @@ class Rules:
 class Surety:
     """How sure the intervals of one comparison have to be.
 
-    To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER of one
-    of many takes more: one of twenty intervals of 95 % misses by chance. The same holds for many looks.
+    To say SAME of all cases, each must be within the threshold by itself. To say SLOWER or FASTER
+    of one
+    of many takes more: one of twenty intervals of 95 % misses by chance. The same holds for many
+    looks.
     """
     confidence: float
     looks: int
@@ -108,7 +111,7 @@ class Comparison:
     only_base: list
     only_new: list
     notes: list          # what differs without mattering; one line each
-    together: Aspect = None  # time of all cases, by the geometric mean of their ratios; of several cases alone
+    together: Aspect = None  # time of all, by the geometric mean of the ratios; of several cases
 
     @property
     def missing(self):
@@ -124,7 +127,8 @@ class Comparison:
     def outcome(self):
         """Of all cases: a regression counts most, then an ambiguous one, then one that is faster.
 
-        All cases together can be slower where no single one is clear. What else they are follows from the cases.
+        All cases together can be slower where no single one is clear. What else they are follows
+        from the cases.
         """
         outcomes = [case.outcome for case in self.cases] + ["worse"] * len(self.missing)
         if self.together and self.together.outcome == "worse":
@@ -133,11 +137,15 @@ class Comparison:
 
     @property
     def word(self):
-        return {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}.get(self.outcome, "SAME")
+        return {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}.get(
+            self.outcome, "SAME"
+        )
 
     def text(self):
         """"SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
-        return f"{self.word}: {self.excluded() if self.word == 'SAME' else '; '.join(self.reasons())}"
+        return (
+            f"{self.word}: {self.excluded() if self.word == 'SAME' else '; '.join(self.reasons())}"
+        )
 
     def reasons(self):
         some = [c for c in self.cases if c.outcome == self.outcome]
@@ -146,15 +154,20 @@ class Comparison:
             ambiguous = self.outcome == "ambiguous"
             one = max(some, key=slowness) if ambiguous else some[0]
             aspect = one.aspects["time"] if self.outcome == "better" else one.worst()
-            yield (f"{len(some)} of {plural(len(self.cases), 'case')}, {'such as' if ambiguous else 'first'} "
-                   f"case {one.case['case']} ({one.label}): {aspect.reason}")
+            yield (
+                f"{len(some)} of {plural(len(self.cases), 'case')}, "
+                f"{'such as' if ambiguous else 'first'} "
+                f"case {one.case['case']} ({one.label}): {aspect.reason}"
+            )
         if self.outcome == "worse" and self.together and self.together.outcome == "worse":
             yield f"all {len(self.cases)} cases together: {self.together.reason}"
         if self.missing:
-            yield f"{len(self.missing)} of the base's cases missing in the new one, first {self.missing[0]}"
+            count = len(self.missing)
+            yield f"{count} of the base's cases missing in the new one, first {self.missing[0]}"
 
     def excluded(self):
-        """What SAME means of times: the largest slowdown that is not excluded, and of which case."""
+        """What SAME means of times: the largest slowdown that is not excluded, and of which
+        case."""
         judged = [c for c in self.cases if c.aspects["time"].word == "SAME"]
         if not judged:
             return "in what was compared; no step times were"
@@ -162,8 +175,12 @@ class Comparison:
         percent = 100 * max(most.aspects["time"].ratio.high - 1, 0)
         which = f" (case {most.case['case']})" if len(judged) > 1 else ""
         rest = len(self.cases) - len(judged)
-        return (f"no step time of {plural(len(judged), 'case')} is longer by more than {percent:.1f} %{which}, "
-                f"{100 * self.rules.confidence:.4g} % sure" + f"; times of {plural(rest, 'case')} were not compared" * (rest > 0))
+        return (
+            f"no step time of {plural(len(judged), 'case')} is longer by more than {percent:.1f} "
+            f"%{which}, "
+            f"{100 * self.rules.confidence:.4g} % sure"
+            + f"; times of {plural(rest, 'case')} were not compared" * (rest > 0)
+        )
 
 
 def slowness(case):
@@ -256,8 +273,10 @@ def match_cases(base, new, allow):
 def judge(ratio, sure, rules, count=1):
     """What a ratio means, and why.
 
-    `ratio` is its interval taken alone, `sure` the wider one of `count` that hold at once, or None if
-    there are too few measurements. SAME needs the whole of the former within the threshold, SLOWER and
+    `ratio` is its interval taken alone, `sure` the wider one of `count` that hold at once, or None
+    if
+    there are too few measurements. SAME needs the whole of the former within the threshold, SLOWER
+    and
     FASTER the whole of the latter beyond it.
     """
     slow, fast = 1 + rules.threshold, 1 / (1 + rules.threshold)
@@ -269,7 +288,8 @@ def judge(ratio, sure, rules, count=1):
     limit = f"{100 * rules.threshold:.4g} %"
     way = "slower" if ratio.low > 1 else "faster"
     if ratio.low > slow or ratio.high < fast:
-        seen = f"{way} by more than {limit} if it stood alone, but one of {count} intervals may miss by chance"
+        seen = f"{way} by more than {limit} if it stood alone, but one of {count} intervals "
+        seen += "may miss by chance"
     elif ratio.low > 1 or ratio.high < 1:
         seen = f"{way}, by less or by more than the threshold of {limit}"
     else:
@@ -282,7 +302,14 @@ def compare_times(times, rules, surety):
         return Aspect("time", "s")
     sides = [*map(math.exp, typical(times))]
     if math.isinf(rules.threshold):
-        return Aspect("time", "s", *sides, "OFF", "times are not judged (--threshold off)", ratio_of(times, surety.alone))
+        return Aspect(
+            "time",
+            "s",
+            *sides,
+            "OFF",
+            "times are not judged (--threshold off)",
+            ratio_of(times, surety.alone),
+        )
     return Aspect("time", "s", *sides, *judge_times(times, rules, surety))
 
 
@@ -292,13 +319,23 @@ def judge_times(times, rules, surety):
     if not ratio:
         counts = " and ".join(map(str, dict.fromkeys([len(times.base), len(times.new)])))
         least = needed(times, surety.alone)
-        return "AMBIGUOUS", f"{counts} {times.unit} are too few for a confidence of {surety.alone:.4g}: {least} are needed", None
+        return (
+            "AMBIGUOUS",
+            f"{counts} {times.unit} are too few for a confidence of {surety.alone:.4g}: {least} "
+            "are needed",
+            None,
+        )
     word, reason = judge(ratio, sure, rules, surety.count)
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md). Nor can they be SAME.
     if times.unit == "samples":
         said = f"step time: new / base = {ratio.estimate:.4g}"
-        return "AMBIGUOUS", f"{said}; one repetition of each does not show how much runs differ: measure several files of each, in turn", ratio
+        return (
+            "AMBIGUOUS",
+            f"{said}; one repetition of each does not show how much runs differ: measure several "
+            "files of each, in turn",
+            ratio,
+        )
     if not sure and word == "AMBIGUOUS":
         reason += f", {needed(times, surety.together)} of each or more"
     return word, reason, ratio
@@ -397,11 +434,17 @@ def notes_on_times(timed, base, new):
     """What the measurements cannot show."""
     units = {case.times.unit for case in timed}
     if "samples" in units:
-        yield ("there is one repetition only: the interval knows how samples of a run scatter, not how runs differ; measure base "
-               "and new in turn, in several files of each")
+        yield (
+            "there is one repetition only: the interval knows how samples of a run scatter, not "
+            "how runs differ; measure base "
+            "and new in turn, in several files of each"
+        )
     elif "repetitions" in units and len(base) == len(new) == 1:
-        yield ("there is one file of each: what changed on the machine from one to the other counts as a change of the program; "
-               "measure base and new in turn, in several files of each")
+        yield (
+            "there is one file of each: what changed on the machine from one to the other counts "
+            "as a change of the program; "
+            "measure base and new in turn, in several files of each"
+        )
 
 
 # For people, programs and CI jobs.
@@ -434,8 +477,10 @@ def table(matches):
 def limits_of(comparison):
     """By which rules was judged."""
     rules, surety = comparison.rules, comparison.surety
-    limits = [f"{name}{'off' if math.isinf(value) else f'{100 * value:.4g} %'}"
-              for name, value in (("threshold ", rules.threshold), ("memory ", rules.memory_threshold))]
+    limits = [
+        f"{name}{'off' if math.isinf(value) else f'{100 * value:.4g} %'}"
+        for name, value in (("threshold ", rules.threshold), ("memory ", rules.memory_threshold))
+    ]
     limits.append(f"confidence {100 * rules.confidence:.4g} %")
     if rules.quantile:
         limits.append(f"quantile {rules.quantile:g}")
@@ -449,11 +494,24 @@ def limits_of(comparison):
 def as_text(comparison, base, new):
     """For people: notes behind #, one aligned row per case, the closing line."""
     mean = comparison.together and comparison.together.ratio
-    together = [f"all cases together: {comparison.together.word}: new / base = {mean.estimate:.3f}, from {mean.low:.3f} to "
-                f"{mean.high:.3f} (geometric mean)"] if mean else []
-    reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values()
-               if a.reason and a.word != "OFF"]
-    before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits_of(comparison), *comparison.notes])
+    together = (
+        [
+            f"all cases together: {comparison.together.word}: new / base = {mean.estimate:.3f}, "
+            f"from {mean.low:.3f} to "
+            f"{mean.high:.3f} (geometric mean)"
+        ]
+        if mean
+        else []
+    )
+    reasons = [
+        f"case {c.case['case']}: {a.word}: {a.reason}"
+        for c in comparison.cases
+        for a in c.aspects.values()
+        if a.reason and a.word != "OFF"
+    ]
+    before = "\n# ".join(
+        [f"# base: {base}", f"new:  {new}", limits_of(comparison), *comparison.notes]
+    )
     behind = "".join(f"# {note}\n" for note in reasons + together)
     return f"{before}\n{table(comparison.cases)}{behind}COMPARISON: {comparison.text()}\n"
 
@@ -466,17 +524,31 @@ def finite(value):
 def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
     def aspect_json(aspect):
-        sides = {side: finite(value) for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
+        sides = {
+            side: finite(value)
+            for side, value in (("base", aspect.base), ("new", aspect.new))
+            if aspect.units
+        }
         ratio = {"ratio": aspect.ratio and aspect.ratio._asdict()} if aspect.name == "time" else {}
         return {"outcome": aspect.outcome, "word": aspect.word, **({"units": aspect.units} if aspect.units else {}), **sides, **ratio, "reason": aspect.reason}
 
     cases = [{"case": c.case["case"], "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"}, "differs": c.differs,
               "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
               "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
-    found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new,
-             **{name: finite(value) for name, value in vars(comparison.rules).items() if name != "allow"},
-             "together": comparison.together and aspect_json(comparison.together),
-             "notes": comparison.notes, "only_base": comparison.only_base, "only_new": comparison.only_new, "cases": cases}
+    found = {
+        "comparison": comparison.text(),
+        "outcome": comparison.outcome,
+        "base": base,
+        "new": new,
+        **{
+            name: finite(value) for name, value in vars(comparison.rules).items() if name != "allow"
+        },
+        "together": comparison.together and aspect_json(comparison.together),
+        "notes": comparison.notes,
+        "only_base": comparison.only_base,
+        "only_new": comparison.only_new,
+        "cases": cases,
+    }
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -490,8 +562,14 @@ def as_junit(comparison, strict):
 
     def add_test(suite, name, a):
         seconds = numpy.nan_to_num(a.new) if a.name == "time" else 0
-        test = add(suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds:.9f}")
-        figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
+        test = add(
+            suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds:.9f}"
+        )
+        figures = (
+            f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}"
+            if math.isfinite(a.base) or math.isfinite(a.new)
+            else ""
+        )
         why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
         match tags.get(a.outcome):
             case "failure":
@@ -524,7 +602,9 @@ def as_junit(comparison, strict):
 
 def as_markdown(comparison, text):
     """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
-    return f"### miniTaw: {comparison.word}\n\n" + "".join(f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines())
+    return f"### miniTaw: {comparison.word}\n\n" + "".join(
+        f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines()
+    )
 
 
 def number(low, high):
@@ -562,7 +642,13 @@ def parse(words):
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
-    add("--looks", type=looks, metavar="N", help="how often you compare at most, as more is measured: the risk is shared by all (%(default)s)")
+    add(
+        "--looks",
+        type=looks,
+        metavar="N",
+        help="how often you compare at most, as more is measured: the risk is shared by all "
+        "(%(default)s)",
+    )
     add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")

@@ -112,7 +112,11 @@ def needed(times, confidence):
     """The least number of measurements of each side that have an interval."""
     paired = times.unit == "pairs of files"
     for count in itertools.count(1):
-        if pairs_left_out(count, confidence) if paired else differences_left_out(count, count, confidence):
+        if (
+            pairs_left_out(count, confidence)
+            if paired
+            else differences_left_out(count, count, confidence)
+        ):
             return count
 
 
@@ -125,14 +129,18 @@ def typical(times):
 
 
 def mean_times(cases):
-    """Of several cases the means of their logarithms: the ratio is then the geometric mean of theirs.
+    """Of several cases the means of their logarithms: the ratio is then the geometric mean of
+    theirs.
 
     Of pairs those count that all cases have. None if the measurements did not come together.
     """
     if {case.unit for case in cases} == {"pairs of files"}:
         common = sorted(set.intersection(*(set(case.file) for case in cases)))
         at = [[case.file.index(file) for file in common] for case in cases]
-    elif len({(case.unit, len(case.base), len(case.new)) for case in cases}) == 1 and cases[0].unit == "repetitions":
+    elif (
+        len({(case.unit, len(case.base), len(case.new)) for case in cases}) == 1
+        and cases[0].unit == "repetitions"
+    ):
         common, at = [], [...] * len(cases)
     else:
         return None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The examples for CI: both parse, say the same, and what they say of miniTaw really runs; those for suites know every schedule. Called
-with the repository, the program and a folder to write to. Their calls of scripts/perf-gate run with few pairs or steps of this one
+with the repository, the program and a folder to write to. Their calls of scripts/perf-gate run with
+few pairs or steps of this one
 program; that of every night adds records to a history, and calls scripts/trend."""
 
 import json
@@ -119,10 +120,18 @@ def check_yaml():
     command = command_of("github-actions.yml")
     assert "BASE" in job["env"] and "BASE" in gitlab["performance"]["variables"]
     assert command in [step.get("run") for step in job["steps"]] and gitlab["performance"]["script"] == [command]
-    nightly = yaml.safe_load((EXAMPLES / "github-nightly.yml").read_text(encoding="utf-8"))["jobs"]["history"]
-    assert "history" in yaml.safe_load((EXAMPLES / "gitlab-nightly.yml").read_text(encoding="utf-8"))["nightly performance"]["cache"]["paths"]
-    assert [step["uses"] for step in nightly["steps"] if step.get("with", {}).get("path") == "history"] == [
-        f"actions/cache/{what}@v4" for what in ("restore", "save")]
+    nightly = yaml.safe_load((EXAMPLES / "github-nightly.yml").read_text(encoding="utf-8"))["jobs"][
+        "history"
+    ]
+    assert (
+        "history"
+        in yaml.safe_load((EXAMPLES / "gitlab-nightly.yml").read_text(encoding="utf-8"))[
+            "nightly performance"
+        ]["cache"]["paths"]
+    )
+    assert [
+        step["uses"] for step in nightly["steps"] if step.get("with", {}).get("path") == "history"
+    ] == [f"actions/cache/{what}@v4" for what in ("restore", "save")]
     for step in job["steps"] + nightly["steps"]:
         if "run" in step:
             subprocess.run(["bash", "-n"], input=re.sub(r"\$\{\{.*?\}\}", "x", step["run"]), text=True, check=True)
@@ -138,7 +147,9 @@ def folder():
     subprocess.run(f"git init -q; {commit}; {commit}", shell=True, check=True, cwd=FOLDER)
 
 def run(script, **options):
-    return subprocess.run(["bash", "-c", script], cwd=FOLDER, capture_output=True, text=True, timeout=240, **options)
+    return subprocess.run(
+        ["bash", "-c", script], cwd=FOLDER, capture_output=True, text=True, timeout=240, **options
+    )
 
 def with_this_program(command, more):
     """The gate's command: this program on both sides."""
@@ -152,7 +163,9 @@ def check_command():
     folder()
     (FOLDER / "inputs" / "gate.toml").write_text(TINY)
     done = run(with_this_program(command, " --deck inputs/gate.toml --rounds 2"))
-    assert done.returncode in (0, 1) and "COMPARISON: " in done.stdout, f"exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert (
+        done.returncode in (0, 1) and "COMPARISON: " in done.stdout
+    ), f"exit {done.returncode}: {done.stdout}{done.stderr}"
     assert "2 pairs of files are too few" in done.stdout, done.stdout  # too few on purpose: times are for no test
     suites = xml.etree.ElementTree.parse(FOLDER / "out" / "compare.xml").getroot()
     assert [suite.get("tests") for suite in suites] == ["9", "9"]
@@ -161,24 +174,47 @@ def check_command():
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
 def check_nightly():
-    """Every deck runs, of few steps, and the history grows by a record of both decks of the gate, on which trend is called."""
+    """Every deck runs, of few steps, and the history grows by a record of both decks of the gate,
+    on which trend is called."""
     gate, history = blocks_of("github-nightly.yml")[:2]
     others = blocks_of("gitlab-nightly.yml")
-    assert [line.removesuffix(" || failed=1") for line in others[0]] == gate and others[1] == history, "the two examples differ in what they do"
+    assert [line.removesuffix(" || failed=1") for line in others[0]] == gate and others[
+        1
+    ] == history, "the two examples differ in what they do"
     folder()
-    commands = [with_this_program(line, " --rounds 1 --set steps=3 --set warmup=1") if "perf-gate" in line else line for line in gate]
+    commands = [
+        (
+            with_this_program(line, " --rounds 1 --set steps=3 --set warmup=1")
+            if "perf-gate" in line
+            else line
+        )
+        for line in gate
+    ]
     done = run("set -e\n" + "\n".join(commands))
-    assert "COMPARISON: AMBIGUOUS" in done.stdout, done.stdout + done.stderr  # one pair decides nothing
+    assert "COMPARISON: AMBIGUOUS" in done.stdout, (
+        done.stdout + done.stderr
+    )  # one pair decides nothing
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(" ")]
     schedules = {row[1].partition(":")[0] for row in rows}
-    assert schedules == {"tawpipe", "weipipe", "fsdp", "ddp", "1f1b", "zb1"} and max(int(row[4]) for row in rows) >= 1024, rows
-    assert len(list((FOLDER / "out").glob("*.h5"))) == 2 and (FOLDER / "out" / "compare.xml").exists(), done.stderr
+    assert (
+        schedules == {"tawpipe", "weipipe", "fsdp", "ddp", "1f1b", "zb1"}
+        and max(int(row[4]) for row in rows) >= 1024
+    ), rows
+    assert (
+        len(list((FOLDER / "out").glob("*.h5"))) == 2 and (FOLDER / "out" / "compare.xml").exists()
+    ), done.stderr
     for name in ("gate.toml", "gate-communication.toml"):
         deck = (REPOSITORY / "inputs" / name).read_text(encoding="utf-8")
         (FOLDER / "inputs" / name).write_text(re.sub(r"(?m)^steps = \d+", "steps = 3", deck))
     done = run("set -e\n" + "\n".join(history))
-    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("TREND: UNKNOWN"), done.stdout + done.stderr
-    assert done.stdout.count("# started") == 3 and (FOLDER / "out" / "trend.png").exists() and (FOLDER / "history" / "commit").exists()
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("TREND: UNKNOWN"), (
+        done.stdout + done.stderr
+    )
+    assert (
+        done.stdout.count("# started") == 3
+        and (FOLDER / "out" / "trend.png").exists()
+        and (FOLDER / "history" / "commit").exists()
+    )
     assert len(list((FOLDER / "history").glob("*.h5"))) == 1
 
 for check in (check_suites, check_reframe, check_yaml, check_command, check_nightly):

@@ -28,8 +28,20 @@ compared, refused = functools.partial(accepted, "compare"), functools.partial(re
 def check_refusals(a):
     for arguments in ((), (a,), (a, a, a), ("--base", a), (a, a, "--base", a, "--new", a)):
         refused(*arguments, says="two files")
-    for option, bad in (("--threshold", "0"), ("--threshold", "nan"), ("--threshold", "0.5"), ("--threshold", "5"), ("--confidence", "1"), ("--confidence", "0.2"),
-                        ("--quantile", "0.7"), ("--memory-threshold", "-1"), ("--threshold", "much"), ("--looks", "0"), ("--looks", "2.5"), ("--bogus", "")):
+    for option, bad in (
+        ("--threshold", "0"),
+        ("--threshold", "nan"),
+        ("--threshold", "0.5"),
+        ("--threshold", "5"),
+        ("--confidence", "1"),
+        ("--confidence", "0.2"),
+        ("--quantile", "0.7"),
+        ("--memory-threshold", "-1"),
+        ("--threshold", "much"),
+        ("--looks", "0"),
+        ("--looks", "2.5"),
+        ("--bogus", ""),
+    ):
         refused(a, a, option, bad, says=option)
     for arguments, says in (((a, "missing.h5"), "missing.h5"), ((a, "deck.toml"), "deck.toml"), ((a, a, "--allow", "dtyp"), "choose from"),
                             ((a, a, "--junit", "no/such/folder.xml"), "cannot be written"), ((a, measure("longer.h5", "seq=16")), "no case in common")):
@@ -41,7 +53,11 @@ def check_refusals(a):
 def check_text(a):
     text = compared(a, a, "--threshold", "off", code=0)
     rows = [line for line in text.splitlines() if not line.startswith("#")]
-    assert len(rows) == 3 and rows[-1] == "COMPARISON: SAME: in what was compared; no step times were" and "one repetition" in text, text  # two cases and the closing line
+    assert (
+        len(rows) == 3
+        and rows[-1] == "COMPARISON: SAME: in what was compared; no step times were"
+        and "one repetition" in text
+    ), text  # two cases and the closing line
     both = compared("--base", a, a, "--new", a, a, code=0)
     assert "COMPARISON: AMBIGUOUS" in both and "2 pairs of files are too few" in both
     compared("--base", a, a, "--new", a, a, "--strict", code=1)

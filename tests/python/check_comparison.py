@@ -11,7 +11,17 @@ import xml.etree.ElementTree as xml
 
 import numpy
 from support import SAMPLE, refusal_of, refused
-from minitaw.compare import Rules, as_json, as_junit, as_markdown, as_text, compare, judge, label_of, threshold
+from minitaw.compare import (
+    Rules,
+    as_json,
+    as_junit,
+    as_markdown,
+    as_text,
+    compare,
+    judge,
+    label_of,
+    threshold,
+)
 from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
 
@@ -83,7 +93,11 @@ def unchanged(case):
 
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
-        assert found.word == "SAME" and found.outcome == "same" and len(found.notes) == (found.cases[0].times.unit == "repetitions"), found.notes
+        assert (
+            found.word == "SAME"
+            and found.outcome == "same"
+            and len(found.notes) == (found.cases[0].times.unit == "repetitions")
+        ), found.notes
         assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
     other = file_of(measured(1, 6))
     other.settings = other.settings[::-1]  # as programs of another day may name them
@@ -129,7 +143,9 @@ def check_units():
     assert compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit == "samples"
     for seconds in (1, 0.5, 2):
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
-        assert found.word == "AMBIGUOUS" and any("one repetition" in note for note in found.notes), "two runs may differ, or agree, by chance"
+        assert found.word == "AMBIGUOUS" and any(
+            "one repetition" in note for note in found.notes
+        ), "two runs may differ, or agree, by chance"
     assert "there is one file of each" in compared_once(unchanged).notes[-1]
 
 def check_many_samples():
@@ -143,10 +159,26 @@ def check_many_samples():
 
 def check_threshold():
     for low, high, word, why in (
-            (0.96, 1.04, "SAME", ""), (1.02, 1.049, "SAME", ""), (1.051, 1.2, "SLOWER", "step time"), (0.8, 0.951, "FASTER", "step time"),
-            (0.96, 1.06, "AMBIGUOUS", "unknown"), (0.5, 2, "AMBIGUOUS", "unknown"), (1, 1.06, "AMBIGUOUS", "unknown"),
-            (1.018, 1.121, "AMBIGUOUS", ": slower, by less or by more than the threshold of 5 %; measure more"),
-            (0.8, 0.953, "AMBIGUOUS", ": faster, by less or by more than the threshold of 5 %; measure more")):
+        (0.96, 1.04, "SAME", ""),
+        (1.02, 1.049, "SAME", ""),
+        (1.051, 1.2, "SLOWER", "step time"),
+        (0.8, 0.951, "FASTER", "step time"),
+        (0.96, 1.06, "AMBIGUOUS", "unknown"),
+        (0.5, 2, "AMBIGUOUS", "unknown"),
+        (1, 1.06, "AMBIGUOUS", "unknown"),
+        (
+            1.018,
+            1.121,
+            "AMBIGUOUS",
+            ": slower, by less or by more than the threshold of 5 %; measure more",
+        ),
+        (
+            0.8,
+            0.953,
+            "AMBIGUOUS",
+            ": faster, by less or by more than the threshold of 5 %; measure more",
+        ),
+    ):
         interval = Interval(low, (low + high) / 2, high)
         found = judge(interval, interval, Rules())
         assert found[0] == word and why in found[1] and "take" not in found[1], (low, high, found)
@@ -154,56 +186,105 @@ def check_threshold():
 def pairs_of(*factors, cases=2, **rules):
     """As many pairs; the last one of the cases is slower by these factors."""
     def file(last):
-        return file_of(*(measured(1, seq=128 << i) for i in range(cases - 1)), measured(last, seq=1 << 20))
+        return file_of(
+            *(measured(1, seq=128 << i) for i in range(cases - 1)), measured(last, seq=1 << 20)
+        )
     return compare([file(1) for _ in factors], [file(f) for f in factors], Rules(**rules))
 
 def check_many_cases():
-    """One of twenty intervals misses by chance. That n pairs are all slower by chance has a probability of 2^-n: of 0.025
-    a case alone needs six, one of 13 intervals (12 cases, and all together) ten; with four looks 12."""
-    for pairs, options, word in ((6, {"cases": 1}, "SLOWER"), (9, {"cases": 12}, "AMBIGUOUS"), (10, {"cases": 12}, "SLOWER"),
-                                 (11, {"cases": 12, "looks": 4}, "AMBIGUOUS"), (12, {"cases": 12, "looks": 4}, "SLOWER")):
+    """One of twenty intervals misses by chance. That n pairs are all slower by chance has a
+    probability of 2^-n: of 0.025
+    a case alone needs six, one of 13 intervals (12 cases, and all together) ten; with four looks 12.
+    """
+    for pairs, options, word in (
+        (6, {"cases": 1}, "SLOWER"),
+        (9, {"cases": 12}, "AMBIGUOUS"),
+        (10, {"cases": 12}, "SLOWER"),
+        (11, {"cases": 12, "looks": 4}, "AMBIGUOUS"),
+        (12, {"cases": 12, "looks": 4}, "SLOWER"),
+    ):
         found = pairs_of(*[1.2] * pairs, **options)
         time = found.cases[-1].aspects["time"]
         assert time.word == word and abs(time.ratio.estimate - 1.2) < 0.02, (pairs, options, time)
         assert found.word == ("REGRESSION" if word == "SLOWER" else "AMBIGUOUS"), found.text()
     found = pairs_of(*[1.2] * 9, cases=12)
-    assert "slower by more than 5 % if it stood alone, but one of 13 intervals may miss by chance; measure more, 10 of each" in found.text()
-    assert "for all 13 intervals at once" in as_text(found, "a", "b") and {c.aspects["time"].word for c in found.cases[:-1]} == {"SAME"}
+    assert (
+        "slower by more than 5 % if it stood alone, but one of 13 intervals may miss by chance; "
+        "measure more, 10 of each"
+        in found.text()
+    )
+    assert "for all 13 intervals at once" in as_text(found, "a", "b") and {
+        c.aspects["time"].word for c in found.cases[:-1]
+    } == {"SAME"}
     few = pairs_of(*[1] * 6, looks=10).cases[0].aspects["time"]
-    assert few.word == "AMBIGUOUS" and "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason, few
+    assert (
+        few.word == "AMBIGUOUS"
+        and "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason
+    ), few
     assert pairs_of(*[1] * 9, looks=10).word == "SAME", "each case alone says so"
 
 def check_together():
-    """Cases whose intervals reach below the threshold can be slower together, as with a loop planted in every transfer."""
-    factors = [[1.02, 1.02, 1.02, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3], [1.3, 1.3, 1.3, 1.02, 1.02, 1.02, 1.3, 1.3, 1.3],
-               [1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.02, 1.02, 1.02]]
+    """Cases whose intervals reach below the threshold can be slower together, as with a loop
+    planted in every transfer."""
+    factors = [
+        [1.02, 1.02, 1.02, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3],
+        [1.3, 1.3, 1.3, 1.02, 1.02, 1.02, 1.3, 1.3, 1.3],
+        [1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.02, 1.02, 1.02],
+    ]
     base = [file_of(*(measured(1, seq=64 << i) for i in range(3))) for _ in range(9)]
-    new = [file_of(*(measured(of[pair], seq=64 << i) for i, of in enumerate(factors))) for pair in range(9)]
+    new = [
+        file_of(*(measured(of[pair], seq=64 << i) for i, of in enumerate(factors)))
+        for pair in range(9)
+    ]
     found = compare(base, new, Rules())
-    assert [c.aspects["time"].word for c in found.cases] == ["AMBIGUOUS"] * 3 and found.together.word == "SLOWER"
-    assert found.outcome == "worse" and found.text().startswith("REGRESSION: all 3 cases together: step time: new / base = 1.199"), found.text()
-    assert "slower, by less or by more" in as_text(found, "a", "b") and "# all cases together: SLOWER: new / base = 1.199" in as_text(found, "a", "b")
+    assert [c.aspects["time"].word for c in found.cases] == [
+        "AMBIGUOUS"
+    ] * 3 and found.together.word == "SLOWER"
+    assert found.outcome == "worse" and found.text().startswith(
+        "REGRESSION: all 3 cases together: step time: new / base = 1.199"
+    ), found.text()
+    assert "slower, by less or by more" in as_text(
+        found, "a", "b"
+    ) and "# all cases together: SLOWER: new / base = 1.199" in as_text(found, "a", "b")
     assert json.loads(as_json(found, "a", "b"))["together"]["word"] == "SLOWER"
     *_, suite = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
-    assert (suite.get("name"), suite.get("failures"), suite.get("tests")) == ("all cases together", "1", "1"), suite.attrib
+    assert (suite.get("name"), suite.get("failures"), suite.get("tests")) == (
+        "all cases together",
+        "1",
+        "1",
+    ), suite.attrib
     assert as_markdown(found, "x").startswith("### miniTaw: REGRESSION\n")
 
 def check_excluded():
-    """SAME says what it excludes: the upper end of the widest interval, here the largest of six ratios."""
+    """SAME says what it excludes: the upper end of the widest interval, here the largest of six
+    ratios."""
     ratios = [0.99, 1.0, 1.01, 1.02, 1.03, 1.04]
-    base, new = ([file_of(measured(1, seq=64), measured(1, seq=128)) for _ in ratios] for _ in range(2))
+    base, new = (
+        [file_of(measured(1, seq=64), measured(1, seq=128)) for _ in ratios] for _ in range(2)
+    )
     for side, factors in ((base, [1] * 6), (new, ratios)):
         for file, factor in zip(side, factors):
             file.cases[0].data["seconds"] = numpy.ones((STEPS, 3))
             file.cases[1].data["seconds"] = numpy.full((STEPS, 3), factor)
     found = compare(base, new, Rules())
-    assert found.text() == "SAME: no step time of 2 cases is longer by more than 4.0 % (case 1), 95 % sure", found.text()
+    assert (
+        found.text()
+        == "SAME: no step time of 2 cases is longer by more than 4.0 % (case 1), 95 % sure"
+    ), found.text()
     for case in (file.cases[0] for file in new):
         case.row["seq"] = 1
-    assert compare(base, new, Rules()).text() == "SAME: no step time of 1 case is longer by more than 4.0 %, 95 % sure"
+    assert (
+        compare(base, new, Rules()).text()
+        == "SAME: no step time of 1 case is longer by more than 4.0 %, 95 % sure"
+    )
     off = compare(base, new, Rules(threshold=math.inf))
-    assert off.text() == "SAME: in what was compared; no step times were" and {c.aspects["time"].word for c in off.cases} == {"OFF"}
-    assert "threshold off, memory 5 %" in as_text(off, "a", "b") and json.loads(as_json(off, "a", "b"))["threshold"] is None
+    assert off.text() == "SAME: in what was compared; no step times were" and {
+        c.aspects["time"].word for c in off.cases
+    } == {"OFF"}
+    assert (
+        "threshold off, memory 5 %" in as_text(off, "a", "b")
+        and json.loads(as_json(off, "a", "b"))["threshold"] is None
+    )
 
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
@@ -223,7 +304,11 @@ def check_matching():
     for sides, said in (((file_of(a, b), file_of(d)), f"REGRESSION: 1 of the base's cases missing in the new one, first {label_of(a)}"),
                         ((file_of(b), file_of(a, d)), "SAME")):
         for missing in ("list", "fail"):
-            assert compare(sides[:1], sides[1:], Rules(missing=missing)).text().startswith(said if missing == "fail" else "SAME"), said
+            assert (
+                compare(sides[:1], sides[1:], Rules(missing=missing))
+                .text()
+                .startswith(said if missing == "fail" else "SAME")
+            ), said
     failed = measured(2, 4, schedule="ddp")
     fail(failed)
     both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
@@ -249,10 +334,14 @@ def check_what_matters():
     more = {name: [*SESSION[name], other] for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))}
     found = compared_once(loss(0, 2), Rules(allow=["nodes"]), nodes=[0, 0, 1])
     assert found.cases[0].aspects["first loss"].word == "WRONG", "nodes explain no other loss"
-    assert compared_once(unchanged, **more).word == "SAME", "the fourth rank of the job is not in the case"
+    assert (
+        compared_once(unchanged, **more).word == "SAME"
+    ), "the fourth rank of the job is not in the case"
     devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
-    assert compare(files[:1], files[1:], Rules()).word == "SAME", "which of equal devices it was does not matter"
+    assert (
+        compare(files[:1], files[1:], Rules()).word == "SAME"
+    ), "which of equal devices it was does not matter"
 
 def check_process_peak():
     """What a process holds beside the step is noise up to 32 MiB."""
@@ -292,13 +381,18 @@ def check_validity():
 def check_mean():
     base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
     new = [file_of(measured(1.1, schedule="ddp"), measured(2.2 * 1.1)) for _ in range(6)]
-    assert compare(base[:1], new[:1], Rules()).together is None, "samples of different cases do not belong together"
+    assert (
+        compare(base[:1], new[:1], Rules()).together is None
+    ), "samples of different cases do not belong together"
     mean = compare(base, new, Rules()).together.ratio
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
     for side in (base, new):  # the second case came later, into some of the files
         side += [file_of(measured(1 if side is base else 9, schedule="ddp")) for _ in range(3)]
     found = compare(base, new, Rules())
-    assert [len(c.times.base) for c in found.cases] == [9, 6] and found.together.ratio == mean, "pairs that both have"
+    assert [len(c.times.base) for c in found.cases] == [
+        9,
+        6,
+    ] and found.together.ratio == mean, "pairs that both have"
 
 def check_figures():
     """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the interval reaches from the least to the largest ratio.
@@ -370,8 +464,29 @@ def check_shift_ranks():
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_many_cases, check_together, check_excluded, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_memory_of_several_files, check_losses_of_several_files, check_validity, check_mean, check_figures, check_notes, check_units_of_text, check_median_ranks,
-              check_shift_ranks):
+for check in (
+    check_same,
+    check_one_change,
+    check_slower,
+    check_units,
+    check_many_samples,
+    check_threshold,
+    check_many_cases,
+    check_together,
+    check_excluded,
+    check_more_steps,
+    check_matching,
+    check_what_matters,
+    check_process_peak,
+    check_memory_of_several_files,
+    check_losses_of_several_files,
+    check_validity,
+    check_mean,
+    check_figures,
+    check_notes,
+    check_units_of_text,
+    check_median_ranks,
+    check_shift_ranks,
+):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

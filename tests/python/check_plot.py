@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are those of the same x, and only a lasting
+"""scripts/plot and scripts/trend: the points of a figure are the numbers of its files, ratios are
+those of the same x, and only a lasting
 change beyond the noise between runs is marked."""
 
 import argparse
@@ -81,38 +82,65 @@ def marks(steps):
     return {at: round(run.change.ratio, 2) for at, run in enumerate(runs) if run.change}
 
 def check_one_program():
-    """100 histories of 30 runs of one program, each with noise of its own: normal, and one that only lengthens, both of 5 %.
+    """100 histories of 30 runs of one program, each with noise of its own: normal, and one that
+    only lengthens, both of 5 %.
     One in twenty may have a mark; that 13 or more had is less probable than one in 700."""
     chance = numpy.random.default_rng(SEED)
-    for noise in (lambda: numpy.exp(0.05 * chance.standard_normal(30)), lambda: 1 + 0.05 * chance.exponential(size=30)):
+    for noise in (
+        lambda: numpy.exp(0.05 * chance.standard_normal(30)),
+        lambda: 1 + 0.05 * chance.exponential(size=30),
+    ):
         found = [marks(noise()) for _ in range(100)]
         assert sum(map(bool, found)) <= 12 and max(map(len, found)) <= 1, (SEED, found)
 
 def check_changes():
-    """10 % between run 15 and 16 of 30, with normal noise of 1.5 %: marked once, and there. To put it one run off takes a run that is 3.2
+    """10 % between run 15 and 16 of 30, with normal noise of 1.5 %: marked once, and there. To put
+    it one run off takes a run that is 3.2
     standard deviations off."""
     chance = numpy.random.default_rng(SEED)
     def noisy(*levels):
-        return numpy.concatenate(levels) * numpy.exp(0.015 * chance.standard_normal(sum(map(len, levels))))
+        return numpy.concatenate(levels) * numpy.exp(
+            0.015 * chance.standard_normal(sum(map(len, levels)))
+        )
     for factor in (1.1, 1 / 1.1):
         found = [marks(noisy([1] * 15, [factor] * 15)) for _ in range(50)]
-        assert sum([*one] == [15] for one in found) >= 48 and max(map(len, found)) == 1, (SEED, found)
+        assert sum([*one] == [15] for one in found) >= 48 and max(map(len, found)) == 1, (
+            SEED,
+            found,
+        )
         assert all(abs(ratio - factor) < 0.04 for one in found for ratio in one.values()), found
-    assert [*marks(noisy([1] * 10, [1.3] * 10, [1] * 10))] == [10, 20] and marks(noisy([1] * 15, [1.02] * 15)) == {}
+    assert [*marks(noisy([1] * 10, [1.3] * 10, [1] * 10))] == [10, 20] and marks(
+        noisy([1] * 15, [1.02] * 15)
+    ) == {}
     exact = 1 + 0.001 * (numpy.arange(30) * 7 % 10)  # spread over less than a percent
     for blip in ([1], [1, 1], [1, -1]):
         exact_blip = exact.copy()
         exact_blip[12:12 + len(blip)] *= 1 + 0.5 * numpy.array(blip)
         assert marks(exact_blip) == {}, "one or two runs are no lasting change"
-    wide = numpy.tile([1, 1.08, 0.93, 1.02, 0.99, 1.05], 4)  # scatters by 6 % around the median
-    assert marks(numpy.concatenate([wide[:12], 1.09 * wide[:12]])) == {}, "less than twice the scatter"
-    assert marks(numpy.concatenate([wide[:12], 1.4 * wide[:12]])) == {12: 1.4}
+    wide = (
+        1 + 0.09 * (numpy.arange(31) * 7 % 31 - 15) / 15
+    )  # evenly over +- 9 %: a scatter of 1.48 times 4.5 %
+    assert (
+        marks(numpy.concatenate([wide, 1.12 * wide[:11]])) == {}
+    ), "ranks show it, but it is less than twice the scatter"
+    assert [*marks(numpy.concatenate([wide, 1.4 * wide[:11]]))] == [31]
 
 def check_chances():
-    """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over 7) = 2 / 3432 is the first that is below
+    """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over
+    7) = 2 / 3432 is the first that is below
     0.05 over their number (85)."""
-    assert [trend.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [0, 1, 3, 55, 65, 85] and trend.least_count(0.05) == 14
-    assert [marks([1] * 7 + [2] * 6), marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7])] == [{}, {7: 2.31}]
+    assert [trend.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [
+        0,
+        1,
+        3,
+        55,
+        65,
+        85,
+    ] and trend.least_count(0.05) == 14
+    assert [
+        marks([1] * 7 + [2] * 6),
+        marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7]),
+    ] == [{}, {7: 2.31}]
 
 DAYS = [f"2026-01-{day:02}T00:00:00Z" for day in range(1, 31)]
 
@@ -120,57 +148,117 @@ def files_of(name, factors, noisy=(), **more):
     """A record a day; two schedules, of which only the first changes."""
     names = []
     for i, factor in enumerate(factors):
-        columns = more | {"verdict": "VALID (noisy: quartiles 40 % of the median apart)" if i in noisy else "VALID"}
-        cases = [("fsdp", 128, factor * (1 + 0.001 * (i * 7 % 5)), DAYS[i]), ("ddp", 128, 2 + 0.001 * (i * 3 % 7), DAYS[i])]
+        columns = more | {
+            "verdict": (
+                "VALID (noisy: quartiles 40 % of the median apart)" if i in noisy else "VALID"
+            )
+        }
+        cases = [
+            ("fsdp", 128, factor * (1 + 0.001 * (i * 7 % 5)), DAYS[i]),
+            ("ddp", 128, 2 + 0.001 * (i * 3 % 7), DAYS[i]),
+        ]
         names.append(measured(f"{name}{i:02}.h5", cases, commit=f"c{i:02}", **columns))
     return names
 
 def check_trend():
-    """A change is told where it began, fails while it is new, and is history after ten runs; noisy runs are shown and do not count."""
+    """A change is told where it began, fails while it is new, and is history after ten runs; noisy
+    runs are shown and do not count."""
     names = files_of("slow", [1] * 10 + [1.5] + [1] * 3 + [1.2] * 9, noisy=[10])
     text = accepted("trend", *reversed(names), "-o", "trend.png")
     fsdp, ddp = (part.splitlines() for part in text.split("# 1: "))
-    assert fsdp[0].startswith("# 0: fsdp, ") and "128 tokens" in fsdp[0] and "trend.png" in text and (FOLDER / "trend.png").stat().st_size > 5000
+    assert (
+        fsdp[0].startswith("# 0: fsdp, ")
+        and "128 tokens" in fsdp[0]
+        and "trend.png" in text
+        and (FOLDER / "trend.png").stat().st_size > 5000
+    )
     rows = [line for line in fsdp if line.startswith("  ")]
     assert [row.split()[:2] for row in rows] == [[DAYS[i], f"c{i:02}"] for i in range(23)]
     told = {i: row.split("  ")[-1].strip() for i, row in enumerate(rows) if not row.endswith("%")}
-    assert told.pop(10) == "noisy, does not count" and [*told] == [14] and told[14].startswith("slower: step +20."), told
+    assert (
+        told.pop(10) == "noisy, does not count"
+        and [*told] == [14]
+        and told[14].startswith("slower: step +20.")
+    ), told
     assert told[14].endswith(" against the 13 runs before") and "spread 1.0 %" in rows[0], rows
     last = [line for line in fsdp if line.startswith("# slower")]
-    assert len(last) == 1 and f"since {DAYS[14]} (9 runs); changes below 3.0% would not be seen" in last[0] and last[0].endswith("; 1 noisy run did not count"), fsdp
+    assert (
+        len(last) == 1
+        and f"since {DAYS[14]} (9 runs); changes below 3.0% would not be seen" in last[0]
+        and last[0].endswith("; 1 noisy run did not count")
+    ), fsdp
     assert any(line.startswith("# no change in 22 runs; ") for line in ddp), ddp
     closing = text.splitlines()[-1]
-    assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: fsdp, ") and closing.endswith(f"runs before, since {DAYS[14]}"), closing
+    assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: fsdp, ") and closing.endswith(
+        f"runs before, since {DAYS[14]}"
+    ), closing
     assert accepted("trend", *names, "--fail", code=1).endswith(f"{closing}\n")
-    older = accepted("trend", *names, *files_of("later", [9] * 23 + [1.2] * 2)[23:], "--fail").splitlines()
-    assert older[-1] == "TREND: SAME: no change in the newest 10 runs of 2 cases" and any("slower: step +2" in line for line in older)
+    older = accepted(
+        "trend", *names, *files_of("later", [9] * 23 + [1.2] * 2)[23:], "--fail"
+    ).splitlines()
+    assert older[-1] == "TREND: SAME: no change in the newest 10 runs of 2 cases" and any(
+        "slower: step +2" in line for line in older
+    )
     faster = accepted("trend", *files_of("fast", [1.2] * 12 + [1] * 9), "--fail")
-    assert faster.splitlines()[-1].startswith("TREND: FASTER: 1 of 2 cases, first 0: fsdp") and "slower" not in faster
+    assert (
+        faster.splitlines()[-1].startswith("TREND: FASTER: 1 of 2 cases, first 0: fsdp")
+        and "slower" not in faster
+    )
     few = accepted("trend", *names[:5], "--fail").splitlines()
-    assert few[-1].startswith("TREND: UNKNOWN") and "# unknown: 5 runs, 16 or more can show a change" in few, few
+    assert (
+        few[-1].startswith("TREND: UNKNOWN")
+        and "# unknown: 5 runs, 16 or more can show a change" in few
+    ), few
 
 def check_histories():
     """Each case has one of its own, on each machine; what failed is in none."""
     day = [("fsdp", 128, 1, DAYS[0]), ("fsdp", 256, 2, DAYS[0])]
-    names = [measured("a.h5", day), measured("b.h5", [("fsdp", 128, 3, DAYS[1])], hidden=1024), measured("c.h5", [("fsdp", 128, 9, DAYS[0])], verdict="INVALID: wrong")]
+    names = [
+        measured("a.h5", day),
+        measured("b.h5", [("fsdp", 128, 3, DAYS[1])], hidden=1024),
+        measured("c.h5", [("fsdp", 128, 9, DAYS[0])], verdict="INVALID: wrong"),
+    ]
     names.append(measured("d.h5", day[:1]))
-    with_other = files.make(SAMPLE, FOLDER / "e.h5", [(4, {"session": 0}, {})], {"build_type": "Debug"})
+    with_other = files.make(
+        SAMPLE, FOLDER / "e.h5", [(4, {"session": 0}, {})], {"build_type": "Debug"}
+    )
     found = trend.history(load_all(names))
     assert [(name.split(", ", 2)[2], len(runs)) for name, runs in found.items()] == [
-        ("128 tokens, hidden 12", 2), ("256 tokens, hidden 12", 1), ("128 tokens, hidden 1024", 1)], found
-    assert any("build_type Debug" in name for name in trend.history(load_all([*names, with_other]))), "a rate of another machine is no history"
+        ("128 tokens, hidden 12", 2),
+        ("256 tokens, hidden 12", 1),
+        ("128 tokens, hidden 1024", 1),
+    ], found
+    assert any(
+        "build_type Debug" in name for name in trend.history(load_all([*names, with_other]))
+    ), "a rate of another machine is no history"
 
 def check_drawing():
     names = files_of("drawn", [1] * 10 + [1.5] + [1] * 3 + [1.25] * 9, noisy=[10])
     found = trend.history(load_all(names))
     axes = trend.draw(found).axes[0]
     line, noisy, other, _ = axes.lines
-    assert len(line.get_xdata()) == len(other.get_xdata()) == 23 and abs(line.get_ydata()[22] - 0.8) < 0.005
-    assert [x.isoformat()[:10] for x in noisy.get_xdata()] == [DAYS[10][:10]] and noisy.get_markerfacecolor() == "white"
+    assert (
+        len(line.get_xdata()) == len(other.get_xdata()) == 23
+        and abs(line.get_ydata()[22] - 0.8) < 0.005
+    )
+    assert [x.isoformat()[:10] for x in noisy.get_xdata()] == [
+        DAYS[10][:10]
+    ] and noisy.get_markerfacecolor() == "white"
     (text,) = axes.texts
     assert (text.get_text(), text.xy[0].isoformat()[:10]) == ("▼", DAYS[14][:10])
-    (text,) = trend.draw(trend.history(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
+    (text,) = (
+        trend.draw(trend.history(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
+    )
     assert text.get_text() == "▲"
 
 print(f"MINITAW_SEED={SEED}")
-run_all(check_points, check_predictions, check_one_program, check_changes, check_chances, check_trend, check_histories, check_drawing)
+run_all(
+    check_points,
+    check_predictions,
+    check_one_program,
+    check_changes,
+    check_chances,
+    check_trend,
+    check_histories,
+    check_drawing,
+)

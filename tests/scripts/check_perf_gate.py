@@ -21,7 +21,8 @@ while [ "$1" != -o ]; do shift; done
 basename "$2" >>"$STATE/runs"
 [ ! -e "$STATE/fails" ] || { echo 'minitaw: no such key' >&2; exit 2; }
 cat "$(dirname "$0")/source" >"$2" """
-# Says what the file `verdicts` holds: a line each time, the last one over and over. A row for each case of the decks so far: those
+# Says what the file `verdicts` holds: a line each time, the last one over and over. A row for each
+# case of the decks so far: those
 # of the first words, then the closing line.
 COMPARE = """
 import os, pathlib, sys
@@ -35,7 +36,8 @@ code, times, verdict = first.split(maxsplit=2)
 if code == "2":
     print("compare:", times, verdict, file=sys.stderr)
 elif code != "9":
-    rows = "".join(f"      0 serial 1 1 32 1 2 0.001 0.0012 1.23{len(others)} 1.1 1.3 {word}\\n" for word in times.split(","))
+    figures = f"0.001 0.0012 1.23{len(others)} 1.1 1.3"
+    rows = "".join(f"      0 serial 1 1 32 1 2 {figures} {word}\\n" for word in times.split(","))
     print(f"# notes\\n{rows}COMPARISON: {verdict}")
 sys.exit(int(code) % 8)"""
 # Configures by making the folder, builds by copying what the tree holds next to the program.
@@ -134,19 +136,39 @@ def ran():
 
 def looked():
     """After how many pairs compare was called."""
-    return [len(line.partition(" --new ")[0].split()) - 1 for line in (FOLDER / "compares").read_text().splitlines()]
+    return [
+        len(line.partition(" --new ")[0].split()) - 1
+        for line in (FOLDER / "compares").read_text().splitlines()
+    ]
 
 def pairs_turn_and_end_when_decided():
     """Each deck until its own cases are decided, whatever those before are; looks are few."""
     undecided = "0 AMBIGUOUS AMBIGUOUS: x"
-    machine(undecided, undecided, "0 SAME SAME: x", *["0 SAME,AMBIGUOUS,SAME AMBIGUOUS: x"] * 3, "0 SAME,SAME,FASTER FASTER: x")
+    machine(
+        undecided,
+        undecided,
+        "0 SAME SAME: x",
+        *["0 SAME,AMBIGUOUS,SAME AMBIGUOUS: x"] * 3,
+        "0 SAME,SAME,FASTER FASTER: x",
+    )
     said = gate(code=0, says="COMPARISON: FASTER").stderr
     assert ran() == turns(17, 24) and looked() == [1, 12, 17, 17, 17, 17, 24], (ran(), looked())
     calls = (FOLDER / "calls").read_text().splitlines()
-    assert all(call.startswith("-n 1 ") for call in calls[:34]) and all(call.startswith("-n 2 ") for call in calls[34:]), calls
-    assert (FOLDER / "decks").read_text().split() == ["gate.toml"] * 34 + ["gate-communication.toml"] * 48
-    assert "computing, pair 17 of 48, " in said and "communication, pair 24 of 48, " in said and " s: new / base 1.230 (1.1 to 1.3)\n" in said, said
-    assert "--looks 10" in (FOLDER / "compares").read_text() and "first-decides" not in (FOLDER / "compares").read_text()
+    assert all(call.startswith("-n 1 ") for call in calls[:34]) and all(
+        call.startswith("-n 2 ") for call in calls[34:]
+    ), calls
+    assert (FOLDER / "decks").read_text().split() == ["gate.toml"] * 34 + [
+        "gate-communication.toml"
+    ] * 48
+    assert (
+        "computing, pair 17 of 48, " in said
+        and "communication, pair 24 of 48, " in said
+        and " s: new / base 1.230 (1.1 to 1.3)\n" in said
+    ), said
+    assert (
+        "--looks 10" in (FOLDER / "compares").read_text()
+        and "first-decides" not in (FOLDER / "compares").read_text()
+    )
     assert "--nightly adds every schedule" in said and "not decided" not in said, said
 
 def what_stays_undecided_is_told():
@@ -154,8 +176,13 @@ def what_stays_undecided_is_told():
     machine(*["0 AMBIGUOUS AMBIGUOUS: x"] * 3, *["0 AMBIGUOUS,SAME,SAME AMBIGUOUS: x"] * 2)
     done = gate("--rounds", "14", code=0, says="COMPARISON: AMBIGUOUS")
     assert ran() == turns(14, 12) and looked() == [1, 12, 14, 14, 14], (ran(), looked())
-    assert "not decided: computing. The load is " in done.stderr and "or longer: --limit 600 --rounds 28" in done.stderr, done.stderr
-    assert "threshold" not in done.stderr, "a threshold that is raised until a commit passes judges nothing"
+    assert (
+        "not decided: computing. The load is " in done.stderr
+        and "or longer: --limit 600 --rounds 28" in done.stderr
+    ), done.stderr
+    assert (
+        "threshold" not in done.stderr
+    ), "a threshold that is raised until a commit passes judges nothing"
     say("0 AMBIGUOUS AMBIGUOUS: x", "0 AMBIGUOUS,AMBIGUOUS AMBIGUOUS: x")
     gate("--limit", "0", code=0, says="not decided: computing and communication.")
     assert ran() == turns(1, 1), "each deck has its share of the time"
@@ -168,20 +195,50 @@ def what_stays_undecided_is_told():
 
 def other_decks_are_run_as_they_are():
     machine("0 SAME SAME: x")
-    said = gate("--deck", TREE / "inputs" / "nightly.toml", "--ranks", "3", "--rounds", "20", "--set", "seq=8", code=0).stderr
-    assert ran() == turns(12) and "--looks 3" in (FOLDER / "compares").read_text() and "--nightly" not in said
-    assert all(call.startswith("-n 3 ") and " --set seq=8 -o " in call for call in (FOLDER / "calls").read_text().splitlines())
+    said = gate(
+        "--deck",
+        TREE / "inputs" / "nightly.toml",
+        "--ranks",
+        "3",
+        "--rounds",
+        "20",
+        "--set",
+        "seq=8",
+        code=0,
+    ).stderr
+    assert (
+        ran() == turns(12)
+        and "--looks 3" in (FOLDER / "compares").read_text()
+        and "--nightly" not in said
+    )
+    assert all(
+        call.startswith("-n 3 ") and " --set seq=8 -o " in call
+        for call in (FOLDER / "calls").read_text().splitlines()
+    )
     said = gate("--nightly", code=0).stderr
-    assert ran() == turns(12, 12, 12, 12) and "--looks 20" in (FOLDER / "compares").read_text() and "--nightly" not in said
+    assert (
+        ran() == turns(12, 12, 12, 12)
+        and "--looks 20" in (FOLDER / "compares").read_text()
+        and "--nightly" not in said
+    )
     assert (FOLDER / "decks").read_text().split() == [deck for deck in DECKS for _ in range(24)]
-    assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()[::24]] == ["1", "2", "2", "1"]
+    assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()[::24]] == [
+        "1",
+        "2",
+        "2",
+        "1",
+    ]
 
 def a_terminal_sees_one_line_that_renews_itself():
     machine("0 SAME SAME: x")
     ours, theirs = pty.openpty()
     gate("--rounds", "2", code=0, stderr=theirs)
     said = os.read(ours, 1 << 16).decode()
-    assert said.count("\r\x1b[Kminitaw: computing, pair ") == 2 and "pair 1 of 2" in said and said.count("\r\n") == 4 + 2 + 1, said  # commits, builds; ends; what was seen
+    assert (
+        said.count("\r\x1b[Kminitaw: computing, pair ") == 2
+        and "pair 1 of 2" in said
+        and said.count("\r\n") == 4 + 2 + 1
+    ), said  # commits, builds; ends; what was seen
 
 def two_commands_are_compared():
     """As of two MPIs: nothing is built; the words may hold options and variables."""
@@ -190,22 +247,45 @@ def two_commands_are_compared():
         (FOLDER / name).mkdir()
         (FOLDER / name / "source").write_text(name)
         program(FOLDER / name / "minitaw", MINITAW)
-    gate("--base-run", f"WHICH=1 env mpiexec -n {{ranks}} {FOLDER}/old/minitaw", "--new-run", f"'{FOLDER}/new tree/minitaw'", "--set", "seq=8", code=0, says="COMPARISON: SAME")
+    gate(
+        "--base-run",
+        f"WHICH=1 env mpiexec -n {{ranks}} {FOLDER}/old/minitaw",
+        "--new-run",
+        f"'{FOLDER}/new tree/minitaw'",
+        "--set",
+        "seq=8",
+        code=0,
+        says="COMPARISON: SAME",
+    )
     assert (measured("base"), measured("new")) == ("old", "new tree") and not (TREE / "build").exists()
     assert ran() == turns(12, 12), "the stages of the gate"
-    assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()] == ["1"] * 12 + ["2"] * 12
+    assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()] == [
+        "1"
+    ] * 12 + ["2"] * 12
 
 def a_regression_is_told():
     machine("0 SAME SAME: x", "1 SLOWER REGRESSION: 1 of 2 cases")
-    gate("--strict", "--junit", "a b.xml", "--threshold", "0.02", code=1, says="not measured after the regression: communication\n")
-    assert "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text() and ran() == turns(12), "two ranks can wait"
+    gate(
+        "--strict",
+        "--junit",
+        "a b.xml",
+        "--threshold",
+        "0.02",
+        code=1,
+        says="not measured after the regression: communication\n",
+    )
+    assert "--strict --junit a b.xml --threshold 0.02" in (
+        FOLDER / "compares"
+    ).read_text() and ran() == turns(12), "two ranks can wait"
 
 def what_cannot_be_compared_is_said():
     machine("2 base-001.h5 has schema version 9, this program reads up to 4")
     assert gate(code=2).stderr.endswith("minitaw: base-001.h5 has schema version 9, this program reads up to 4\n")
     assert ran() == turns(1), "that shows after the first pair"
     say("9 x x")
-    gate(code=2, says="scripts/compare ended with exit code 1 and said nothing")  # as Python does that fails
+    gate(
+        code=2, says="scripts/compare ended with exit code 1 and said nothing"
+    )  # as Python does that fails
     say("0 SAME SAME: x")
     (FOLDER / "fails").touch()
     gate(code=2, says="base-001.txt; minitaw: no such key")
@@ -215,14 +295,33 @@ def what_cannot_be_compared_is_said():
 
 def bad_calls_are_refused():
     machine("0 SAME SAME: x")
-    for words, says in (("no-such-commit", "there is no commit 'no-such-commit'"), ("HEAD HEAD~1", "HEAD~1"), ("--bogus x", "--bogus"),
-                        ("--deck", "--deck"), ("--deck missing.toml", "there is no deck missing.toml"), ("--ranks two", "'two'"),
-                        ("--ranks 2", "belongs to --deck"), ("--nightly --deck x", "leave out --deck"), ("--rounds 0", "--rounds 0"),
-                        ("--base-run x", "go together"), ("HEAD --base-run x --new-run x", "leave out 'HEAD'")):
+    for words, says in (
+        ("no-such-commit", "there is no commit 'no-such-commit'"),
+        ("HEAD HEAD~1", "HEAD~1"),
+        ("--bogus x", "--bogus"),
+        ("--deck", "--deck"),
+        ("--deck missing.toml", "there is no deck missing.toml"),
+        ("--ranks two", "'two'"),
+        ("--ranks 2", "belongs to --deck"),
+        ("--nightly --deck x", "leave out --deck"),
+        ("--rounds 0", "--rounds 0"),
+        ("--base-run x", "go together"),
+        ("HEAD --base-run x --new-run x", "leave out 'HEAD'"),
+    ):
         refused(*words.split(), says=says)
     shutil.rmtree(TREE / ".git")
     refused(says="not a git repository")
 
-for part in (the_base_is_chosen, a_base_folder_that_was_removed_or_spoilt_is_made_again, pairs_turn_and_end_when_decided,
-             what_stays_undecided_is_told, other_decks_are_run_as_they_are, a_terminal_sees_one_line_that_renews_itself, two_commands_are_compared, a_regression_is_told, what_cannot_be_compared_is_said, bad_calls_are_refused):
+for part in (
+    the_base_is_chosen,
+    a_base_folder_that_was_removed_or_spoilt_is_made_again,
+    pairs_turn_and_end_when_decided,
+    what_stays_undecided_is_told,
+    other_decks_are_run_as_they_are,
+    a_terminal_sees_one_line_that_renews_itself,
+    two_commands_are_compared,
+    a_regression_is_told,
+    what_cannot_be_compared_is_said,
+    bad_calls_are_refused,
+):
     part()
