@@ -15,6 +15,8 @@ import sys
 import time
 import traceback
 
+PROGRAM, COUNT = pathlib.Path(sys.argv[4]).resolve(), int(sys.argv[5])  # before the folder changes
+
 import h5py
 import hostile
 from minitaw import record
@@ -25,7 +27,6 @@ for module in ("bundle", "check_rules", "compare", "energy", "export", "plot", "
                "trend"):
     importlib.import_module(f"minitaw.{module}")
 
-PROGRAM, COUNT = pathlib.Path(sys.argv[4]), int(sys.argv[5])
 SEED = int(os.environ.get("MINITAW_SEED", random.randrange(10**8)))
 BASE, FILE, METER = FOLDER / "base.h5", FOLDER / "f.h5", FOLDER / "meter.csv"
 MOST_MEMORY, MOST_SECONDS = 1 << 20, 60  # KiB; of all commands for a file
