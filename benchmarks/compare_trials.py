@@ -1,31 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often `scripts/perf-gate` is right: the gate of docs/compare.md, tried many times over on
-this machine.
+"""How often `scripts/perf-gate` is right: the gate of docs/compare.md, tried many times over on this machine.
 
-Each try is a call of scripts/perf-gate as it is, with its stages, for one program on both sides:
-unchanged, with
-computation made slower, or with communication made slower. A library before MPI and BLAS does that:
-it spends a share
-of the processor time between matrix products once more, or some microseconds before each message.
+Each try is a call of scripts/perf-gate as it is, with its stages, for one program on both sides: unchanged, with
+computation made slower, or with communication made slower. A library before MPI and BLAS does that: it spends a
+share of the processor time between matrix products once more, or some microseconds before each message.
 
     scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 20
     scripts/env benchmarks/compare_trials.py --histories KEPT --tries 100
     scripts/env benchmarks/compare_trials.py --drawn results/2-core-xeon/2026-11-21-small/bundle.tar.gz
 
-An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit
-code 1 if one is wrong.
+An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit code 1 if one is
+wrong.
 
-With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who is the base by lot, and
-the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
+With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who
+is the base by lot, and the samples of each from its own; the slow one's are multiplied. That tries the statistics on
+recorded noise, in a minute.
 
-With --histories the one-rank records that --keep left are histories for scripts/trend: 30
-neighbours of the unchanged program, which
-should have no mark, and 15 with 15 of the program that computes slower behind them, which should
-have one, there.
+With --histories the one-rank records that --keep left are histories for scripts/trend: 30 neighbours of the unchanged
+program, which should have no mark, and 15 with 15 of the program that computes slower behind them, which should have
+one, there.
 
-Prints one line for each try and a table at the end; with --limit it ends in time and says how many
-tries there were.
+Prints one line for each try and a table at the end; with --limit it ends in time and says how many tries there were.
 """
 
 import argparse
@@ -263,7 +259,7 @@ def runs_of(files):
         for case in minitaw.record.load(file).cases
         if case.valid and case["ranks"] == 1
     ]
-    return [run for run in minitaw.trend.runs_of(cases) if run.counts]
+    return [run for run in minitaw.trend.runs_of(cases) if run.counts] if cases else []
 
 
 def marks_of(history):
