@@ -104,6 +104,19 @@ def screen(nodes, rate, options, extra, output):
         return {"found": said_without_end(done.stderr, ranks_of(nodes)), "verdict": "", "load": None, "code": done.returncode}, done.stderr
 
 
+def wait_until_idle():
+    """Until nobody else has taken more than a twentieth of the cores for two seconds."""
+    def times():
+        words = [int(word) for word in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(words), words[3] + words[4]
+    while True:
+        before = times()
+        time.sleep(2)
+        every, idle = (b - a for a, b in zip(before, times()))
+        if idle > 0.95 * every:
+            return
+
+
 @contextlib.contextmanager
 def busy(count):
     """So many programs that take a core each."""
@@ -188,6 +201,7 @@ def main():
     parser.add_argument("--faults", type=words, default=DAILY, help=f"of {', '.join(FAULTS)}")
     parser.add_argument("--load", type=int, default=0, help="programs that compute beside the tries")
     parser.add_argument("--until", default="23:59", help="begin no try after this time of day, UTC: 20:40")
+    parser.add_argument("--when-idle", action="store_true", help="begin a try only where nobody else computes")
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
     parser.add_argument("--lock", help="file to lock for each try: other users of namespaces wait")
     options = parser.parse_args()
@@ -203,6 +217,8 @@ def main():
         for number, nodes, fault in wanted:
             if time.strftime("%H:%M", time.gmtime()) >= options.until:
                 break
+            if options.when_idle:
+                wait_until_idle()
             with open(options.lock or os.devnull, "w", encoding="utf-8") as lock:
                 if options.lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
