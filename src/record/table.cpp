@@ -231,10 +231,26 @@ static std::string memory_text(const std::vector<Row>& rows) {
   return text + "\n";
 }
 
+/// What the verdict stands on, and who judges the rest; empty if no case was executed.
+static std::string judged_text(const std::vector<Row>& rows) {
+  std::ptrdiff_t executed = 0, checked = 0;
+  for (const Row& row : rows) {
+    const std::string& status = row.text("status");
+    if (status != name_of(Status::ok) && status != name_of(Status::wrong)) continue;
+    ++executed;
+    checked += std::isnan(row.real("gradient_error")) ? 0 : 1;
+  }
+  if (executed == 0) return "";
+  return fmt::format(
+      "# judged: bytes and memory beside their plan in {}, loss and gradients of the first step beside a "
+      "serial reference in {}; later steps: minitaw verify, speed: scripts/compare\n",
+      counted(executed, "case"), checked);
+}
+
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text;
   for (const std::string& sentence : standing_out(rows)) text += fmt::format("# {}\n", sentence);
-  text += memory_text(rows);
+  text += memory_text(rows) + judged_text(rows);
   if (std::ranges::any_of(rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
   for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);

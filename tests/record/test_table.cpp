@@ -238,6 +238,25 @@ std::string memory_of_sample(int number) {
       number);
 }
 
+std::string judged_of(int executed, int checked) {
+  return fmt::format("# judged: bytes and memory beside their plan in {} case{}, loss and gradients of the first step "
+                     "beside a serial reference in {}; later steps: minitaw verify, speed: scripts/compare\n",
+      executed, executed == 1 ? "" : "s", checked);
+}
+
+TEST(Verdict, SaysWhatItStandsOn) {
+  const auto with = [](Status status, double error) {
+    CaseResult r = sample_case("ddp");
+    r.status = status;
+    r.max_gradient_error = error;
+    return make_row(r);
+  };
+  EXPECT_THAT(closing_text({with(Status::ok, 1e-7), with(Status::wrong, 1), with(Status::ok, NAN),
+                  with(Status::skipped, NAN), with(Status::oom, NAN), with(Status::ok, 0)}),
+      HasSubstr("\n" + judged_of(4, 3)));
+  EXPECT_EQ(closing_text({with(Status::skipped, NAN)}).find("# judged"), std::string::npos);
+}
+
 TEST(Verdict, NamesTheCaseOfMostMemory) {
   CaseResult less = sample_case("ddp"), unknown = sample_case("ddp");
   for (RankMemory& memory : less.memory) memory.measured[1] -= 1000;
@@ -261,7 +280,7 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-      "# " + standing_out({make_row(quiet)}).at(0) + "\n" + memory_of_sample(0) +
+      "# " + standing_out({make_row(quiet)}).at(0) + "\n" + memory_of_sample(0) + judged_of(1, 1) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
   CaseResult by_nccl = sample_case("ddp");
