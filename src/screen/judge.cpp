@@ -55,6 +55,7 @@ struct Value {
 struct Seen {
   Value value;
   bool clear = true;
+  bool gross = true;  ///< by twice what is needed
 };
 template <class Key> using Found = std::map<Key, std::vector<Seen>>;
 template <class Key> using Rounds = std::vector<std::map<Key, Value>>;  // those that have values
@@ -186,8 +187,11 @@ private:
       for (const auto& [key, value] : round) {
         const double by_chance = rule_.sigmas * std::max((is_loaded(key) ? beside_load : quiet).usual, peers);
         const double by_load = rule_.loaded_sigmas * std::max(beside_load.at_most, peers);
-        if (value.share() < usual * (1 - std::max(least_, std::min(by_chance, most_by_chance()))))
-          found[key].push_back({value, value.share() < usual * (1 - std::max(least_, by_load))});
+        const double needed = std::max(least_, std::min(by_chance, most_by_chance()));
+        const double most = std::max(least_, by_load);
+        if (value.share() < usual * (1 - needed))
+          found[key].push_back({value, value.share() < usual * (1 - most),
+              value.share() < usual * (1 - std::min(2 * needed, most_by_chance()))});
       }
       const double chance = (all_loaded ? rule_.loaded_sigmas : rule_.sigmas) * std::max(repeat, peers);
       thresholds.push_back(std::max(least_, all_loaded ? chance : std::min(chance, most_by_chance())));
@@ -195,12 +199,14 @@ private:
       subjects = std::max(subjects, round.size());
     }
     std::erase_if(found, drop);
+    const bool few = !rounds.empty() && parts_of(rounds.front()) < rule_.many;
+    if (few) drop_moments(found, rounds.size());
     keep(found, subjects, rounds.size());
     for (auto& [key, seen] : found)
       for (Seen& one : seen) one.clear = one.clear && seen.size() == rounds.size();
     std::ranges::sort(thresholds);
-    const std::size_t needed = all_loaded ? rounds.size() : static_cast<std::size_t>(rule_.rounds);
-    smallest = needed == 0 || thresholds.size() < needed || subjects < 2
+    const std::size_t needed = all_loaded || few ? rounds.size() : static_cast<std::size_t>(rule_.rounds);
+    smallest = needed < static_cast<std::size_t>(rule_.rounds) || thresholds.size() < needed || subjects < 2
                    ? none
                    : as_loss(usual_score, thresholds[needed - 1] + 2 * repeat);
     return found;
@@ -216,11 +222,23 @@ private:
   /// Half a rate and ten latencies always count.
   [[nodiscard]] double most_by_chance() const { return quantity().is_latency ? 0.9 : 0.5; }
 
-  /// By the median absolute deviation, where there are many.
-  template <class Key> double deviation_of_peers(const std::map<Key, Value>& round, double usual) const {
+  template <class Key> static std::size_t parts_of(const std::map<Key, Value>& round) {
     std::set<decltype(rank_of(round.begin()->first))> parts;
     for (const auto& [key, value] : round) parts.insert(rank_of(key));
-    if (parts.size() < rule_.many) return 0;
+    return parts.size();
+  }
+
+  /// Few peers do not tell how far moments reach in which something else ran: what stands out in a part of the rounds
+  /// must do so by twice as much.
+  template <class Key> static void drop_moments(Found<Key>& found, std::size_t rounds) {
+    for (auto& [key, seen] : found)
+      if (seen.size() < rounds) std::erase_if(seen, [](const Seen& one) { return !one.gross; });
+    std::erase_if(found, [](const auto& entry) { return entry.second.empty(); });
+  }
+
+  /// By the median absolute deviation, where there are many.
+  template <class Key> double deviation_of_peers(const std::map<Key, Value>& round, double usual) const {
+    if (parts_of(round) < rule_.many) return 0;
     std::vector<double> apart =
         list_of(round, [&](const auto& part) { return std::abs(part.second.share() / usual - 1); });
     std::ranges::sort(apart);

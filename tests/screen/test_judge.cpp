@@ -116,6 +116,20 @@ TEST(Judge, ThresholdsByHand) {
   EXPECT_TRUE(is_named(1.2, 0.9, {}, true) && !is_named(1.2, 1.1, {}, true)) << "ten times always counts";
 }
 
+TEST(Judge, AmongFewPeersAMomentIsTwiceAsLarge) {
+  const Machine few{topology::Groups({6}), 1}, many{topology::Groups({9}), 1};
+  const auto named = [](const Machine& m, double slow, double other) {
+    std::vector<std::vector<double>> rounds(3, std::vector<double>(m.nodes.ranks(), 10));
+    rounds[0][2] = rounds[1][2] = slow;
+    rounds[2][2] = other;
+    return !culprits_of(m, {products(rounds)}).empty();
+  };
+  EXPECT_FALSE(named(few, 8.8, 10)) << "as two quiet screenings of six nodes have measured it";
+  EXPECT_TRUE(named(few, 7.9, 10)) << "a fifth";
+  EXPECT_TRUE(named(few, 8.8, 8.8)) << "or in all rounds";
+  EXPECT_TRUE(named(many, 8.8, 10)) << "whose peers show what is usual";
+}
+
 TEST(Judge, HalfOfManyPeersMayBeSlow) {
   const Machine m{topology::Groups({10}), 1};
   const std::vector<double> round = {10, 6, 10, 6, 10, 6, 10, 6, 10, 6};
