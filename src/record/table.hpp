@@ -24,8 +24,8 @@ struct Missing {
 /// "rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases" of each culprit that does so in half of the
 /// cases or more, and in two of several; if there is none, why. Empty if nobody has looked.
 [[nodiscard]] std::vector<std::string> standing_out(const std::vector<Row>& rows);
-/// What stands out, who has most memory, what was judged, a line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT:
-/// INVALID: reason".
+/// What stands out, who has most memory, what was judged, a line "figure of merit: ..." for each model, and "RESULT:
+/// VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);
