@@ -2,7 +2,6 @@
 #pragma once
 #include <filesystem>
 #include <mpi.h>
-#include <optional>
 #include <span>
 #include "topology/system.hpp"
 

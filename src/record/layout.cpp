@@ -191,7 +191,7 @@ bool is_of_type(const std::string& type, const Cell& cell) {
   return real == nullptr || type != "amount" || std::isnan(*real) || (*real >= 0 && std::isfinite(*real));
 }
 
-/// What a program did that did not write a column. `others`: {name: value} of the row.
+/// What a program did that did not write a column: `said` in the table, as a cell of the type of `sample`.
 Cell missing_value(const std::string& said, const Cell& sample) {
   if (std::holds_alternative<std::string>(sample)) return said == "none" ? std::string() : said;
   if (std::holds_alternative<std::int64_t>(sample)) return static_cast<std::int64_t>(std::stoll(said));
