@@ -1,27 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often `scripts/perf-gate` is right: the gate of docs/compare.md, tried many times over on this machine.
+"""How often `scripts/perf-gate` is right: the gate of docs/compare.md, tried many times over on
+this machine.
 
-Each try is a call of scripts/perf-gate as it is, with its stages, for one program on both sides: unchanged, with
-computation made slower, or with communication made slower. A library before MPI and BLAS does that: it spends a
-share of the processor time between matrix products once more, or some microseconds before each message.
+Each try is a call of scripts/perf-gate as it is, with its stages, for one program on both sides:
+unchanged, with computation made slower, or with communication made slower. A library before MPI and
+BLAS does that: it spends a share of the processor time between matrix products once more, or some
+microseconds before each message.
 
     scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 20
     scripts/env benchmarks/compare_trials.py --histories KEPT --tries 100
     scripts/env benchmarks/compare_trials.py --drawn results/2-core-xeon/2026-11-21-small/bundle.tar.gz
 
-An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit code 1 if one is
-wrong.
+An unchanged program must not be a REGRESSION, a slower one not SAME; AMBIGUOUS is no error. Exit
+code 1 if one is wrong.
 
-With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who
-is the base by lot, and the samples of each from its own; the slow one's are multiplied. That tries the statistics on
-recorded noise, in a minute.
+With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves
+them) are drawn, who is the base by lot, and the samples of each from its own; the slow one's are
+multiplied. That tries the statistics on recorded noise, in a minute.
 
-With --histories the one-rank records that --keep left are histories for scripts/trend: 30 neighbours of the unchanged
-program, which should have no mark, and 15 with 15 of the program that computes slower behind them, which should have
-one, there.
+With --histories the one-rank records that --keep left are histories for scripts/trend: 30
+neighbours of the unchanged program, which should have no mark, and 15 with 15 of the program that
+computes slower behind them, which should have one, there.
 
-Prints one line for each try and a table at the end; with --limit it ends in time and says how many tries there were.
+Prints one line for each try and a table at the end; with --limit it ends in time and says how many
+tries there were.
 """
 
 import argparse
@@ -106,7 +109,9 @@ int PMPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("program", nargs="?", help="the program that is tried")
     add(
@@ -172,8 +177,11 @@ def build_shim(folder):
 
 def kinds_of(options):
     """{what is planted: variables of the library}"""
-    return {"unchanged": "", "computing slower": f"SLOWER_BY={options.slower}",
-            "communication slower": f"SLOWER_US={options.microseconds}"}
+    return {
+        "unchanged": "",
+        "computing slower": f"SLOWER_BY={options.slower}",
+        "communication slower": f"SLOWER_US={options.microseconds}",
+    }
 
 
 def one_try(options, folder, shim, variables):
@@ -210,7 +218,8 @@ def is_wrong(kind, verdict):
 
 
 def drawn_run(result, repetition, numbers, chance, factor, count):
-    """A run of these cases: so many samples, or as many as the repetition has, drawn from its own with replacement, times `factor`."""
+    """A run of these cases: so many samples, or as many as the repetition has, drawn from its own
+    with replacement, times `factor`."""
     run = copy.copy(result)
     run.cases = []
     for case in (result.cases[number] for number in numbers):
@@ -238,17 +247,34 @@ def drawn_verdict(options, runs, chance, factor):
 
 
 def try_drawn(options):
-    results = [minitaw.bundle.check(path) if path.endswith("gz") else minitaw.record.load(path) for path in options.drawn]
-    runs = [(result, repetition) for result in results for repetition in range(result.cases[0]["repeats"])]
+    results = [
+        minitaw.bundle.check(path) if path.endswith("gz") else minitaw.record.load(path)
+        for path in options.drawn
+    ]
+    runs = [
+        (result, repetition)
+        for result in results
+        for repetition in range(result.cases[0]["repeats"])
+    ]
     if len(runs) < 2:
         sys.exit(f"one run is recorded in {options.drawn}; two or more are needed")
     seed = numpy.random.SeedSequence(options.seed).entropy
     chance = numpy.random.default_rng(seed)
-    print(f"seed {seed}: {len(runs)} recorded runs of {len(results[0].cases)} cases, two of which are drawn in each of {options.tries} tries")
-    for what, factor in (("against itself", 1), (f"samples times {1 + options.slower:g}", 1 + options.slower)):
+    print(
+        f"seed {seed}: {len(runs)} recorded runs of {len(results[0].cases)} cases, two of which are drawn in each of {options.tries} tries"
+    )
+    for what, factor in (
+        ("against itself", 1),
+        (f"samples times {1 + options.slower:g}", 1 + options.slower),
+    ):
         verdicts = [drawn_verdict(options, runs, chance, factor) for _ in range(options.tries)]
-        counts, pairs = collections.Counter(word for word, _ in verdicts), sorted(count for _, count in verdicts)
-        print(f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}", flush=True)
+        counts, pairs = collections.Counter(word for word, _ in verdicts), sorted(
+            count for _, count in verdicts
+        )
+        print(
+            f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}",
+            flush=True,
+        )
 
 
 def runs_of(files):
@@ -286,8 +312,10 @@ def try_histories(options):
         first, one, other = (
             chance.integers(count) for count in (len(base) - 29, len(base) - 14, len(slow) - 14)
         )
-        found["30 of one program"][str(marks_of(base[first:first + 30]))] += 1
-        found["15, then 15 slower"][str(marks_of(base[one:one + 15] + slow[other:other + 15]))] += 1
+        found["30 of one program"][str(marks_of(base[first : first + 30]))] += 1
+        found["15, then 15 slower"][
+            str(marks_of(base[one : one + 15] + slow[other : other + 15]))
+        ] += 1
     print(f"{len(base)} quiet records of the program, {len(slow)} of the slower one")
     for name, counts in found.items():
         print(
@@ -298,8 +326,10 @@ def try_histories(options):
 
 def table_of(found, seconds, loads):
     """Markdown: a row for each kind."""
-    yield ("| planted | tries | SAME | FASTER | REGRESSION | AMBIGUOUS | wrong | seconds, median | "
-           "at most | load |")
+    yield (
+        "| planted | tries | SAME | FASTER | REGRESSION | AMBIGUOUS | wrong | seconds, median | "
+        "at most | load |"
+    )
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     for kind, verdicts in found.items():
         if not verdicts:
@@ -348,8 +378,7 @@ def main():
                 shutil.rmtree(folder)
     print(
         f"\n{time.strftime('%Y-%m-%d')}, {len(os.sched_getaffinity(0))} cores, "
-        f"{time.time() - begun:.0f} s\n\n"
-        + "\n".join(table_of(found, seconds, loads))
+        f"{time.time() - begun:.0f} s\n\n" + "\n".join(table_of(found, seconds, loads))
     )
     return int(
         any(is_wrong(kind, verdict) for kind, verdicts in found.items() for verdict in verdicts)

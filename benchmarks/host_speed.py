@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How close a step on the host comes to the rate of sgemm, and how it compares with another program, all in one run.
+"""How close a step on the host comes to the rate of sgemm, and how it compares with another
+program, all in one run.
 
     OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/host*.toml [--peer STEP.py] [--rounds 3] -o OUT
 
-For each case of the decks, in turn and several times over: minitaw run between two rates of a square sgemm (minitaw_kernels), and the peer. A peer is a
-Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads, --no-recompute and
-prints a JSON object with tokens_per_s and version; it has no answer to keep-attention. The fastest of the rounds stands for each; the table
-is Markdown. OUT gets a result file per round, and rounds.json with everything measured. Peak memory is that of the whole process, as the kernel
-counts it (maximum resident set).
+For each case of the decks, in turn and several times over: minitaw run between two rates of a
+square sgemm (minitaw_kernels), and the peer. A peer is a Python program that takes --layers,
+--hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads,
+--no-recompute and prints a JSON object with tokens_per_s and version; it has no answer to
+keep-attention. The fastest of the rounds stands for each; the table is Markdown. OUT gets a result
+file per round, and rounds.json with everything measured. Peak memory is that of the whole process,
+as the kernel counts it (maximum resident set).
 """
 
 import argparse
@@ -25,8 +28,25 @@ from minitaw.command import BadInput  # noqa: E402
 from minitaw.record import load  # noqa: E402
 
 COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
-TITLES = ("L", "H", "V", "S", "recompute", "sgemm, GFLOP/s", "its mean", "token/s", "model GFLOP/s", "of sgemm", "done", "done, of the mean", "MiB",
-          "peer, token/s", "MiB", "ratio", "ratio at sgemm's rate")
+TITLES = (
+    "L",
+    "H",
+    "V",
+    "S",
+    "recompute",
+    "sgemm, GFLOP/s",
+    "its mean",
+    "token/s",
+    "model GFLOP/s",
+    "of sgemm",
+    "done",
+    "done, of the mean",
+    "MiB",
+    "peer, token/s",
+    "MiB",
+    "ratio",
+    "ratio at sgemm's rate",
+)
 
 
 def measured(command):
@@ -47,21 +67,39 @@ def cases_of(build, deck):
 
 
 def sgemm_rates(build):
-    """GFLOP/s of the fastest call, and of all calls of half a second: others on the processor are in the second only."""
-    out, _ = measured([build / "benchmarks/minitaw_kernels", "--benchmark_filter=limit/matmul/fp32", "--dtype", "fp32", "--triad-mib", "16",
-                       "--benchmark_format=json"])
+    """GFLOP/s of the fastest call, and of all calls of half a second: others on the processor are
+    in the second only."""
+    out, _ = measured(
+        [
+            build / "benchmarks/minitaw_kernels",
+            "--benchmark_filter=limit/matmul/fp32",
+            "--dtype",
+            "fp32",
+            "--triad-mib",
+            "16",
+            "--benchmark_format=json",
+        ]
+    )
     (found,) = json.loads(out)["benchmarks"]
     return found["FLOP/s"] / 1e9, found["mean FLOP/s"] / 1e9
 
 
 def flops_done(case):
-    """FLOPs per token of what the program computes, products only: attention backward takes 5 of them, not the 4 of the model's count; `block`
-    computes again all but w2, `keep-attention` all but w2 and attention."""
-    layers, hidden, ffn = case["layers"], case["hidden"], sum(case["ffn_per_layer"]) / case["layers"]
+    """FLOPs per token of what the program computes, products only: attention backward takes 5 of
+    them, not the 4 of the model's count; `block` computes again all but w2, `keep-attention` all
+    but w2 and attention."""
+    layers, hidden, ffn = (
+        case["layers"],
+        case["hidden"],
+        sum(case["ffn_per_layer"]) / case["layers"],
+    )
     projections = hidden * hidden * (2 + 2 * case["kv_heads"] / case["heads"])
     again = 0 if case["recompute"] == "none" else 2 * (projections + 2 * hidden * ffn)
     attention = (9 if case["recompute"] == "block" else 7) * case["seq"] * hidden
-    return layers * (6 * (projections + 3 * hidden * ffn) + again + attention) + 6 * hidden * case["vocab"]
+    return (
+        layers * (6 * (projections + 3 * hidden * ffn) + again + attention)
+        + 6 * hidden * case["vocab"]
+    )
 
 
 def own(build, deck, case, file):
@@ -71,15 +109,39 @@ def own(build, deck, case, file):
     _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
     row = load(str(file)).cases[-1]
     after = sgemm_rates(build)
-    return {"sgemm": max(before[0], after[0]), "sgemm_mean": (before[1] + after[1]) / 2,
-            "tokens_per_s": row["tokens_per_s"], "gflops": row["tflops_causal"] * 1e3, "mib": memory}
+    return {
+        "sgemm": max(before[0], after[0]),
+        "sgemm_mean": (before[1] + after[1]) / 2,
+        "tokens_per_s": row["tokens_per_s"],
+        "gflops": row["tflops_causal"] * 1e3,
+        "mib": memory,
+    }
 
 
 def other(peer, case):
     words = [word for name in COLUMNS for word in (f"--{name.replace('_', '-')}", str(case[name]))]
     words += ["--no-recompute"] if case["recompute"] == "none" else []
-    out, memory = measured([sys.executable, peer, *words, "--micro-batch", str(case["micro_batch"]), "--accumulate", str(case["micro_batches"]),
-                            "--steps", str(case["steps"]), "--warmup", str(case["warmup"]), "--threads", os.environ.get("OMP_NUM_THREADS", "0"), "--device", "cpu", "--dtype", "fp32"])
+    out, memory = measured(
+        [
+            sys.executable,
+            peer,
+            *words,
+            "--micro-batch",
+            str(case["micro_batch"]),
+            "--accumulate",
+            str(case["micro_batches"]),
+            "--steps",
+            str(case["steps"]),
+            "--warmup",
+            str(case["warmup"]),
+            "--threads",
+            os.environ.get("OMP_NUM_THREADS", "0"),
+            "--device",
+            "cpu",
+            "--dtype",
+            "fp32",
+        ]
+    )
     found = json.loads(out)
     return {"tokens_per_s": found["tokens_per_s"], "version": found["version"], "mib": memory}
 
@@ -94,11 +156,24 @@ def cells(result):
     sgemm, done = max(own["sgemm"] for own in result["own"]), flops_done(case) / 1e9
     yield from (case["layers"], case["hidden"], case["vocab"], case["seq"], case["recompute"])
     rate = mine["tokens_per_s"] * done
-    yield from (f"{sgemm:.0f}", f"{mine['sgemm_mean']:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}",
-                f"{100 * mine['gflops'] / sgemm:.0f} %", f"{rate:.0f}", f"{100 * rate / mine['sgemm_mean']:.0f} %", f"{mine['mib']:.0f}")
+    yield from (
+        f"{sgemm:.0f}",
+        f"{mine['sgemm_mean']:.0f}",
+        f"{mine['tokens_per_s']:.0f}",
+        f"{mine['gflops']:.0f}",
+        f"{100 * mine['gflops'] / sgemm:.0f} %",
+        f"{rate:.0f}",
+        f"{100 * rate / mine['sgemm_mean']:.0f} %",
+        f"{mine['mib']:.0f}",
+    )
     if result["peer"]:
         peer = best(result["peer"])["tokens_per_s"]
-        yield from (f"{peer:.0f}", f"{best(result['peer'])['mib']:.0f}", f"{mine['tokens_per_s'] / peer:.2f}", f"{sgemm / done / peer:.2f}")
+        yield from (
+            f"{peer:.0f}",
+            f"{best(result['peer'])['mib']:.0f}",
+            f"{mine['tokens_per_s'] / peer:.2f}",
+            f"{sgemm / done / peer:.2f}",
+        )
     else:
         yield from "----"
 
@@ -109,7 +184,9 @@ def table(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("decks", nargs="+")
     parser.add_argument("--peer")
@@ -129,7 +206,9 @@ def main():
             if arguments.peer and case["recompute"] != "keep-attention":
                 result["peer"].append(other(arguments.peer, case))
         results.append(result)
-        (arguments.output / "rounds.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+        (arguments.output / "rounds.json").write_text(
+            json.dumps(results, indent=1), encoding="utf-8"
+        )
     print(table(results))
 
 

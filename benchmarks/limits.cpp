@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "limits.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
+#include <unistd.h>
 
 #include "values.hpp"
 
@@ -13,32 +13,40 @@ namespace {
 struct Triad {
   float* a;
   const float *b, *c;
+
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
 Stopwatch timed(const std::function<void()>& run, double least_total) {
   Stopwatch watch(run);
-  while (watch.calls() < 10 || watch.total() < least_total) watch.measure();
+  while (watch.calls() < 10 || watch.total() < least_total)
+    watch.measure();
   return watch;
 }
 
 /// Of calls that do this `work` each, in FLOP or bytes.
 Limit limit_of(double work, const Stopwatch& watch, std::string how) {
-  return {work / watch.fastest(), watch.fastest(), std::move(how),
-          work * static_cast<double>(watch.calls()) / watch.total()};
+  return {work / watch.fastest(),
+      watch.fastest(),
+      std::move(how),
+      work * static_cast<double>(watch.calls()) / watch.total()};
 }
 
 /// The triad's arrays, and the time of a call over their first `count` elements.
 struct TriadArrays {
   explicit TriadArrays(std::int64_t mib)
-      : count(mib * (1 << 20) / static_cast<std::int64_t>(sizeof(float))), a(1, count), b(1, count),
+      : count(mib * (1 << 20) / static_cast<std::int64_t>(sizeof(float))),
+        a(1, count),
+        b(1, count),
         c(1, count) {}
 
   [[nodiscard]] Stopwatch measure(std::int64_t first, double least_total) const {
     using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
     const Triad body{a.vector().data(), b.vector().data(), c.vector().data()};
-    return timed([=] { Kokkos::parallel_for("benchmark triad", Range(0, first), body); }, least_total);
+    return timed(
+        [=] { Kokkos::parallel_for("benchmark triad", Range(0, first), body); }, least_total);
   }
+
   [[nodiscard]] static double bytes(std::int64_t elements) {
     return 3 * sizeof(float) * static_cast<double>(elements);
   }
@@ -49,8 +57,9 @@ struct TriadArrays {
 
 Limit triad(std::int64_t mib) {
   const TriadArrays arrays(mib);
-  return limit_of(TriadArrays::bytes(arrays.count), arrays.measure(arrays.count, 0.5),
-                  fmt::format("a = b + s c, fp32, {} MiB each", mib));
+  return limit_of(TriadArrays::bytes(arrays.count),
+      arrays.measure(arrays.count, 0.5),
+      fmt::format("a = b + s c, fp32, {} MiB each", mib));
 }
 
 /// bf16 on a host is the portable kernel, which has no peak to wait for.
@@ -59,8 +68,13 @@ Limit square_product() {
   const std::int64_t n = !kernels::on_host ? 8192 : std::is_same_v<E, float> ? 1024 : 256;
   const Values<E> a(n, n), b(n, n), c(n, n);
   const auto run = [=] {
-    kernels::matmul<E, E>(ExecutionSpace(), c.matrix(), a.matrix(), kernels::Op::plain, b.matrix(),
-                          kernels::Op::transposed, 0);
+    kernels::matmul<E, E>(ExecutionSpace(),
+        c.matrix(),
+        a.matrix(),
+        kernels::Op::plain,
+        b.matrix(),
+        kernels::Op::transposed,
+        0);
   };
   const auto side = static_cast<double>(n);
   return limit_of(2 * side * side * side, timed(run, 0.5), fmt::format("{0} x {0} x {0}", n));
@@ -80,7 +94,8 @@ std::int64_t kib_of(const std::string& size) {
   return size.empty() ? 0 : std::atoll(size.c_str()) * (size.back() == 'M' ? 1024 : 1);
 }
 
-/// Sum over the caches of the highest level, each counted once for all processors that share it; 0: unknown.
+/// Sum over the caches of the highest level, each counted once for all processors that share it; 0:
+/// unknown.
 std::int64_t last_cache_mib() {
   std::map<int, std::map<std::string, std::int64_t>> kib;  // of each level, by who shares it
   std::error_code none;
@@ -91,7 +106,8 @@ std::int64_t last_cache_mib() {
             kib_of(line_of(index.path() / "size"));
   std::int64_t sum = 0;
   if (!kib.empty())
-    for (const auto& [shared_by, size] : kib.rbegin()->second) sum += size;
+    for (const auto& [shared_by, size] : kib.rbegin()->second)
+      sum += size;
   return sum / 1024;
 }
 }  // namespace
@@ -105,8 +121,9 @@ double Limits::least_seconds_cached(model::Dtype dtype, const Cost& cost) const 
   double rate = triad.rate;
   if (const auto above = small_triads.lower_bound(cost.bytes); above != small_triads.end()) {
     const auto below = above == small_triads.begin() ? above : std::prev(above);
-    const double way =
-        above == below ? 1 : std::log(cost.bytes / below->first) / std::log(above->first / below->first);
+    const double way = above == below ? 1
+                                      : std::log(cost.bytes / below->first) /
+                                            std::log(above->first / below->first);
     rate = below->second + way * (above->second - below->second);
   }
   return std::max(cost.flops / product.at(dtype).rate, cost.bytes / rate);
@@ -122,14 +139,16 @@ double Limits::drift(const Limits& after) const {
 void Limits::improve(const Limits& other) {
   const auto better = [](const Limit& x, const Limit& y) { return x.rate < y.rate ? y : x; };
   triad = better(triad, other.triad);
-  for (auto& [type, limit] : product) limit = better(limit, other.product.at(type));
+  for (auto& [type, limit] : product)
+    limit = better(limit, other.product.at(type));
 }
 
 std::map<double, double> measure_small_triads(std::int64_t triad_mib) {
   const TriadArrays arrays(triad_mib);
   std::map<double, double> rates;
   for (std::int64_t count = (256 << 10) / 12; count < arrays.count; count *= 2)
-    rates[TriadArrays::bytes(count)] = TriadArrays::bytes(count) / arrays.measure(count, 0.1).fastest();
+    rates[TriadArrays::bytes(count)] =
+        TriadArrays::bytes(count) / arrays.measure(count, 0.1).fastest();
   return rates;
 }
 
@@ -141,7 +160,8 @@ Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mi
 }
 
 std::int64_t default_triad_mib() {
-  if (!kernels::on_host) return 1024;
+  if (!kernels::on_host)
+    return 1024;
   const std::int64_t free_mib =
       static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE) / (1 << 20);
   const std::int64_t cache = last_cache_mib();

@@ -9,8 +9,8 @@
 #include "plan.hpp"
 
 namespace minitaw::bench {
-/// Times calls of an asynchronous kernel; on devices ten between two waits, so that launching is hidden where
-/// it can be.
+/// Times calls of an asynchronous kernel; on devices ten between two waits, so that launching is
+/// hidden where it can be.
 class Stopwatch {
 public:
   static constexpr int calls_at_a_time = kernels::on_host ? 1 : 10;
@@ -25,7 +25,8 @@ public:
   double measure() {
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
-    for (int i = 0; i < calls_at_a_time; ++i) run_();
+    for (int i = 0; i < calls_at_a_time; ++i)
+      run_();
     kernels::ExecutionSpace().fence();
     const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
     fastest_ = std::min(fastest_, taken / calls_at_a_time);
@@ -35,7 +36,9 @@ public:
   }
 
   [[nodiscard]] double fastest() const { return fastest_; }
+
   [[nodiscard]] double total() const { return total_; }
+
   [[nodiscard]] long calls() const { return calls_; }
 
 private:
@@ -68,16 +71,16 @@ struct Limits {
   void improve(const Limits& other);
 };
 
-/// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays, written
-/// lines are not counted as read) on arrays of `triad_mib` each, and a square product in each type by the
-/// matmul that the kernels use. The fastest of at least ten calls and half a second.
-/// Small triads are not taken with them.
+/// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays,
+/// written lines are not counted as read) on arrays of `triad_mib` each, and a square product in
+/// each type by the matmul that the kernels use. The fastest of at least ten calls and half a
+/// second. Small triads are not taken with them.
 [[nodiscard]] Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib);
 
 /// Rates of triads from 256 KiB on, each twice the one before, for Limits::small_triads.
 [[nodiscard]] std::map<double, double> measure_small_triads(std::int64_t triad_mib);
 
-/// Size of an array that no cache holds a useful part of: four times the last cache of the host (all of them,
-/// if there are several), an eighth of the free memory at most; on a device 1 GiB.
+/// Size of an array that no cache holds a useful part of: four times the last cache of the host
+/// (all of them, if there are several), an eighth of the free memory at most; on a device 1 GiB.
 [[nodiscard]] std::int64_t default_triad_mib();
 }  // namespace minitaw::bench

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How often `minitaw run` names a rank with 40 % of a core, and nobody else (docs/results.md, "Who holds the step up").
+"""How often `minitaw run` names a rank with 40 % of a core, and nobody else (docs/results.md, "Who
+holds the step up").
 
     scripts/env python3 benchmarks/run_tries.py FOLDER [--quota 20] [--quiet 40] [--quickstart 5]
 
-quota: two nodes of one rank, 1 Gbit/s between them, and a limit on one rank (needs root). quiet: the same
-without the limit. quickstart: the deck of the quickstart, 24 cases on four ranks of this machine. Keeps the
-result files in FOLDER, goes on with what is there, and prints the table.
+quota: two nodes of one rank, 1 Gbit/s between them, and a limit on one rank (needs root). quiet:
+the same without the limit. quickstart: the deck of the quickstart, 24 cases on four ranks of this
+machine. Keeps the result files in FOLDER, goes on with what is there, and prints the table.
 """
 
 import argparse
@@ -22,16 +23,31 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from minitaw.record import load  # noqa: E402
 
 DECK = ROOT / "inputs/quickstart.toml"
-TWO_NODES = [ROOT / "scripts/cluster", "--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", "--"]
+TWO_NODES = [
+    ROOT / "scripts/cluster",
+    "--nodes",
+    "2",
+    "--ranks-per-node",
+    "1",
+    "--rate",
+    "1gbit",
+    "--",
+]
 SMALL = {"ranks": "2", "schedule": "tawpipe,fsdp,1f1b", "seq": "256", "layers": "4"}
-WORDS = {"quota": "a rank with 40 % of a core", "quiet": "none", "quickstart": "none, four ranks on two cores"}
+WORDS = {
+    "quota": "a rank with 40 % of a core",
+    "quiet": "none",
+    "quickstart": "none, four ranks on two cores",
+}
 
 
 def run(launcher, settings, output):
     words = [*launcher, screen_tries.PROGRAM, "run", DECK, "-o", output]
     for key, value in settings.items():
         words += ["--set", f"{key}={value}"]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"the run failed: {done.stderr}{done.stdout[-500:]}")
 
@@ -51,7 +67,11 @@ def names(path):
     """Ranks and links that the end of the run names."""
     result = load(path)
     named = {case["culprit"] for case in result.cases} - {""}
-    return [name for name in sorted(named) if any(text.startswith(name + " ") for text in result.stands_out)]
+    return [
+        name
+        for name in sorted(named)
+        if any(text.startswith(name + " ") for text in result.stands_out)
+    ]
 
 
 def table(folder):
@@ -60,14 +80,21 @@ def table(folder):
         paths = sorted(folder.glob(f"{kind}-*.h5"))
         found = [names(path) for path in paths]
         cases = sum(len(load(path).cases) for path in paths)
-        planted = [[f"rank {path.stem[-1]} (node {path.stem[-1]})"] if kind == "quota" else [] for path in paths]
+        planted = [
+            [f"rank {path.stem[-1]} (node {path.stem[-1]})"] if kind == "quota" else []
+            for path in paths
+        ]
         right = sum(set(one) <= set(some) for one, some in zip(planted, found))
         alone = sum(set(some) <= set(one) for one, some in zip(planted, found))
-        print(f"| {words} | {len(paths)} | {cases} | {right if kind == 'quota' else '-'} | {alone} |")
+        print(
+            f"| {words} | {len(paths)} | {cases} | {right if kind == 'quota' else '-'} | {alone} |"
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=pathlib.Path)
     for kind, tries in (("quota", 20), ("quiet", 40), ("quickstart", 5)):
         parser.add_argument(f"--{kind}", type=int, default=tries)

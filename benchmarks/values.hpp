@@ -18,8 +18,8 @@ struct Spread {
   float scale = 1, offset = -0.5F;
 };
 
-/// Value of an element from its place. Host and device get the same bits, so inputs never have to be copied
-/// to be known.
+/// Value of an element from its place. Host and device get the same bits, so inputs never have to
+/// be copied to be known.
 template <class E>
 KOKKOS_FUNCTION E value_at(std::int64_t i, std::uint32_t salt, const Spread& spread) {
   auto bits = (static_cast<std::uint32_t>(i) ^ salt) * 2654435761U;
@@ -27,18 +27,21 @@ KOKKOS_FUNCTION E value_at(std::int64_t i, std::uint32_t salt, const Spread& spr
   const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
   if constexpr (std::is_integral_v<E>)
     return Kokkos::min(static_cast<E>(spread.scale * x), static_cast<E>(spread.scale) - 1);
-  else return kernels::detail::store<E>(spread.scale * (x + spread.offset));
+  else
+    return kernels::detail::store<E>(spread.scale * (x + spread.offset));
 }
 
 template <class E>
 double to_double(E value) {
-  if constexpr (std::is_same_v<E, Bf16>) return to_float(value);
-  else return static_cast<double>(value);
+  if constexpr (std::is_same_v<E, Bf16>)
+    return to_float(value);
+  else
+    return static_cast<double>(value);
 }
 
-/// A matrix in device memory with values that are neither zero nor equal (zeros run faster than data), and
-/// that the host can compute again. Copies share the memory. Of float, double, Bf16 and std::int32_t; what
-/// takes long to compile is in values.cpp.
+/// A matrix in device memory with values that are neither zero nor equal (zeros run faster than
+/// data), and that the host can compute again. Copies share the memory. Of float, double, Bf16 and
+/// std::int32_t; what takes long to compile is in values.cpp.
 template <class E>
 class Values {
 public:
@@ -49,11 +52,14 @@ public:
   void poison() const;
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
+
   [[nodiscard]] std::int64_t cols() const { return cols_; }
+
   [[nodiscard]] kernels::Matrix<E> matrix() const {
-    return kernels::Matrix<E>(memory_.get(), static_cast<std::size_t>(rows_),
-                              static_cast<std::size_t>(cols_));
+    return kernels::Matrix<E>(
+        memory_.get(), static_cast<std::size_t>(rows_), static_cast<std::size_t>(cols_));
   }
+
   [[nodiscard]] kernels::Vector<E> vector() const {
     return kernels::Vector<E>(memory_.get(), static_cast<std::size_t>(rows_ * cols_));
   }
@@ -62,10 +68,12 @@ public:
   [[nodiscard]] double given(std::int64_t row, std::int64_t col = 0) const {
     return to_double(value_at<E>(row * cols_ + col, salt_, spread_));
   }
+
   [[nodiscard]] std::vector<double> given_row(std::int64_t row) const;
 
   /// What is there now; both wait for the device.
   [[nodiscard]] std::vector<double> row(std::int64_t row) const;
+
   [[nodiscard]] std::vector<E> all() const { return download(0, rows_ * cols_); }
 
 private:
@@ -81,7 +89,8 @@ private:
 template <class E, class Expected>
 double error_of_rows(const Values<E>& values, const Expected& expected) {
   Comparison found;
-  for (const std::int64_t row : samples(values.rows(), 8)) found.add(values.row(row), expected(row));
+  for (const std::int64_t row : samples(values.rows(), 8))
+    found.add(values.row(row), expected(row));
   return found.error();
 }
 
@@ -97,8 +106,8 @@ double error_of_elements(const Values<E>& values, const Expected& expected) {
   return found.error();
 }
 
-/// What a result of type E may be off by, as Comparison counts: some roundings to bf16, or a sum of many
-/// thousand terms in float.
+/// What a result of type E may be off by, as Comparison counts: some roundings to bf16, or a sum of
+/// many thousand terms in float.
 template <class E>
 inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-4;
 
@@ -106,5 +115,6 @@ template <class E>
 inline constexpr double bytes_of = sizeof(E);
 
 template <class E>
-inline constexpr model::Dtype dtype_of = std::is_same_v<E, Bf16> ? model::Dtype::bf16 : model::Dtype::fp32;
+inline constexpr model::Dtype dtype_of =
+    std::is_same_v<E, Bf16> ? model::Dtype::bf16 : model::Dtype::fp32;
 }  // namespace minitaw::bench

@@ -28,7 +28,8 @@ int threads_of(const topology::Placement& place) {
   return std::max(1, std::min(place.cores, place.node_cores / here));
 }
 
-/// What every rank does before they work together. All of them learn of one that fails, and where it is.
+/// What every rank does before they work together. All of them learn of one that fails, and where
+/// it is.
 void start(int rank, const std::string& host, const std::function<void()>& work) {
   harness::agree(MPI_COMM_WORLD, [&] {
     try {
@@ -39,51 +40,68 @@ void start(int rank, const std::string& host, const std::function<void()>& work)
   });
 }
 
-topology::Device choose_device(int rank, const topology::Placement& place, const record::HostNames& hosts) {
+topology::Device choose_device(
+    int rank, const topology::Placement& place, const record::HostNames& hosts) {
   topology::Device device;
   start(rank, hosts.text(place.node), [&] {
     const std::vector<topology::Device> visible = topology::visible_devices();
     const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
-    if (index >= 0) device = visible[static_cast<std::size_t>(index)];
+    if (index >= 0)
+      device = visible[static_cast<std::size_t>(index)];
   });
   return device;
 }
 
 Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
   // Its warnings speak to people who set up OpenMP by hand.
-  auto settings = Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
-  if (device.index >= 0) settings.set_device_id(device.index);
+  auto settings =
+      Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
+  if (device.index >= 0)
+    settings.set_device_id(device.index);
   return settings;
 }
 
 std::string text_of(const topology::Device& device, int threads) {
-  if (device.index < 0) return "host, " + counted(threads, "thread");
-  return fmt::format("device {}, {}, {:.1f} GiB", device.index, device.name,
+  if (device.index < 0)
+    return "host, " + counted(threads, "thread");
+  return fmt::format("device {}, {}, {:.1f} GiB",
+      device.index,
+      device.name,
       static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
-std::vector<std::string> gather(const std::string& text) { return comm::mpi::gather_texts(text, MPI_COMM_WORLD); }
+std::vector<std::string> gather(const std::string& text) {
+  return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
+}
 
-std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device, int threads,
+std::vector<record::RankPlace> places(const topology::Placement& job,
+    const topology::Device& device,
+    int threads,
     const std::vector<std::string>& uuids) {
   comm::mpi::OwnComm node;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+      "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
-  const auto mine = topology::look(job.core_list, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
-  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
+  const auto mine =
+      topology::look(job.core_list, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
+  const std::vector<std::string> cores = gather(job.core_list),
+                                 units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const auto at = static_cast<std::size_t>(r);
     ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
   for (const auto& field : topology::site_fields)
-    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value)) ranks[at++].site.*field.value = text;
+    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
+      ranks[at++].site.*field.value = text;
   return ranks;
 }
 
 /// Nodes of scripts/cluster have the cores of one machine. None: ranks compute on devices.
-std::vector<topology::RankCores> cores_of(const std::vector<record::RankPlace>& ranks, int threads) {
-  if (!kernels::on_host) return {};
+std::vector<topology::RankCores> cores_of(
+    const std::vector<record::RankPlace>& ranks, int threads) {
+  if (!kernels::on_host)
+    return {};
   const bool one_machine = !record::shaped_links().empty();
   std::vector<topology::RankCores> all;
   for (std::size_t at = 0; const std::string& text : gather(std::to_string(threads))) {
@@ -97,31 +115,37 @@ std::vector<topology::RankCores> cores_of(const std::vector<record::RankPlace>& 
 std::vector<std::uint64_t> free_memory() {
   const auto device = topology::device_memory();
   const std::uint64_t mine = device ? device->free : engine::available_memory();
-  return list_of(
-      gather(std::to_string(mine)), [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
+  return list_of(gather(std::to_string(mine)),
+      [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
 }
 
 /// A device that several ranks share would count for each of them.
 std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
-  return shared ? std::make_unique<meters::Meter>("ranks share a device") : meters::make_meter(device.uuid);
+  return shared ? std::make_unique<meters::Meter>("ranks share a device")
+                : meters::make_meter(device.uuid);
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
 comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
   const int ranks = place.nodes.size(place.node);
   comm::WaitPolicy policy = comm::wait_policy(place.node_cores, ranks * (threads + 1));
-  if (!kernels::on_host) policy.eager = std::chrono::microseconds(100);
+  if (!kernels::on_host)
+    policy.eager = std::chrono::microseconds(100);
   return policy;
 }
 
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
-  if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
+  if (H5get_libversion(&major, &minor, &release) < 0)
+    return "unknown";
   return fmt::format("{}.{}.{}", major, minor, release);
 }
 
 std::string kokkos_version() {
-  return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+  return fmt::format("{}.{}.{} {}",
+      KOKKOS_VERSION / 10000,
+      KOKKOS_VERSION / 100 % 100,
+      KOKKOS_VERSION % 100,
       Kokkos::DefaultExecutionSpace::name());
 }
 
@@ -131,30 +155,36 @@ std::vector<std::string> library_texts() {
       {"Kokkos", kokkos_version()}, {"MPI", comm::mpi::library_version()}};
   const auto of_kernels = kernels::library_versions();
   all.insert(all.end(), of_kernels.begin(), of_kernels.end());
-  all.insert(all.end(), {{"CUDA runtime", topology::runtime_version()}, {"driver", topology::driver_version()},
-                            {"NCCL", engine::nccl_version()},
-                            {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
-                            {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
+  all.insert(all.end(),
+      {{"CUDA runtime", topology::runtime_version()},
+          {"driver", topology::driver_version()},
+          {"NCCL", engine::nccl_version()},
+          {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
+          {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
 #if defined(_GLIBCXX_RELEASE)
-                            {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
+          {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
 #elif defined(_LIBCPP_VERSION)
-                            {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
+          {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
 #endif
 #if defined(_OPENMP)
-                            {"OpenMP", fmt::format("{}", _OPENMP)},
+          {"OpenMP", fmt::format("{}", _OPENMP)},
 #endif
-                            {"HDF5", hdf5_version()}});
+          {"HDF5", hdf5_version()}});
   std::vector<std::string> texts;
   for (const auto& [name, version] : all)
-    if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));
+    if (!version.empty())
+      texts.push_back(fmt::format("{} {}", name, version));
   return texts;
 }
 
-/// Ends the process if MPI takes longer to start or end, which no guard can tell: a rank has stopped. 0: that is over.
+/// Ends the process if MPI takes longer to start or end, which no guard can tell: a rank has
+/// stopped. 0: that is over.
 void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
-    constexpr std::string_view sentence = "minitaw: a rank of the job does not answer while MPI starts or ends\n";
-    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
+    constexpr std::string_view sentence =
+        "minitaw: a rank of the job does not answer while MPI starts or ends\n";
+    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0)
+      _exit(1);
     _exit(1);
   });
   alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
@@ -162,62 +192,91 @@ void end_after(double seconds) {
 
 struct AtEnd {
   double seconds;
+
   ~AtEnd() { end_after(seconds); }
 };
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
-  verb.add_option("--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
+  verb.add_option(
+          "--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
       ->check([](const std::string& text) {
         double seconds = 0;
         return CLI::detail::lexical_cast(text, seconds) && seconds > 0
                    ? std::string()
-                   : fmt::format("{} is not a time; write seconds above zero, for example 600", text);
+                   : fmt::format(
+                         "{} is not a time; write seconds above zero, for example 600", text);
       })
       ->capture_default_str();
-  add_memory(
-      verb, "--memory", flags.memory, "use no more than this for each rank: 20G (default: what is free at the start)");
-  verb.add_flag("--share-devices", flags.share_devices,
+  add_memory(verb,
+      "--memory",
+      flags.memory,
+      "use no more than this for each rank: 20G (default: what is free at the start)");
+  verb.add_flag("--share-devices",
+      flags.share_devices,
       "let several ranks use one device, for tests; communication then goes through MPI");
 }
 
 MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
-    : flags(given), environment(mpi), place(topology::detect(MPI_COMM_WORLD)), threads(threads_of(place)),
-      hosts(place.hosts, flags.hosts), device(choose_device(mpi.rank(), place, hosts)),
-      kokkos(kokkos_settings(threads, device)), uuids(gather(device.uuid)),
-      ranks(places(place, device, threads, uuids)), systems(gather(hosts.hidden(topology::os_text()))),
+    : flags(given),
+      environment(mpi),
+      place(topology::detect(MPI_COMM_WORLD)),
+      threads(threads_of(place)),
+      hosts(place.hosts, flags.hosts),
+      device(choose_device(mpi.rank(), place, hosts)),
+      kokkos(kokkos_settings(threads, device)),
+      uuids(gather(device.uuid)),
+      ranks(places(place, device, threads, uuids)),
+      systems(gather(hosts.hidden(topology::os_text()))),
       adapters(topology::fewest_adapters(list_of(ranks, &record::RankPlace::site))),
       runner(MPI_COMM_WORLD,
-          {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog), .waiting = waiting(place, threads)},
+          {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
+               .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
               .nodes = place.nodes,
               .cores = cores_of(ranks, threads),
               .timeline = flags.timeline,
               .meter = meter_of(device, topology::shared_device(uuids).has_value()),
-              .node_meter = place.local_rank == 0 ? meters::make_node_meter() : std::make_unique<meters::Meter>()}) {}
+              .node_meter = place.local_rank == 0 ? meters::make_node_meter()
+                                                  : std::make_unique<meters::Meter>()}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
   harness::agree(MPI_COMM_WORLD, [&] {
-    if (is_root()) text = deck::read_text(deck.path);
+    if (is_root())
+      text = deck::read_text(deck.path);
   });
-  return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
-      {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters, .notes = is_root()});
+  return deck::make_deck(gather(text).front(),
+      deck.path,
+      deck.overrides,
+      {.ranks = environment.ranks(),
+          .node_sizes = place.nodes.sizes(),
+          .adapters = adapters,
+          .notes = is_root()});
 }
 
-record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const {
+record::Provenance MpiJob::provenance(
+    const deck::Deck& deck, const std::vector<std::string>& arguments) const {
   using record::entry, record::RankPlace;
   const std::string each = "rank of the job";
   const auto host = [this](const RankPlace& r) { return hosts.text(r.node); };
   const auto node = [](const RankPlace& r) { return std::int64_t{r.node}; };
-  const auto unit = [](const RankPlace& r) { return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid); };
+  const auto unit = [](const RankPlace& r) {
+    return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
+  };
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
-      {entry("hosts", each, list_of(ranks, host)), {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
-          entry("cores", each, list_of(ranks, &RankPlace::cores)), entry("devices", each, list_of(ranks, unit)),
-          entry("os", each, systems), entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
-          entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
-          entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
+      {entry("hosts", each, list_of(ranks, host)),
+          {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
+          entry("cores", each, list_of(ranks, &RankPlace::cores)),
+          entry("devices", each, list_of(ranks, unit)),
+          entry("os", each, systems),
+          entry("kokkos", kokkos_version()),
+          entry("mpi", comm::mpi::library_version()),
+          entry("nccl", engine::nccl_version()),
+          entry("cuda", topology::runtime_version()),
+          entry("driver", topology::driver_version()),
+          entry("libraries", "library", library_texts())});
   for (const auto& field : topology::site_fields) {
     const auto value = [&](const RankPlace& r) { return r.site.*field.value; };
     p.push_back(entry(field.name, each, list_of(ranks, value)));
@@ -225,7 +284,8 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck, const std::vector<
   return p;
 }
 
-int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+int in_job(
+    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   engine::return_freed_memory();
   const AtEnd after_mpi{0};
   const double patience = std::max(flags.watchdog, 30.0);
@@ -234,14 +294,16 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   std::optional<MpiJob> mpi;  // it lives while errors are told: its end may wait for other ranks
   const AtEnd before_mpi_ends{patience};
   const auto told_by_first = [&](const std::exception& error, int code) {
-    if (environment.rank() == 0) print_error(error.what());
+    if (environment.rank() == 0)
+      print_error(error.what());
     return code;
   };
   try {
     mpi.emplace(environment, flags);
     end_after(0);
     start(environment.rank(), mpi->hosts.text(mpi->place.node), kernels::require_one_layout);
-    if (!flags.share_devices) topology::require_own_devices(mpi->uuids);
+    if (!flags.share_devices)
+      topology::require_own_devices(mpi->uuids);
     return work(*mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);
@@ -253,27 +315,35 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   }
 }
 
-/// Measures a communicator before it asks what memory is free: the first communicator keeps some for good.
+/// Measures a communicator before it asks what memory is free: the first communicator keeps some
+/// for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)),
       process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
       pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
 
-std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
+std::string MemoryBudget::reason_against(
+    const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
-  const auto memory =
-      schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
-  const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
+  const auto memory = schedule::memory(
+      program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
+  const std::vector<int> communicators =
+      engine::communicators_of(program, c.transport, shared_devices_);
   const auto need_of = [&](int rank) -> std::uint64_t {
     if (kernels::on_host)
       return process_ + memory[rank].total() + schedule::process_bytes(program, rank, c.steps) +
              harness::blas_bytes(shape_of_rank(c, rank));
-    return memory[rank].arena() + model::library_estimate(c.shape) + communicator_ * communicators[rank];
+    return memory[rank].arena() + model::library_estimate(c.shape) +
+           communicator_ * communicators[rank];
   };
   const auto needed = list_of(std::views::iota(0, static_cast<int>(memory.size())), need_of);
   const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
   const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
-  return lack ? fmt::format("needs {} of {} ({})", size_text(lack->needed), size_text(lack->bytes), lack->pool) : "";
+  return lack ? fmt::format("needs {} of {} ({})",
+                    size_text(lack->needed),
+                    size_text(lack->bytes),
+                    lack->pool)
+              : "";
 }
 }  // namespace minitaw::app

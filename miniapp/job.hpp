@@ -11,34 +11,47 @@
 
 namespace minitaw::app {
 struct JobFlags {
-  double watchdog = engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
+  double watchdog = engine::default_stall_limit
+                        .count();  ///< seconds without progress after which a step is given up
   bool share_devices = false;
   bool timeline = false;                ///< results keep that of a step
   bool hosts = false;                   ///< host names are shown and kept
   std::optional<std::uint64_t> memory;  ///< bytes that each rank may take; nothing: what is free
 };
+
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
-/// The base of every verb that computes: Kokkos, the placement of the ranks, and the runner of cases. One per process.
+/// The base of every verb that computes: Kokkos, the placement of the ranks, and the runner of
+/// cases. One per process.
 struct MpiJob {
   /// Collective: every rank throws if one of them has no device.
   MpiJob(const comm::mpi::Environment& environment, const JobFlags& flags);
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
+
   [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
-  /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there. Collective.
-  template <class Work> [[nodiscard]] auto on_root(const Work& work) const {
+
+  /// Returns on every rank what `work` gives on rank 0; every rank throws if it fails there.
+  /// Collective.
+  template <class Work>
+  [[nodiscard]] auto on_root(const Work& work) const {
     decltype(work()) result{};
     static_assert(std::is_trivially_copyable_v<decltype(result)>, "it travels as bytes");
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (is_root()) result = work();
+      if (is_root())
+        result = work();
     });
-    comm::mpi::check(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing what rank 0 has decided");
+    comm::mpi::check(MPI_Bcast(&result, sizeof result, MPI_BYTE, 0, MPI_COMM_WORLD),
+        "sharing what rank 0 has decided");
     return result;
   }
+
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
-  /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the build.
-  [[nodiscard]] record::Provenance provenance(const deck::Deck& deck, const std::vector<std::string>& arguments) const;
+
+  /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the
+  /// build.
+  [[nodiscard]] record::Provenance provenance(
+      const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
   const JobFlags flags;
   const comm::mpi::Environment& environment;
@@ -54,21 +67,26 @@ struct MpiJob {
   harness::CaseRunner runner;
 };
 
-/// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and becomes
-/// an exit code. An exception of one rank ends the job, because the others may wait for it.
-[[nodiscard]] int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
+/// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and
+/// becomes an exit code. An exception of one rank ends the job, because the others may wait for it.
+[[nodiscard]] int in_job(
+    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
 
 /// The memory that each rank may take: those of a node, or on one device, share what it has.
 class MemoryBudget {
 public:
   /// Collective. What the user allows each rank, or what is free now.
   explicit MemoryBudget(const MpiJob& mpi);
-  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on rank 0.
-  [[nodiscard]] std::string reason_against(const Case& c, const harness::ReferenceMemory& reference = {}) const;
+  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the case fits, with libraries and a reference on
+  /// rank 0.
+  [[nodiscard]] std::string reason_against(
+      const Case& c, const harness::ReferenceMemory& reference = {}) const;
+
 private:
   bool shared_devices_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
-  std::uint64_t process_;       ///< what a process has on a host, where the user says how much it may have
+  std::uint64_t
+      process_;  ///< what a process has on a host, where the user says how much it may have
   MemoryPools pools_;
 };
 }  // namespace minitaw::app

@@ -13,6 +13,7 @@ struct Figure {
   std::string who;   ///< takes part
   double value = 0;  ///< s, or bytes/s of the messages, one direction
 };
+
 using Figures = std::vector<Figure>;
 using Flows = std::vector<std::pair<int, int>>;  ///< from and to
 

@@ -16,21 +16,27 @@ namespace {
 using namespace minitaw;
 constexpr int bad_input = 2, failed = 1;
 
-/// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not started yet.
+/// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not
+/// started yet.
 bool is_root() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+    if (const char* rank = std::getenv(name))
+      return std::string_view(rank) == "0";
   return true;
 }
 
 /// A first word that is no verb, answered before the parser complains about arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2) throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
-  if (argv[1][0] == '-') return;
+  if (argc < 2)
+    throw InputError(
+        "no verb given; write for example minitaw run DECK (minitaw --help lists all)");
+  if (argv[1][0] == '-')
+    return;
   const std::vector<std::string> verbs = app::verb_names(app);
   const std::string word = argv[1];
   if (std::ranges::find(verbs, word) == verbs.end())
-    throw InputError(fmt::format("unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
+    throw InputError(fmt::format(
+        "unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
 }
 
 void check_keys(const CLI::App& app, int argc, char** argv) {
@@ -38,7 +44,8 @@ void check_keys(const CLI::App& app, int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string option = argv[i];
     std::string key = option.substr(0, option.find('='));
-    if (!key.starts_with("--") || verb->get_option_no_throw(key) != nullptr) continue;
+    if (!key.starts_with("--") || verb->get_option_no_throw(key) != nullptr)
+      continue;
     key.erase(0, 2);
     std::ranges::replace(key, '-', '_');
     if (deck::find_key(key) != nullptr)
@@ -47,15 +54,19 @@ void check_keys(const CLI::App& app, int argc, char** argv) {
 }
 
 #ifdef MINITAW_PREDICTOR
-void add_verbs(CLI::App& app, app::Invocation& invocation) { app::add_predict(app, invocation); }
+void add_verbs(CLI::App& app, app::Invocation& invocation) {
+  app::add_predict(app, invocation);
+}
 #else
 #ifdef MINITAW_HAVE_PREDICT
 /// Goes on as the program beside this one that has SimGrid, whose 31 MiB no rank of a job needs.
 [[noreturn]] void become_predictor(std::vector<char*> words) {
-  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
-  throw InputError(fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
+  throw InputError(
+      fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
 }
 #endif
 
@@ -67,7 +78,8 @@ void add_verbs(CLI::App& app, app::Invocation& invocation) {
   app::add_plan(app, invocation);
 #ifdef MINITAW_HAVE_PREDICT
   const std::vector<std::string> words = invocation.arguments();
-  if (words.size() > 1 && words[1] == "predict") become_predictor({invocation.argv, invocation.argv + words.size()});
+  if (words.size() > 1 && words[1] == "predict")
+    become_predictor({invocation.argv, invocation.argv + words.size()});
   if (words.size() == 3 && words[1] == "help" && words[2] == "predict")
     become_predictor({invocation.argv[0], invocation.argv[2], std::string("--help").data()});
   app.add_subcommand("predict", app::predict_purpose);
@@ -84,9 +96,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   add_verbs(app, invocation);
   check_verb(app, argc, argv);
-  if (argv[1][0] != '-') check_keys(app, argc, argv);
+  if (argv[1][0] != '-')
+    check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
-  if (!help.empty() && is_root()) fmt::print("{}", help);
+  if (!help.empty() && is_root())
+    fmt::print("{}", help);
   return invocation.code;
 }
 }  // namespace
@@ -95,7 +109,8 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const InputError& error) {
-    if (is_root()) app::print_error(error.what());
+    if (is_root())
+      app::print_error(error.what());
     return bad_input;
   } catch (const std::exception& error) {
     app::print_error(error.what(), false);  // the validator draws a grid

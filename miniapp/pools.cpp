@@ -5,14 +5,21 @@
 #include <map>
 
 namespace minitaw::app {
-MemoryPools::MemoryPools(const topology::Groups& nodes, const std::vector<std::string>& uuids,
-    const std::vector<std::uint64_t>& free, std::optional<std::uint64_t> allowed) {
+MemoryPools::MemoryPools(const topology::Groups& nodes,
+    const std::vector<std::string>& uuids,
+    const std::vector<std::uint64_t>& free,
+    std::optional<std::uint64_t> allowed) {
   std::map<std::string, std::size_t> known;  // by what the ranks of one memory have in common
   for (int rank = 0; rank < nodes.ranks(); ++rank) {
     const std::string& uuid = uuids[rank];
-    const std::string node = fmt::format("node {}", nodes.group_of(rank)), alone = fmt::format("rank {}", rank);
-    const auto [at, added] = known.try_emplace(allowed ? alone : uuid.empty() ? node : uuid, pools_.size());
-    if (added) pools_.push_back({allowed ? alone : uuid.empty() ? node : "device of " + alone});
+    const std::string node = fmt::format("node {}", nodes.group_of(rank)),
+                      alone = fmt::format("rank {}", rank);
+    const auto [at, added] = known.try_emplace(allowed        ? alone
+                                               : uuid.empty() ? node
+                                                              : uuid,
+        pools_.size());
+    if (added)
+      pools_.push_back({allowed ? alone : uuid.empty() ? node : "device of " + alone});
     Pool& pool = pools_[at->second];
     pool.bytes = std::min(pool.bytes, allowed.value_or(free[rank]));
     pool_of_rank_.push_back(at->second);
@@ -22,11 +29,13 @@ MemoryPools::MemoryPools(const topology::Groups& nodes, const std::vector<std::s
 std::optional<Shortage> MemoryPools::shortage(
     const std::vector<std::uint64_t>& needed, std::uint64_t beside, std::uint64_t alone) const {
   std::vector<std::uint64_t> sums(pools_.size());
-  for (std::size_t rank = 0; rank < needed.size(); ++rank) sums[pool_of_rank_[rank]] += needed[rank];
+  for (std::size_t rank = 0; rank < needed.size(); ++rank)
+    sums[pool_of_rank_[rank]] += needed[rank];
   std::uint64_t& of_first = sums[pool_of_rank_[0]];
   of_first = std::max(of_first + beside, alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
-    if (sums[i] > pools_[i].bytes) return Shortage{pools_[i].name, sums[i], pools_[i].bytes};
+    if (sums[i] > pools_[i].bytes)
+      return Shortage{pools_[i].name, sums[i], pools_[i].bytes};
   return std::nullopt;
 }
 }  // namespace minitaw::app

@@ -18,21 +18,33 @@ namespace minitaw::app {
 using record::Row;
 
 namespace {
-bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
-bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
+bool has(const Row& row, Status status) {
+  return row.text("status") == name_of(status);
+}
+
+bool failed(const Row& row) {
+  return !has(row, Status::ok) && !has(row, Status::skipped);
+}
 
 std::string kept_text(const Row& row) {
   std::string reason = row.text("reason");
-  if (reason.ends_with('.')) reason.pop_back();
-  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again", row.integer("case"),
-      row.text("schedule"), counted(row.integer("ranks"), "rank"), counted(row.integer("seq"), "token"),
-      row.text("status"), reason);
+  if (reason.ends_with('.'))
+    reason.pop_back();
+  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again",
+      row.integer("case"),
+      row.text("schedule"),
+      counted(row.integer("ranks"), "rank"),
+      counted(row.integer("seq"), "token"),
+      row.text("status"),
+      reason);
 }
 
-/// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
+/// Fisher and Yates; a distribution of the standard library would give another order with another
+/// compiler.
 void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
+  for (std::size_t i = runs.size(); i > 1; --i)
+    std::swap(runs[i - 1], runs[random() % i]);
 }
 
 /// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
@@ -44,12 +56,15 @@ double work_of(const Case& c) {
 
 constexpr double longest_ending = 30;
 
-double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
+double number(const std::ssub_match& part) {
+  return part.matched ? std::stod(part.str()) : 0;
+}
 
 /// Seconds from now to the moment that Slurm names; nothing if it names none.
 std::optional<double> slurm_moment(const char* variable) {
   const char* const moment = std::getenv(variable);
-  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
+  if (moment == nullptr || std::atoll(moment) <= 0)
+    return std::nullopt;
   return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
 }
 
@@ -61,22 +76,27 @@ double left_in_slurm() {
 
 double parse_duration(const std::string& text) {
   static const std::regex with_unit("([0-9]{1,9})([smh])");
-  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
+  static const std::regex with_colons(
+      "(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
   std::smatch part;
   double seconds = 0;
   if (std::regex_match(text, part, with_unit))
     seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
   else if (std::regex_match(text, part, with_colons))
-    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
+    seconds =
+        ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
   if (!(seconds > 0))
-    throw InputError(fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
+    throw InputError(fmt::format(
+        "--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
   return seconds;
 }
 }  // namespace
 
-RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
+RemainingRuns remaining_runs(
+    const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
   std::map<std::string, const Row*> known;
-  for (const Row& row : rows) known[row.text("identity")] = &row;
+  for (const Row& row : rows)
+    known[row.text("identity")] = &row;
   RemainingRuns remaining;
   std::map<std::size_t, int> next;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -86,35 +106,45 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
       continue;
     }
     // A failed case that is to be tried again has no repetitions.
-    next[i] = at == known.end() || !has(*at->second, Status::ok) ? 0 : record::repetitions_of(*at->second);
-    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
+    next[i] = at == known.end() || !has(*at->second, Status::ok)
+                  ? 0
+                  : record::repetitions_of(*at->second);
+    for (int r = next[i]; r < cases[i].repeats; ++r)
+      remaining.runs.push_back({i, r});
   }
-  if (order.interleave) shuffle(remaining.runs, *order.interleave);
+  if (order.interleave)
+    shuffle(remaining.runs, *order.interleave);
   if (!order.interrupted.empty())
-    std::ranges::stable_partition(
-        remaining.runs, [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
-  for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
+    std::ranges::stable_partition(remaining.runs,
+        [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
+  for (Run& run : remaining.runs)
+    run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
 }
 
 std::vector<Row> rows_of(const std::vector<Case>& cases, std::vector<Row> rows) {
   std::set<std::string> known;
-  for (const Case& c : cases) known.insert(deck::identity(c));
+  for (const Case& c : cases)
+    known.insert(deck::identity(c));
   std::erase_if(rows, [&](const Row& row) { return !known.contains(row.text("identity")); });
   return rows;
 }
 
 std::size_t count_ended(const std::vector<Row>& rows) {
-  return std::ranges::count_if(rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
+  return std::ranges::count_if(
+      rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
 }
 
-SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
-    : runs_(runs), least_rate_(least_rate) {
+SweepProgress::SweepProgress(
+    const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
+    : runs_(runs),
+      least_rate_(least_rate) {
   for (const Case& c : cases) {
     work_.push_back(work_of(c));
     steps_.push_back(c.warmup + c.steps);
   }
-  for (const Run& run : runs) left_ += work_.at(run.index);
+  for (const Run& run : runs)
+    left_ += work_.at(run.index);
 }
 
 std::string SweepProgress::after(std::optional<double> seconds) {
@@ -128,24 +158,28 @@ std::string SweepProgress::after(std::optional<double> seconds) {
 }
 
 SweepProgress::Limits SweepProgress::limits(std::size_t index, double watchdog) const {
-  const double whole = tolerance * expected(index), stall = std::max(watchdog, whole / steps_.at(index));
+  const double whole = tolerance * expected(index),
+               stall = std::max(watchdog, whole / steps_.at(index));
   return {stall, stall + whole};
 }
 
 std::string clock_text(double seconds) {
   const auto whole = static_cast<long long>(std::llround(seconds));
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  if (whole < 3600)
+    return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 TimeLimit::TimeLimit(const std::string& text)
     : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
       whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
-      name_(fmt::format(
-          "{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit", clock_text(length_))) {}
+      name_(fmt::format("{} of {}",
+          text.empty() ? "the Slurm job's time limit" : "the time limit",
+          clock_text(length_))) {}
 
 double TimeLimit::left() const {
-  if (length_ == 0) return std::numeric_limits<double>::infinity();
+  if (length_ == 0)
+    return std::numeric_limits<double>::infinity();
   const std::chrono::duration<double> passed = Clock::now() - start_;
   return length_ - std::min(longest_ending, length_ / 10) - passed.count();
 }

@@ -14,31 +14,39 @@ struct Run {
 };
 
 struct RunOrder {
-  bool retry = false;                         ///< run those again that ended wrong, oom, timeout or error
-  std::optional<std::uint64_t> interleave{};  ///< seed of a random order over all repetitions of all cases
-  std::string interrupted{};                  ///< identity of the case that ran when the last job died; it comes last
+  bool retry = false;  ///< run those again that ended wrong, oom, timeout or error
+  std::optional<std::uint64_t>
+      interleave{};  ///< seed of a random order over all repetitions of all cases
+  std::string
+      interrupted{};  ///< identity of the case that ran when the last job died; it comes last
 };
 
 struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
-/// `rows`: of the result file. A failed case is left alone unless `retry`; one that was skipped is tried again.
+
+/// `rows`: of the result file. A failed case is left alone unless `retry`; one that was skipped is
+/// tried again.
 [[nodiscard]] RemainingRuns remaining_runs(
     const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
 /// Those of these cases; a file may have more.
-[[nodiscard]] std::vector<record::Row> rows_of(const std::vector<Case>& cases, std::vector<record::Row> rows);
+[[nodiscard]] std::vector<record::Row> rows_of(
+    const std::vector<Case>& cases, std::vector<record::Row> rows);
 /// Rows with all repetitions, or with a failure, behind which none comes.
 [[nodiscard]] std::size_t count_ended(const std::vector<record::Row>& rows);
 
 /// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
 class SweepProgress {
 public:
-  /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate` FLOP/s.
+  /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate`
+  /// FLOP/s.
   SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
-  /// Counts the next run, which took `seconds` (nothing: it ended early); returns "[3/12, 1:05 to go]".
+  /// Counts the next run, which took `seconds` (nothing: it ended early); returns "[3/12, 1:05 to
+  /// go]".
   std::string after(std::optional<double> seconds);
+
   /// The next run is left out.
   void leave_out() { left_ -= work_.at(runs_.at(done_++).index); }
 
@@ -46,15 +54,19 @@ public:
   [[nodiscard]] double expected(std::size_t index) const {
     return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
   }
+
   [[nodiscard]] bool measured() const { return executed_ > 0; }
 
   /// A step or a case may take this many times what is expected of it.
   static constexpr double tolerance = 10;
+
   struct Limits {
     double stall, whole;  ///< seconds, of harness::Limits
   };
+
   /// Limits of a repetition of the case; `watchdog`: the least that a step may take.
   [[nodiscard]] Limits limits(std::size_t index, double watchdog) const;
+
 private:
   std::vector<double> work_;  ///< FLOPs of a repetition of each case
   std::vector<int> steps_;    ///< of a repetition of each case, warm-up included
@@ -69,15 +81,21 @@ private:
 
 class TimeLimit {
 public:
-  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of the Slurm job
-  /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a batch system, minutes.
+  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of
+  /// the Slurm job (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number
+  /// alone: to a batch system, minutes.
   explicit TimeLimit(const std::string& text);
-  /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
+  /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
+  /// 30 s.
   [[nodiscard]] double left() const;
-  /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the start.
+
+  /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the
+  /// start.
   [[nodiscard]] bool is_whole() const { return whole_; }
+
   /// "the time limit of 1:30:00"
   [[nodiscard]] const std::string& name() const { return name_; }
+
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();

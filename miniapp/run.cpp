@@ -21,14 +21,17 @@ struct Options {
 
 int run(const Invocation& invocation, Options& options) {
   if (options.sweep.output.empty())
-    options.sweep.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
+    options.sweep.output =
+        std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
   options.sweep.table = layout_of(options.table, progress_width);
   catch_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
-    if (!mpi.is_root()) catch_signals_silently();
+    if (!mpi.is_root())
+      catch_signals_silently();
     mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
     const deck::Deck deck = mpi.read(options.deck);
-    for (const Case& c : deck.cases) mpi.runner.require_possible(c);
+    for (const Case& c : deck.cases)
+      mpi.runner.require_possible(c);
     const int code = run_sweep(deck, options.sweep, invocation, mpi);
     ignore_signals();
     return code;
@@ -38,25 +41,37 @@ int run(const Invocation& invocation, Options& options) {
 
 void add_run(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
+  CLI::App* verb =
+      app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
   add_deck(*verb, options->deck);
-  verb->add_option("-o,--output", options->sweep.output,
-          "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
+  verb->add_option("-o,--output",
+          options->sweep.output,
+          "result file; if it exists, finished cases are kept and not run again (default: the "
+          "deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
-  verb->add_flag(
-      "--retry", options->sweep.retry, "run those cases of the file again that ended wrong, oom, timeout or error");
-  verb->add_flag("--interleave{1}", options->sweep.interleave,
+  verb->add_flag("--retry",
+      options->sweep.retry,
+      "run those cases of the file again that ended wrong, oom, timeout or error");
+  verb->add_flag("--interleave{1}",
+      options->sweep.interleave,
       "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
-  verb->add_option("--time-limit", options->sweep.time_limit,
-          "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
+  verb->add_option("--time-limit",
+          options->sweep.time_limit,
+          "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the "
+          "Slurm "
           "job, if there is one)")
       ->type_name("TIME");
-  add_flops(*verb, "--peak", options->sweep.peak,
+  add_flops(*verb,
+      "--peak",
+      options->sweep.peak,
       "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
       "of its datasheet, for NVIDIA's data-centre devices)");
-  verb->add_flag("--timeline", options->job.timeline, "keep when every action of one step ran, for scripts/timeline");
-  verb->add_flag("--hosts", options->job.hosts,
+  verb->add_flag("--timeline",
+      options->job.timeline,
+      "keep when every action of one step ran, for scripts/timeline");
+  verb->add_flag("--hosts",
+      options->job.hosts,
       "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_table(*verb, options->table, true);
   add_job_flags(*verb, options->job);

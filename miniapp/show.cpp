@@ -17,10 +17,13 @@ struct Options {
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
 std::string text_of(const record::Contents& file, const TableOptions& options) {
   std::set<std::string> links;
-  for (const std::vector<std::string>& session : file.links) links.insert(record::links_text(session));
+  for (const std::vector<std::string>& session : file.links)
+    links.insert(record::links_text(session));
   const auto table = record::make_table(file.rows, layout_of(options));
-  std::string text = fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
-  for (const record::Row& row : file.rows) text += table.row(row);
+  std::string text =
+      fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
+  for (const record::Row& row : file.rows)
+    text += table.row(row);
   return text + record::closing_text(file.rows);
 }
 

@@ -20,20 +20,26 @@ std::time_t now_in_seconds() {
 
 void announce(int number) {
   const std::string_view text =
-      number == SIGTERM  ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
-      : number == SIGINT ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
-                         : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
+      number == SIGTERM
+          ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
+      : number == SIGINT
+          ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
+          : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0)
+    return;  // nobody reads it
 }
 
 /// The handler: calls only what POSIX calls safe there.
 void note(int number) {
   const int error = errno;
-  if (noted == 0 && silent == 0) announce(number);
+  if (noted == 0 && silent == 0)
+    announce(number);
   noted = number;
   if (number == SIGTERM && over == 0) {
-    if (first_second == 0) first_second = now_in_seconds();
-    // A batch system may send it twice at once: to the launcher, which passes it on, and to the ranks.
+    if (first_second == 0)
+      first_second = now_in_seconds();
+    // A batch system may send it twice at once: to the launcher, which passes it on, and to the
+    // ranks.
     if (now_in_seconds() - first_second > 1) {
       (void)std::signal(number, SIG_DFL);
       (void)raise(number);
@@ -53,7 +59,15 @@ void catch_signals() {
   }
 }
 
-void catch_signals_silently() { silent = 1; }
-void ignore_signals() { over = 1; }
-int caught_signal() { return noted; }
+void catch_signals_silently() {
+  silent = 1;
+}
+
+void ignore_signals() {
+  over = 1;
+}
+
+int caught_signal() {
+  return noted;
+}
 }  // namespace minitaw::app

@@ -2,7 +2,8 @@
 #pragma once
 
 namespace minitaw::app {
-/// From now on the first SIGTERM, SIGINT or SIGUSR1 prints that the run ends after this step; another one ends it.
+/// From now on the first SIGTERM, SIGINT or SIGUSR1 prints that the run ends after this step;
+/// another one ends it.
 void catch_signals();
 /// Turns the printed message off: another rank prints it.
 void catch_signals_silently();

@@ -15,39 +15,59 @@ using Seconds = std::chrono::duration<double>;
 
 namespace {
 /// Returns the FLOP/s that a rank is assumed to reach at least. Only limits of time use it.
-double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12; }
+double least_rate(const MpiJob& mpi) {
+  return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12;
+}
 
-/// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
+/// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard
+/// output.
 class ResultWriter {
 public:
-  ResultWriter(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, const MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), options_(options),
+  ResultWriter(const deck::Deck& deck,
+      const SweepOptions& options,
+      const Invocation& invocation,
+      const MpiJob& mpi)
+      : deck_(deck),
+        mpi_(mpi),
+        options_(options),
         recorder_(options.output, mpi.provenance(deck, invocation.arguments())),
-        remaining_(
-            remaining_runs(deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
+        remaining_(remaining_runs(deck.cases,
+            recorder_.rows(),
+            {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases), options.table)) {
     say("# {}\n", record::version_text());
     say("{}", mpi.map_text());
     say("{}", record::settings_text(record::preview(deck.cases)));
     say("{}", record::links_text(record::shaped_links()));
-    for (const std::string& sentence : deck.notes) note(sentence);
-    if (!recorder_.note().empty()) note(recorder_.note());
+    for (const std::string& sentence : deck.notes)
+      note(sentence);
+    if (!recorder_.note().empty())
+      note(recorder_.note());
     std::set<std::size_t> left;
-    for (const Run& run : remaining_.runs) left.insert(run.index);
+    for (const Run& run : remaining_.runs)
+      left.insert(run.index);
     if (const auto known = deck.cases.size() - left.size() - remaining_.notes.size(); known > 0)
-      note(fmt::format("{} has {} of {} already, which {} not run again", options.output, known,
-          counted(std::ssize(deck.cases), "case"), known == 1 ? "is" : "are"));
-    for (const std::string& sentence : remaining_.notes) note(sentence);
+      note(fmt::format("{} has {} of {} already, which {} not run again",
+          options.output,
+          known,
+          counted(std::ssize(deck.cases), "case"),
+          known == 1 ? "is" : "are"));
+    for (const std::string& sentence : remaining_.notes)
+      note(sentence);
     if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
       note("a job died while a case was running; if that case is still to do, it comes last now");
     say("{}", table_.header());
   }
 
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
+
   [[nodiscard]] SweepProgress& progress() { return progress_; }
+
   [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
+
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
+
   void note(const std::string& sentence) { say("# {}\n", sentence); }
 
   void begins(const Run& run) {
@@ -57,13 +77,15 @@ public:
     renew(0, 0);
   }
 
-  /// On a terminal: where the run is, in a line that what comes next replaces; at most five times a second.
+  /// On a terminal: where the run is, in a line that what comes next replaces; at most five times a
+  /// second.
   void renew(int steps, double seconds) {
     const std::scoped_lock lock(mutex_);
-    if (width_ == 0 || !running_ || seconds < renewed_) return;
+    if (width_ == 0 || !running_ || seconds < renewed_)
+      return;
     const Case& c = case_of(*running_);
-    const std::string text =
-        fmt::format("{}: {} of {} steps, {}", c.schedule, steps, c.warmup + c.steps, clock_text(seconds));
+    const std::string text = fmt::format(
+        "{}: {} of {} steps, {}", c.schedule, steps, c.warmup + c.steps, clock_text(seconds));
     fmt::print("\r{:.{}}\x1b[K", text, width_ - 1);
     std::fflush(stdout);
     renewed_ = seconds + 0.2;
@@ -75,9 +97,12 @@ public:
     running_.reset();
     result.position = {position_++};
     result.peak = peak_of(result.settings);
-    if (result.status != Status::ok) failed_.insert(run.index);
+    if (result.status != Status::ok)
+      failed_.insert(run.index);
     // What ended early does not tell how long others take.
-    const auto tells = [&](Status s) { return s != Status::oom && s != Status::skipped && s != Status::error; };
+    const auto tells = [&](Status s) {
+      return s != Status::oom && s != Status::skipped && s != Status::error;
+    };
     const std::optional<double> took = tells(result.status) ? std::optional(seconds) : std::nullopt;
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
     const std::string reason = result.status == Status::ok ? "" : result.reason;
@@ -86,7 +111,8 @@ public:
     if (const int repeats = case_of(run).repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
     say("{}  {}\n", line, progress_.after(took));
-    if (!reason.empty()) note(reason);
+    if (!reason.empty())
+      note(reason);
   }
 
   /// The run does not begin, or ends without any result of its own.
@@ -102,7 +128,8 @@ public:
   /// From any thread: what is running will not end, because the job cannot go on.
   void give_up(Status status, const std::string& reason) {
     const std::scoped_lock lock(mutex_);
-    if (const std::optional<Run> run = running_) failed(*run, status, reason);
+    if (const std::optional<Run> run = running_)
+      failed(*run, status, reason);
     recorder_.finish();
   }
 
@@ -111,14 +138,17 @@ public:
     const std::scoped_lock lock(mutex_);
     const std::vector<Row> rows = rows_of(deck_.cases, recorder_.rows());
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
-    for (const std::string& sentence : deck_.unused) note(sentence);
+    for (const std::string& sentence : deck_.unused)
+      note(sentence);
     say("{}", record::closing_text(rows, missing));
     say("# results: {}\n", options_.output);
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
   }
+
 private:
-  template <class... Args> void say(fmt::format_string<Args...> format, Args&&... args) {
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
     const std::string text = fmt::format(format, std::forward<Args>(args)...);
     fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", text);
     std::fflush(stdout);
@@ -127,7 +157,8 @@ private:
 
   /// FLOP/s of a rank's device for this case.
   [[nodiscard]] double peak_of(const Case& c) const {
-    if (!std::isnan(options_.peak)) return options_.peak;
+    if (!std::isnan(options_.peak))
+      return options_.peak;
     return record::common_peak(list_of(mpi_.ranks, &record::RankPlace::unit), c);
   }
 
@@ -141,7 +172,8 @@ private:
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
   int width_ = terminal_width();
-  double renewed_ = 0;          ///< second of the run from which on its line is written again; 0: there is none
+  double renewed_ =
+      0;  ///< second of the run from which on its line is written again; 0: there is none
   int position_ = 0;            ///< runs that this session has begun
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
@@ -149,6 +181,7 @@ private:
 /// The next thing that all ranks do, as rank 0 decides.
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
+
   std::size_t index = 0;  ///< of the case
   SweepProgress::Limits limits{};
   bool check = false;  ///< of harness::Limits
@@ -156,12 +189,20 @@ struct Order {
 
 class Sweep {
 public:
-  Sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
+  Sweep(const deck::Deck& deck,
+      const SweepOptions& options,
+      const Invocation& invocation,
+      MpiJob& mpi)
+      : deck_(deck),
+        mpi_(mpi),
+        time_(options.time_limit),
+        budget_(mpi) {
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.is_root()) writer_.emplace(deck, options, invocation, mpi);
+      if (mpi.is_root())
+        writer_.emplace(deck, options, invocation, mpi);
     });
-    if (!writer_) return;
+    if (!writer_)
+      return;
     mpi.runner.on_hang([this](const std::string& report, const std::string& root) {
       fmt::print(stderr, "minitaw: rank 0: {}\n", report);
       writer_->give_up(Status::timeout, root.empty() ? report : root);
@@ -169,12 +210,15 @@ public:
   }
 
   int run() {
-    for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
+    for (Order order = next(); order.kind == Order::execute; order = next())
+      execute(order);
     mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
     return mpi_.on_root([this] { return writer_->close(why_stopped_); });
   }
+
 private:
-  /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep everywhere.
+  /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep
+  /// everywhere.
   Order next() {
     mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
     return mpi_.on_root([this] { return choose(); });
@@ -182,19 +226,22 @@ private:
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
-    if (caught_signal() != 0) why_stopped_ = by_signal();
+    if (caught_signal() != 0)
+      why_stopped_ = by_signal();
     for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
       const Run& run = writer_->runs()[at_];
       if (writer_->has_failed(run)) {
         writer_->progress().leave_out();
         continue;
       }
-      if (const std::string reason = budget_.reason_against(writer_->case_of(run)); !reason.empty()) {
+      if (const std::string reason = budget_.reason_against(writer_->case_of(run));
+          !reason.empty()) {
         writer_->failed(run, Status::skipped, reason);
         continue;
       }
       const SweepProgress& progress = writer_->progress();
-      if (time_.left() <= (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
+      if (time_.left() <=
+          (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
         why_stopped_ = by_time();
         break;
       }
@@ -207,7 +254,10 @@ private:
   Order order_for(const Run& run) {
     const Case& c = deck_.cases[run.index];
     const bool check = budget_.reason_against(c, harness::memory_of_check(c)).empty();
-    return {Order::execute, run.index, writer_->progress().limits(run.index, mpi_.flags.watchdog), check};
+    return {Order::execute,
+        run.index,
+        writer_->progress().limits(run.index, mpi_.flags.watchdog),
+        check};
   }
 
   void execute(const Order& order) {
@@ -216,26 +266,34 @@ private:
     harness::Outcome executed;
     try {
       executed = mpi_.runner.run(deck_.cases[order.index],
-          {Seconds(order.limits.stall), Seconds(order.limits.whole), stop_of(seconds), order.check});
+          {Seconds(order.limits.stall),
+              Seconds(order.limits.whole),
+              stop_of(seconds),
+              order.check});
     } catch (const engine::Stalled& stall) {
-      if (writer_) writer_->give_up(Status::timeout, stall.what());
+      if (writer_)
+        writer_->give_up(Status::timeout, stall.what());
       throw;
     } catch (const std::exception& error) {
-      if (writer_) writer_->give_up(Status::error, error.what());
+      if (writer_)
+        writer_->give_up(Status::error, error.what());
       throw;
     }
     mpi_.runner.guard().expect("recording a case", Seconds(order.limits.stall));
     harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_) settle(executed, order, seconds());
+      if (writer_)
+        settle(executed, order, seconds());
     });
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
   [[nodiscard]] std::function<StopReason()> stop_of(std::function<double()> seconds) {
     return [this, seconds = std::move(seconds), steps = 0]() mutable {
-      if (caught_signal() != 0) return StopReason::signal;
+      if (caught_signal() != 0)
+        return StopReason::signal;
       const double step = seconds() / ++steps;
-      if (writer_) writer_->renew(steps, seconds());
+      if (writer_)
+        writer_->renew(steps, seconds());
       return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
     };
   }
@@ -249,26 +307,34 @@ private:
       writer_->finished(run, std::move(executed.result), seconds);
       break;
     case StopReason::case_limit:
-      writer_->failed(run, Status::timeout,
-          fmt::format("it took longer than {}, {:g} times what was expected", clock_text(order.limits.whole),
+      writer_->failed(run,
+          Status::timeout,
+          fmt::format("it took longer than {}, {:g} times what was expected",
+              clock_text(order.limits.whole),
               SweepProgress::tolerance),
           seconds);
       break;
     case StopReason::time_limit:
       why_stopped_ = by_time();
-      if (finished_ > 0 || !time_.is_whole()) return;
-      writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+      if (finished_ > 0 || !time_.is_whole())
+        return;
+      writer_->failed(
+          run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
       break;
     case StopReason::signal: why_stopped_ = by_signal(); return;
     }
     ++at_;
   }
 
-  [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
+  [[nodiscard]] std::string by_time() const {
+    return fmt::format("stopped before {}", time_.name());
+  }
+
   /// The signal may have come to another rank only.
   static std::string by_signal() {
     const int signal = caught_signal();
-    return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
+    return signal == 0 ? "stopped by a signal"
+                       : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
   }
 
   const deck::Deck& deck_;
@@ -282,7 +348,10 @@ private:
 };
 }  // namespace
 
-int run_sweep(const deck::Deck& deck, const SweepOptions& options, const Invocation& invocation, MpiJob& mpi) {
+int run_sweep(const deck::Deck& deck,
+    const SweepOptions& options,
+    const Invocation& invocation,
+    MpiJob& mpi) {
   return Sweep(deck, options, invocation, mpi).run();
 }
 }  // namespace minitaw::app

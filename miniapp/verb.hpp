@@ -5,7 +5,8 @@
 #include <optional>
 #include "record/table.hpp"
 
-// CLI11 costs six seconds of compiling wherever it is included: only the files that add options do so.
+// CLI11 costs six seconds of compiling wherever it is included: only the files that add options do
+// so.
 namespace CLI {
 class App;
 }
@@ -14,7 +15,9 @@ namespace minitaw::app {
 struct Invocation {
   int& argc;
   char**& argv;
-  int code = 0;  ///< to exit with; the callback of the verb that is found on the command line sets it
+  int code =
+      0;  ///< to exit with; the callback of the verb that is found on the command line sets it
+
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
@@ -24,7 +27,8 @@ void add_verify(CLI::App& app, Invocation& invocation);
 void add_screen(CLI::App& app, Invocation& invocation);
 void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
-void add_predict(CLI::App& app, Invocation& invocation);  ///< in minitaw-predict, of builds with SimGrid
+void add_predict(
+    CLI::App& app, Invocation& invocation);  ///< in minitaw-predict, of builds with SimGrid
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
 
@@ -38,23 +42,31 @@ struct DeckOptions {
   std::string path;
   std::vector<std::string> overrides;
 };
+
 void add_deck(CLI::App& verb, DeckOptions& options);
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
-void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
+void add_memory(CLI::App& verb,
+    const std::string& name,
+    std::optional<std::uint64_t>& bytes,
+    const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
-void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
+void add_flops(
+    CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
 
 /// How the user wants tables: fitted to the terminal, or else.
 struct TableOptions {
   bool wide = false;
   std::vector<std::string> columns;
 };
+
 void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
-/// Columns of the terminal that shows standard output, also behind mpiexec or srun; 0: a file or pipe does.
+/// Columns of the terminal that shows standard output, also behind mpiexec or srun; 0: a file or
+/// pipe does.
 [[nodiscard]] int terminal_width();
 /// Of a table, behind whose lines so many characters are needed.
 [[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
-/// Characters of the longest name: a table whose rows are printed as they come needs its widths before.
+/// Characters of the longest name: a table whose rows are printed as they come needs its widths
+/// before.
 [[nodiscard]] int longest(const std::vector<std::string>& names);
 /// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
 [[nodiscard]] std::string wrapped(const std::string& text, int width);
@@ -64,6 +76,7 @@ struct ByteUnit {
   std::string name;
   double bytes;
 };
+
 [[nodiscard]] ByteUnit byte_unit(double bytes, double most);
 /// "1.50 GiB", with a unit that leaves a readable number.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
@@ -72,7 +85,8 @@ void print_error(std::string sentence, bool one_line = true);
 using Json = nlohmann::ordered_json;
 /// Indented, with a newline at the end.
 [[nodiscard]] std::string json_text(const Json& json);
-/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
-/// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.
+/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
+/// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)
+/// is no error.
 void write_stdout(const std::string& text);
 }  // namespace minitaw::app

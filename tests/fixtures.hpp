@@ -15,14 +15,20 @@ protected:
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
+
   ~InFolder() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return (folder_ / name).string();
+  }
+
   /// Makes the folders that the file lies in, too.
   std::string write(const std::string& name, const std::string& content) const {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
+
   [[nodiscard]] static std::string read(const std::string& file) {
     std::ifstream stream(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
@@ -32,8 +38,10 @@ protected:
       std::filesystem::temp_directory_path() / ("minitaw-test-" + std::to_string(::getpid()));
 };
 
-/// What the InputError of `call` says, or an error of another type that is named; empty if it throws none.
-template <class Refusal = InputError> std::string refusal_of(const auto& call) {
+/// What the InputError of `call` says, or an error of another type that is named; empty if it
+/// throws none.
+template <class Refusal = InputError>
+std::string refusal_of(const auto& call) {
   try {
     call();
   } catch (const Refusal& error) {

@@ -43,15 +43,18 @@ enum class Operation {
 };
 inline constexpr std::array<std::string_view, 7> operation_names = {
     "send", "shift", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
+
 [[nodiscard]] inline std::string_view name_of(Operation operation) {
   return operation_names[static_cast<std::size_t>(operation)];
 }
+
 /// Of send and shift: send.
 [[nodiscard]] schedule::Kind kind_of(Operation operation);
 /// Gradients are added up, weights are not.
 [[nodiscard]] schedule::Payload payload_of(Operation operation);
 
-/// Where an operation runs: communicators whose ranks do the same at the same time, each among its members.
+/// Where an operation runs: communicators whose ranks do the same at the same time, each among its
+/// members.
 struct Scope {
   std::string name;
   bool inside = false;             ///< all are groups
@@ -61,11 +64,14 @@ struct Scope {
 /// The lane that a schedule has for one side of it; for messages, the sender's or the receiver's.
 [[nodiscard]] schedule::Lane lane_of(Operation operation, const Scope& scope, bool sends);
 
-/// "in groups" (those of more than one rank), "between groups" and "all ranks", as far as they differ.
+/// "in groups" (those of more than one rank), "between groups" and "all ranks", as far as they
+/// differ.
 struct Scopes {
   std::vector<Scope> scopes;
-  schedule::Program program;  ///< the communicators, and every operation once, so that a transport is ready
+  schedule::Program
+      program;  ///< the communicators, and every operation once, so that a transport is ready
 };
+
 [[nodiscard]] Scopes scopes_of(const topology::Groups& groups);
 
 /// A rank in its communicator of a scope.
@@ -75,15 +81,22 @@ struct Member {
   int index = -1;
 
   [[nodiscard]] bool taken() const { return communicator >= 0; }
+
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
+
   /// Index of the member a distance away.
   [[nodiscard]] int at(int distance) const { return (index + distance + size()) % size(); }
+
   [[nodiscard]] int next() const { return ranks[static_cast<std::size_t>(at(1))]; }
+
   [[nodiscard]] int previous() const { return ranks[static_cast<std::size_t>(at(-1))]; }
+
   /// Member of a pair of Operation::send; the last of an odd number is in none.
   [[nodiscard]] bool sends() const { return index % 2 == 0 && index + 1 < size(); }
+
   [[nodiscard]] bool receives() const { return index % 2 == 1; }
 };
+
 [[nodiscard]] Member member_of(const Scopes& scopes, const Scope& scope, int rank);
 
 /// A message: a buffer of elements, all of which move.
@@ -96,17 +109,21 @@ struct Size {
   [[nodiscard]] std::size_t bytes() const {
     return static_cast<std::size_t>(elements) * model::bytes_of(dtype);
   }
+
   friend bool operator==(const Size& a, const Size& b) {
     return a.elements == b.elements && a.dtype == b.dtype && a.groups.sizes() == b.groups.sizes();
   }
 };
 
-/// The buffers of a rank where models keep theirs. What Operation::shift receives goes to `landing`, all else
-/// stays in `data`.
+/// The buffers of a rank where models keep theirs. What Operation::shift receives goes to
+/// `landing`, all else stays in `data`.
 struct Buffers {
   using Memory = Kokkos::View<std::byte*, kernels::MemorySpace>;
+
   explicit Buffers(std::size_t bytes)
-      : data("minitaw::comm benchmark", bytes), landing("minitaw::comm benchmark", bytes) {}
+      : data("minitaw::comm benchmark", bytes),
+        landing("minitaw::comm benchmark", bytes) {}
+
   Memory data, landing;
 };
 
@@ -119,19 +136,26 @@ public:
   virtual ~Backend() = default;
 
   /// This rank's part of an operation; complete on return. Only ranks with a member call it.
-  virtual void move(Operation operation, const Scope& scope, const Member& member, const Size& size,
-                    Buffers& buffers) = 0;
+  virtual void move(Operation operation,
+      const Scope& scope,
+      const Member& member,
+      const Size& size,
+      Buffers& buffers) = 0;
+
   /// Whether a reduce_scatter leaves its slice in its place (ours), else at the beginning (MPI's).
   [[nodiscard]] virtual bool slices_in_place() const { return true; }
+
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
-/// miniTaw's transport, as a run chooses it and waits in it. Collective over MPI_COMM_WORLD, as the others are.
-[[nodiscard]] std::unique_ptr<Backend> make_ours(const std::string& transport, const Scopes& scopes,
-                                                 const comm::WaitPolicy& waiting);
+/// miniTaw's transport, as a run chooses it and waits in it. Collective over MPI_COMM_WORLD, as the
+/// others are.
+[[nodiscard]] std::unique_ptr<Backend> make_ours(
+    const std::string& transport, const Scopes& scopes, const comm::WaitPolicy& waiting);
 /// NCCL's own calls, on the lanes' streams; only in builds with MINITAW_HAVE_NCCL.
 [[nodiscard]] std::unique_ptr<Backend> make_raw_nccl(const Scopes& scopes);
-/// What lies under `ours`: NCCL's own calls, or MPI's blocking ones; nothing where MPI cannot reach the buffers.
+/// What lies under `ours`: NCCL's own calls, or MPI's blocking ones; nothing where MPI cannot reach
+/// the buffers.
 [[nodiscard]] std::unique_ptr<Backend> make_raw(const std::string& ours, const Scopes& scopes);
 
 /// What is in the buffers before an operation, and what must be there after it.
@@ -141,10 +165,13 @@ public:
 
   /// Numbers of [-1, 1) in the size's type, different for every rank.
   [[nodiscard]] std::vector<std::byte> before(int rank) const;
-  /// What is wrong with a buffer after the operation; empty if nothing. Moves must be equal to the bit, sums
-  /// to rounding of what double gives.
-  [[nodiscard]] std::string fault(Operation operation, const Member& member, int rank, bool slices_in_place,
-                                  const std::vector<std::byte>& after) const;
+  /// What is wrong with a buffer after the operation; empty if nothing. Moves must be equal to the
+  /// bit, sums to rounding of what double gives.
+  [[nodiscard]] std::string fault(Operation operation,
+      const Member& member,
+      int rank,
+      bool slices_in_place,
+      const std::vector<std::byte>& after) const;
 
 private:
   /// Element i of a rank's buffer.
@@ -160,17 +187,23 @@ struct Measured {
   std::string scope;
   Operation operation = Operation::send;
   std::string backend, raw_backend;
-  std::vector<double> ours, raw;  ///< seconds, the slowest rank's, by round; raw is empty where there is none
+  std::vector<double> ours,
+      raw;  ///< seconds, the slowest rank's, by round; raw is empty where there is none
 };
 
-/// All operations in all scopes, each `rounds` times with ours and raw in turn, who is first changing from
-/// round to round. Every measurement starts with the same contents and a barrier. Collective over
-/// MPI_COMM_WORLD; the result is complete on all ranks. With options.verify the contents after the first
-/// round are checked; throws Wrong on all ranks if they are not what they must be.
-[[nodiscard]] std::vector<Measured> measure(const Size& size, const Scopes& scopes, Backend& ours, Backend* raw,
-                                            const CommOptions& options);
+/// All operations in all scopes, each `rounds` times with ours and raw in turn, who is first
+/// changing from round to round. Every measurement starts with the same contents and a barrier.
+/// Collective over MPI_COMM_WORLD; the result is complete on all ranks. With options.verify the
+/// contents after the first round are checked; throws Wrong on all ranks if they are not what they
+/// must be.
+[[nodiscard]] std::vector<Measured> measure(const Size& size,
+    const Scopes& scopes,
+    Backend& ours,
+    Backend* raw,
+    const CommOptions& options);
 
-/// An operation left wrong contents. On all ranks, with the words of the first one that has seen it.
+/// An operation left wrong contents. On all ranks, with the words of the first one that has seen
+/// it.
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

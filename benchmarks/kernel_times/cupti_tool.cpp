@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A tool library of Kokkos: KOKKOS_TOOLS_LIBS=libminitaw_kernel_times.so MINITAW_KERNEL_TIMES=FILE minitaw run ...
-// CUPTI says when each kernel of the device began and ended, Kokkos which of ours it is; FILE gets both at the end.
+// A tool library of Kokkos: KOKKOS_TOOLS_LIBS=libminitaw_kernel_times.so MINITAW_KERNEL_TIMES=FILE
+// minitaw run ... CUPTI says when each kernel of the device began and ended, Kokkos which of ours
+// it is; FILE gets both at the end.
 
-#include <cupti.h>
-#include <cxxabi.h>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cupti.h>
+#include <cxxabi.h>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -17,7 +18,8 @@
 
 #include "timeline.hpp"
 
-// Kokkos looks the functions up by name; its header is left out because it would bring nvcc's flags with it.
+// Kokkos looks the functions up by name; its header is left out because it would bring nvcc's flags
+// with it.
 struct Kokkos_Tools_ToolSettings {
   bool requires_global_fencing;
   bool padding[255];
@@ -42,24 +44,28 @@ struct {
 
 /// Without CUPTI's answer there is nothing to report, but the program goes on.
 bool good(CUptiResult result, const char* doing) {
-  if (result == CUPTI_SUCCESS) return true;
+  if (result == CUPTI_SUCCESS)
+    return true;
   const char* reason = "unknown error";
   cuptiGetResultString(result, &reason);
   const std::lock_guard lock(seen.mutex);
-  if (!seen.broken) std::fprintf(stderr, "minitaw_kernel_times: CUPTI failed at %s: %s\n", doing, reason);
+  if (!seen.broken)
+    std::fprintf(stderr, "minitaw_kernel_times: CUPTI failed at %s: %s\n", doing, reason);
   seen.broken = true;
   return false;
 }
 
 /// Of a kernel that is not Kokkos's: its name without template arguments and parameters.
 std::string plain_name(const char* mangled) {
-  if (!mangled) return "kernel without a name";
+  if (!mangled)
+    return "kernel without a name";
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> full(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
-                                                    std::free);
+  const std::unique_ptr<char, void (*)(void*)> full(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
   std::string name = full ? full.get() : mangled;
   name.resize(std::min(name.find_first_of("<("), name.size()));
-  if (const auto space = name.rfind(' '); space != std::string::npos) name.erase(0, space + 1);
+  if (const auto space = name.rfind(' '); space != std::string::npos)
+    name.erase(0, space + 1);
   return name.empty() ? mangled : name;
 }
 
@@ -90,11 +96,13 @@ void take(const CUpti_Activity* record) {
   }
 }
 
-void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+void CUPTIAPI take_buffer(
+    CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   {
     const std::lock_guard lock(seen.mutex);
     CUpti_Activity* record = nullptr;
-    while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) take(record);
+    while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS)
+      take(record);
   }
   std::free(buffer);
 }
@@ -104,7 +112,8 @@ void begin(const char* label) {
   std::uint64_t number = 0;
   {
     const std::lock_guard lock(seen.mutex);
-    if (seen.broken) return;
+    if (seen.broken)
+      return;
     number = seen.number_of.emplace(label, seen.number_of.size()).first->second;
   }
   good(cuptiActivityPushExternalCorrelationId(ours, number), "naming a kernel");
@@ -123,33 +132,50 @@ void kokkosp_request_tool_settings(std::uint32_t, Kokkos_Tools_ToolSettings* set
 }
 
 void kokkosp_init_library(int, std::uint64_t, std::uint32_t, void*) {
-  if (!good(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "the start")) return;
-  // By its header CUPTI writes a label's record before that of the call in whose region it was made: without records
-  // of the runtime's calls, with which Kokkos launches, no label may come.
-  for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-                          CUPTI_ACTIVITY_KIND_RUNTIME})
+  if (!good(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "the start"))
+    return;
+  // By its header CUPTI writes a label's record before that of the call in whose region it was
+  // made: without records of the runtime's calls, with which Kokkos launches, no label may come.
+  for (const auto kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+           CUPTI_ACTIVITY_KIND_MEMCPY,
+           CUPTI_ACTIVITY_KIND_MEMSET,
+           CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+           CUPTI_ACTIVITY_KIND_RUNTIME})
     good(cuptiActivityEnable(kind), "the start");
 }
 
-void kokkosp_begin_parallel_for(const char* label, std::uint32_t, std::uint64_t*) { begin(label); }
-void kokkosp_end_parallel_for(std::uint64_t) { end(); }
-void kokkosp_begin_parallel_reduce(const char* label, std::uint32_t, std::uint64_t*) { begin(label); }
-void kokkosp_end_parallel_reduce(std::uint64_t) { end(); }
+void kokkosp_begin_parallel_for(const char* label, std::uint32_t, std::uint64_t*) {
+  begin(label);
+}
+
+void kokkosp_end_parallel_for(std::uint64_t) {
+  end();
+}
+
+void kokkosp_begin_parallel_reduce(const char* label, std::uint32_t, std::uint64_t*) {
+  begin(label);
+}
+
+void kokkosp_end_parallel_reduce(std::uint64_t) {
+  end();
+}
 
 void kokkosp_finalize_library() {
   good(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "the end");
   const std::lock_guard lock(seen.mutex);
   // Kernels of Kokkos by their labels, the others by their own names.
   std::vector<std::string> labels(seen.number_of.size());
-  for (const auto& [label, number] : seen.number_of) labels[number] = label;
+  for (const auto& [label, number] : seen.number_of)
+    labels[number] = label;
   for (std::size_t i = 0; i < seen.activities.size(); ++i)
     if (const auto link = seen.label_of.find(seen.correlations[i]); link != seen.label_of.end())
       seen.activities[i].name = labels[link->second];
   const char* const variable = std::getenv("MINITAW_KERNEL_TIMES");
   const char* const path = variable ? variable : "kernel_times.md";
   std::ofstream file(path);
-  file << minitaw::kernel_times::report(minitaw::kernel_times::summarize(seen.activities, bound), bound);
-  if (!file.flush()) std::fprintf(stderr, "minitaw_kernel_times: %s cannot be written\n", path);
+  file << minitaw::kernel_times::report(
+      minitaw::kernel_times::summarize(seen.activities, bound), bound);
+  if (!file.flush())
+    std::fprintf(stderr, "minitaw_kernel_times: %s cannot be written\n", path);
 }
 }

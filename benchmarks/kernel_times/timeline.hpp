@@ -30,12 +30,15 @@ struct Gap {
 
 struct Summary {
   int activities = 0;
-  std::uint64_t span = 0, busy = 0;  ///< ns: from the first begin to the last end; of it with something running
-  std::vector<Total> totals;         ///< most time first
-  std::vector<Gap> gaps;             ///< longer than the bound; most time first
+  std::uint64_t span = 0,
+                busy =
+                    0;  ///< ns: from the first begin to the last end; of it with something running
+  std::vector<Total> totals;  ///< most time first
+  std::vector<Gap> gaps;      ///< longer than the bound; most time first
 };
 
-/// The later half of the activities, given in any order: the first steps load code and choose algorithms.
+/// The later half of the activities, given in any order: the first steps load code and choose
+/// algorithms.
 [[nodiscard]] Summary summarize(std::vector<Activity> activities, std::uint64_t bound);
 
 /// As Markdown; times in us and ms.

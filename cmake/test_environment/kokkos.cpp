@@ -6,10 +6,14 @@
 namespace {
 
 class KokkosEnvironment : public testing::Environment {
-  void SetUp() override { Kokkos::initialize(Kokkos::InitializationSettings().set_disable_warnings(true)); }
+  void SetUp() override {
+    Kokkos::initialize(Kokkos::InitializationSettings().set_disable_warnings(true));
+  }
+
   void TearDown() override { Kokkos::finalize(); }
 };
 
-[[maybe_unused]] const auto* const environment = testing::AddGlobalTestEnvironment(new KokkosEnvironment);
+[[maybe_unused]] const auto* const environment =
+    testing::AddGlobalTestEnvironment(new KokkosEnvironment);
 
 }  // namespace

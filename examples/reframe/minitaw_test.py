@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""miniTaw under ReFrame: every schedule on a deck, and a screening for slow ranks, nodes and links. Sanity is the program's own verdict.
+"""miniTaw under ReFrame: every schedule on a deck, and a screening for slow ranks, nodes and links.
+Sanity is the program's own verdict.
 
-    reframe -C examples/reframe/settings.py -c examples/reframe/minitaw_test.py -r
-    MINITAW=/path/to/minitaw reframe ...                  # a program that exists; else it is built with CMake
-    reframe ... --system=cluster -S ranks=16 -S ranks_per_node=8 -S deck=inputs/small/strong-scaling.toml
-    reframe ... --system=cluster --distribute=all -n minitaw_screen -n tawpipe     # each node by itself, all of them
+reframe -C examples/reframe/settings.py -c examples/reframe/minitaw_test.py -r
+MINITAW=/path/to/minitaw reframe ...                  # a program that exists; else it is built with
+CMake reframe ... --system=cluster -S ranks=16 -S ranks_per_node=8 -S
+deck=inputs/small/strong-scaling.toml reframe ... --system=cluster --distribute=all -n
+minitaw_screen -n tawpipe     # each node by itself, all of them
 """
 
 import json
@@ -25,7 +27,17 @@ from reframe.core.builtins import (
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 # Those of `minitaw help schedules` that run on more than one rank, and FSDP's other form.
-SCHEDULES = ["ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "zb1", "zb2", "zbv", "weipipe", "tawpipe"]
+SCHEDULES = [
+    "ddp",
+    "fsdp",
+    "fsdp:hierarchical=on",
+    "1f1b",
+    "zb1",
+    "zb2",
+    "zbv",
+    "weipipe",
+    "tawpipe",
+]
 
 # What a system is known to reach: tokens/s by schedule and case, rates by quantity of `screen`; a
 # result may be so much slower (-0.1: a tenth), or any faster. Names of cases are those of ReFrame's
@@ -33,15 +45,30 @@ SCHEDULES = ["ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "zb1", "zb2", "zbv",
 # minitaw show RESULT.h5 --json, minitaw screen --json.
 TOLERANCE = -0.1
 REFERENCES = {
-    # "cluster:cpu": {"tawpipe[seq=256]": 52000, "tawpipe[seq=512]": 47000, "matrix_product": 1.1e12},
+    # "cluster:cpu": {"tawpipe[seq=256]": 52000, "tawpipe[seq=512]": 47000, "matrix_product":
+    # 1.1e12},
 }
 
 # Settings that tell cases apart.
-SETTINGS = ["ranks", "groups", "replicas", "layers", "hidden", "dtype", "recompute", "seq",
-            "micro_batch", "micro_batches"]
+SETTINGS = [
+    "ranks",
+    "groups",
+    "replicas",
+    "layers",
+    "hidden",
+    "dtype",
+    "recompute",
+    "seq",
+    "micro_batch",
+    "micro_batches",
+]
 # Of each case: column, units, column of the planned value, which it must equal.
-FIGURES = [("tokens_per_s", "token/s", ""), ("median_s", "s", ""), ("memory_measured", "B", ""),
-           ("bytes_between", "B", "planned_between")]
+FIGURES = [
+    ("tokens_per_s", "token/s", ""),
+    ("median_s", "s", ""),
+    ("memory_measured", "B", ""),
+    ("bytes_between", "B", "planned_between"),
+]
 
 
 def labels_of(cases):
@@ -82,7 +109,8 @@ class minitaw_build(rfm.CompileOnlyRegressionTest):
 
 
 class minitaw_job(rfm.RunOnlyRegressionTest):
-    """A verb on some ranks; by default they fit one node, so that --distribute may give each node a job."""
+    """A verb on some ranks; by default they fit one node, so that --distribute may give each node a
+    job."""
 
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
@@ -118,18 +146,32 @@ class minitaw_schedule(minitaw_job):
 
     @run_before("run")
     def call(self):
-        """Not every scheduler tells exit codes, so the job says that of `run`; `show` brings the record as JSON."""
+        """Not every scheduler tells exit codes, so the job says that of `run`; `show` brings the
+        record as JSON."""
         sets = [f"schedule={self.schedule}", f"ranks={self.ranks}", *self.overrides.split()]
         self.executable = self.build.program
-        self.executable_opts = ["run", str(REPOSITORY / self.deck), *(f"--set={each}" for each in sets), "-o", "result.h5"]
+        self.executable_opts = [
+            "run",
+            str(REPOSITORY / self.deck),
+            *(f"--set={each}" for each in sets),
+            "-o",
+            "result.h5",
+        ]
         self.prerun_cmds = ["rm -f result.h5"]
-        self.postrun_cmds = ["echo exit code $?", f"{self.build.program} show result.h5 --json > result.json"]
+        self.postrun_cmds = [
+            "echo exit code $?",
+            f"{self.build.program} show result.h5 --json > result.json",
+        ]
 
     @sanity_function
     def valid(self):
-        return sn.all([sn.assert_found(r"^RESULT: VALID", self.stdout, "the result is not valid"),
-                       sn.assert_found(r"^exit code 0$", self.stdout, "run has not ended with 0"),
-                       sn.assert_gt(sn.len(self.cases()), 0, "no case in the record")])
+        return sn.all(
+            [
+                sn.assert_found(r"^RESULT: VALID", self.stdout, "the result is not valid"),
+                sn.assert_found(r"^exit code 0$", self.stdout, "run has not ended with 0"),
+                sn.assert_gt(sn.len(self.cases()), 0, "no case in the record"),
+            ]
+        )
 
     @sn.deferrable
     def cases(self):
@@ -146,7 +188,9 @@ class minitaw_schedule(minitaw_job):
         here, cases = {}, self.cases().evaluate()
         for case, label in zip(cases, labels_of(cases)):
             for name, units, planned in FIGURES:
-                self.perf_variables[name + label] = sn.make_performance_function(sn.defer(case[name]), units)
+                self.perf_variables[name + label] = sn.make_performance_function(
+                    sn.defer(case[name]), units
+                )
                 if planned:
                     here[name + label] = (case[planned], 0, 0, units)
             if expected := self.expect(self.schedule + label):
@@ -156,7 +200,8 @@ class minitaw_schedule(minitaw_job):
 
 @rfm.simple_test
 class minitaw_screen(minitaw_job):
-    """Every rank of a job and every link between them measured by itself: nothing may be slower than its peers."""
+    """Every rank of a job and every link between them measured by itself: nothing may be slower
+    than its peers."""
 
     rounds = variable(int, value=3)
     seconds = variable(float, value=0.1)
@@ -165,13 +210,22 @@ class minitaw_screen(minitaw_job):
     @run_before("run")
     def call(self):
         self.executable = self.build.program
-        self.executable_opts = ["screen", "--json", f"--rounds={self.rounds}", f"--seconds={self.seconds}", "> screen.json"]
+        self.executable_opts = [
+            "screen",
+            "--json",
+            f"--rounds={self.rounds}",
+            f"--seconds={self.seconds}",
+            "> screen.json",
+        ]
 
     @sanity_function
     def clean(self):
         found = self.read("screen.json")
         culprits = "; ".join(culprit["text"] for culprit in found["culprits"])
-        return sn.assert_true(found["verdict"].startswith("CLEAN"), f"{found['verdict']}: {culprits}; next: {found['next']}")
+        return sn.assert_true(
+            found["verdict"].startswith("CLEAN"),
+            f"{found['verdict']}: {culprits}; next: {found['next']}",
+        )
 
     @run_before("performance")
     def rates(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Systems for ReFrame: `local` is the machine at hand, `cluster` one with Slurm. Copy it and write in what yours has: partitions,
-modules, the PMI that the MPI speaks (srun --mpi=list), how GPUs are asked for."""
+"""Systems for ReFrame: `local` is the machine at hand, `cluster` one with Slurm. Copy it and write
+in what yours has: partitions, modules, the PMI that the MPI speaks (srun --mpi=list), how GPUs are
+asked for."""
 
 ENVIRONMENT = {"name": "default", "cc": "cc", "cxx": "c++", "ftn": "", "nvcc": ""}
 

@@ -20,11 +20,21 @@ from minitaw.command import BadInput, Parser, guarded, plural  # noqa: E402
 
 LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
-JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--missing", "--junit", "--markdown")
+JUDGING = (
+    "--threshold",
+    "--memory-threshold",
+    "--confidence",
+    "--quantile",
+    "--allow",
+    "--missing",
+    "--junit",
+    "--markdown",
+)
 
 
 class Stage(NamedTuple):
     """What is measured until it is decided, after the stages before."""
+
     title: str
     deck: pathlib.Path
     ranks: int
@@ -44,11 +54,21 @@ NIGHTLY = [
 def say(text):
     print(f"minitaw: {text}", file=sys.stderr, flush=True)
 
+
 def parse():
-    parser = Parser(prog="scripts/perf-gate", usage="scripts/perf-gate [BASE] [OPTION ...]", description=__doc__,
-                    epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).")
+    parser = Parser(
+        prog="scripts/perf-gate",
+        usage="scripts/perf-gate [BASE] [OPTION ...]",
+        description=__doc__,
+        epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).",
+    )
     add = parser.add_argument
-    add("base", metavar="BASE", nargs="?", help="a commit; default: where this branch left main, or the last commit there")
+    add(
+        "base",
+        metavar="BASE",
+        nargs="?",
+        help="a commit; default: where this branch left main, or the last commit there",
+    )
     add(
         "--deck",
         type=pathlib.Path,
@@ -73,7 +93,14 @@ def parse():
         type=float,
         help="measuring ends after so long, with what there is (300, with --nightly 1200)",
     )
-    add("-o", "--output", metavar="FOLDER", type=pathlib.Path, default=ROOT / "out/perf-gate", help="where the results go (out/perf-gate)")
+    add(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=pathlib.Path,
+        default=ROOT / "out/perf-gate",
+        help="where the results go (out/perf-gate)",
+    )
     for side in ("base", "new"):
         add(
             f"--{side}-run",
@@ -81,9 +108,23 @@ def parse():
             help="how to start a program that is there already, up to its name; nothing is built; "
             "{ranks} in it becomes the number of ranks",
         )
-    add("--strict", dest="judging", action="append_const", const="--strict", default=[], help="as of scripts/compare, and so are:")
+    add(
+        "--strict",
+        dest="judging",
+        action="append_const",
+        const="--strict",
+        default=[],
+        help="as of scripts/compare, and so are:",
+    )
     for name, words in (*((name, "judging") for name in JUDGING), ("--set", "settings")):
-        add(name, dest=words, metavar="X", action="extend", type=lambda value, name=name: (name, value), default=[])
+        add(
+            name,
+            dest=words,
+            metavar="X",
+            action="extend",
+            type=lambda value, name=name: (name, value),
+            default=[],
+        )
     options = parser.parse_intermixed_args()
     check(options)
     options.stages = stages_of(options)
@@ -92,6 +133,7 @@ def parse():
         if not os.path.isfile(stage.deck):
             raise BadInput(f"there is no deck {stage.deck}")
     return options
+
 
 def check(options):
     if bool(options.base_run) != bool(options.new_run):
@@ -105,6 +147,7 @@ def check(options):
     if options.ranks and not options.deck:
         raise BadInput("--ranks belongs to --deck: the decks of the gate have their own")
 
+
 def stages_of(options):
     """One rank needs no second core, and decides within seconds on any machine. Then two, of tiny
     steps that communicate."""
@@ -112,55 +155,102 @@ def stages_of(options):
         return [Stage("", options.deck, options.ranks or 2)]
     return NIGHTLY if options.nightly else DEFAULT
 
+
 def looks_of(most):
     """After how many pairs is judged: each time the measurements are 1.4 times as many. Few looks
     miss by chance less often."""
     steps = (round(LEAST * 2 ** (i / 2)) for i in itertools.count())
     return [*itertools.takewhile(lambda pairs: pairs < most, steps), most]
 
+
 def git(*words, otherwise=None):
-    """What it says. The repository may belong to somebody else, as in a container; one around it is another's."""
-    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *words], capture_output=True, text=True, check=False,
-                          env=os.environ | {"GIT_CEILING_DIRECTORIES": str(ROOT.parent)})
+    """What it says. The repository may belong to somebody else, as in a container; one around it is
+    another's."""
+    done = subprocess.run(
+        ["git", "-c", "safe.directory=*", "-C", ROOT, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"GIT_CEILING_DIRECTORIES": str(ROOT.parent)},
+    )
     if done.returncode and otherwise is None:
-        raise BadInput(f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared by --base-run and --new-run")
+        raise BadInput(
+            f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared by --base-run and --new-run"
+        )
     return otherwise if done.returncode else done.stdout.strip()
+
 
 def choose_base(base):
     """The commit; says which one it is, and why."""
     head, why = git("rev-parse", "HEAD"), "as asked for"
     # What is compiled differs from HEAD: the same question as in cmake/GitHash.cmake.
-    changed = git("status", "--porcelain", "--untracked-files=no") or git("ls-files", "-o", "--exclude-standard", "--", "src", "miniapp", "cmake")
+    changed = git("status", "--porcelain", "--untracked-files=no") or git(
+        "ls-files", "-o", "--exclude-standard", "--", "src", "miniapp", "cmake"
+    )
     if not base:
-        main = next((main for main in ("origin/main", "main") if git("merge-base", "HEAD", main, otherwise="")), "HEAD")
+        main = next(
+            (
+                main
+                for main in ("origin/main", "main")
+                if git("merge-base", "HEAD", main, otherwise="")
+            ),
+            "HEAD",
+        )
         base, why = git("merge-base", "HEAD", main), f"where this branch left {main}"
         if base == head:
-            base, why = ("HEAD", "the last commit, because files were changed") if changed else ("HEAD~1", "the commit before the last")
+            base, why = (
+                ("HEAD", "the last commit, because files were changed")
+                if changed
+                else ("HEAD~1", "the commit before the last")
+            )
     if not (commit := git("rev-parse", "--verify", f"{base}^{{commit}}", otherwise="")):
-        raise BadInput(f"there is no commit '{base}'; name one, or compare programs that are there already with --base-run and --new-run")
+        raise BadInput(
+            f"there is no commit '{base}'; name one, or compare programs that are there already with --base-run and --new-run"
+        )
     say(f"base: {git('log', '-1', '--format=%h %s', commit)} ({why})")
     say(f"new:  {git('log', '-1', '--format=%h %s')}{', with your changes' if changed else ''}")
     return commit
 
+
 def check_out_base(commit):
-    """Kept for the next call, which then compiles only what differs. Its own .git is named, lest git takes the one around it."""
-    if git(f"--git-dir={BASE_TREE}/.git", f"--work-tree={BASE_TREE}", "checkout", "-q", "-f", "--detach", commit, otherwise="fails") == "fails":
+    """Kept for the next call, which then compiles only what differs. Its own .git is named, lest
+    git takes the one around it."""
+    if (
+        git(
+            f"--git-dir={BASE_TREE}/.git",
+            f"--work-tree={BASE_TREE}",
+            "checkout",
+            "-q",
+            "-f",
+            "--detach",
+            commit,
+            otherwise="fails",
+        )
+        == "fails"
+    ):
         shutil.rmtree(BASE_TREE, ignore_errors=True)
         git("worktree", "prune")
         git("worktree", "add", "-q", "--detach", BASE_TREE, commit)
 
+
 def build(name, tree):
-    """Both alike, whatever options build/host has. The folders have the same depth, so that ccache finds what the other compiled."""
+    """Both alike, whatever options build/host has. The folders have the same depth, so that ccache
+    finds what the other compiled."""
     folder = tree / "build/perf-gate"
     say(f"building the {name} in {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     jobs = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
     with open(folder / "log.txt", "wb") as log:
-        for words in (["--preset", "host", "-B", folder, "-DMINITAW_TESTS=OFF", "-DMINITAW_BENCHMARKS=OFF"],
-                      ["--build", folder, "-j", jobs, "--target", "minitaw"]):
-            if subprocess.run(["cmake", *words], cwd=tree, stdout=log, stderr=log, check=False).returncode:
+        for words in (
+            ["--preset", "host", "-B", folder, "-DMINITAW_TESTS=OFF", "-DMINITAW_BENCHMARKS=OFF"],
+            ["--build", folder, "-j", jobs, "--target", "minitaw"],
+        ):
+            if subprocess.run(
+                ["cmake", *words], cwd=tree, stdout=log, stderr=log, check=False
+            ).returncode:
                 raise BadInput(f"the {name} cannot be built: see {log.name}")
     return folder
+
 
 def programs_of(options):
     """The words that start the program of each side, where {ranks} stands for a number."""
@@ -173,6 +263,7 @@ def programs_of(options):
         for side, folder in folders.items()
     }
 
+
 def measure(options, program, name, stage):
     """A run that is not valid is for compare to judge."""
     record, said = (options.output / f"{name}.{kind}" for kind in ("h5", "txt"))
@@ -181,12 +272,24 @@ def measure(options, program, name, stage):
         words = ["bash", "-c", command, name, "run", stage.deck, *options.settings, "-o", record]
         code = subprocess.run(words, stdout=log, stderr=log, check=False).returncode
     if code not in (0, 1) or not record.exists():
-        told = [line for line in said.read_text(errors="replace").splitlines() if line.startswith("minitaw: ")]
-        raise BadInput(f"the run {name} failed (exit code {code}): see {said}; {''.join(told[-1:])}")
+        told = [
+            line
+            for line in said.read_text(errors="replace").splitlines()
+            if line.startswith("minitaw: ")
+        ]
+        raise BadInput(
+            f"the run {name} failed (exit code {code}): see {said}; {''.join(told[-1:])}"
+        )
+
 
 def judge(options):
-    """The exit code of compare, and what it says. It needs libraries that the programs to be compared may do without."""
-    sides = [word for side in ("base", "new") for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))]
+    """The exit code of compare, and what it says. It needs libraries that the programs to be
+    compared may do without."""
+    sides = [
+        word
+        for side in ("base", "new")
+        for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))
+    ]
     looks = len(looks_of(options.rounds)) * len(options.stages)
     words = ["python3", ROOT / "scripts/compare", *sides, "--looks", str(looks), *options.judging]
     done = subprocess.run(
@@ -202,17 +305,21 @@ def judge(options):
     (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
     return done.returncode, done.stdout
 
+
 def rows_of(said):
     """Those of compare's table, in words."""
     return [line.split() for line in said.splitlines() if line.startswith(" ")]
+
 
 def undecided(said):
     """How many cases' times are AMBIGUOUS."""
     return sum(row[12] == "AMBIGUOUS" for row in rows_of(said))
 
+
 def verdict(said):
     """The closing line's word."""
     return said.rpartition("\nCOMPARISON: ")[2].split(":")[0].strip()
+
 
 def tell(text, said, looked, ends):
     """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else
@@ -224,7 +331,13 @@ def tell(text, said, looked, ends):
         f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "")
         for row in rows_of(said)[-1:]
     )
-    print("\r\033[K" * renews + f"minitaw: {text}{ratio}", end="" if renews and not ends else "\n", file=sys.stderr, flush=True)
+    print(
+        "\r\033[K" * renews + f"minitaw: {text}{ratio}",
+        end="" if renews and not ends else "\n",
+        file=sys.stderr,
+        flush=True,
+    )
+
 
 def measure_stage(options, programs, stage, before, began, ends_at):
     """Pairs: base first, then new first. Exit code of compare, and what it says.
@@ -239,7 +352,7 @@ def measure_stage(options, programs, stage, before, began, ends_at):
     looks = looks_of(options.rounds)
     for number in itertools.count(1):
         begin = time.monotonic()
-        for side in ("base", "new")[::1 if number % 2 else -1]:
+        for side in ("base", "new")[:: 1 if number % 2 else -1]:
             measure(options, programs[side], f"{side}-{number:03}", stage)
         longest = max(longest, time.monotonic() - begin)
         late = time.monotonic() - began + longest > ends_at
@@ -262,6 +375,7 @@ def measure_stage(options, programs, stage, before, began, ends_at):
         if ends:
             return code, said
 
+
 def measure_until_decided(options, programs):
     for left in options.output.glob("*-[0-9][0-9][0-9].*"):
         left.unlink()
@@ -279,6 +393,7 @@ def measure_until_decided(options, programs):
     conclude(options, said, stage, open_stages)
     return code
 
+
 def conclude(options, said, last, open_stages):
     """What was not seen, and what to do next."""
     if verdict(said) == "AMBIGUOUS" and open_stages:
@@ -295,7 +410,7 @@ def conclude(options, said, last, open_stages):
             f"less else runs, or longer: --limit {2 * options.limit:g} --rounds "
             f"{2 * options.rounds}; --strict fails what is not decided"
         )
-    left = [stage.title for stage in options.stages[options.stages.index(last) + 1:]]
+    left = [stage.title for stage in options.stages[options.stages.index(last) + 1 :]]
     if left:
         say(f"not measured after the regression: {', '.join(left)}")
     elif not options.deck and not options.nightly:
@@ -304,12 +419,14 @@ def conclude(options, said, last, open_stages):
             "--nightly adds every schedule and a long one"
         )
 
+
 def main():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     options = parse()
     options.output.mkdir(parents=True, exist_ok=True)
     return measure_until_decided(options, programs_of(options))
+
 
 if __name__ == "__main__":
     sys.exit(guarded("minitaw", main))

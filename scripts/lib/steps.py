@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their libraries, steps with a time limit, and
-what comes back: table.txt, log.txt and a folder of files."""
+"""What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their
+libraries, steps with a time limit, and what comes back: table.txt, log.txt and a folder of
+files."""
 
 import argparse
 import contextlib
@@ -14,35 +15,48 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parents[2]  # the repository or the packed folder
-NOT_WELL = r"^\[  FAILED  \]|FAILED TEST|thrown in auxiliary|^RESULT: INVALID|^WRONG:|SUMMARY: [1-9]"
+NOT_WELL = (
+    r"^\[  FAILED  \]|FAILED TEST|thrown in auxiliary|^RESULT: INVALID|^WRONG:|SUMMARY: [1-9]"
+)
 TOLD = r"FAILED|Failure|[Ee]rror|minitaw:|RESULT|^WRONG:|rank \d+:"
-# What a program says when all is well. An exit code of 0 proves nothing: MPICH's launcher now and then loses that of a rank, and
-# GoogleTest is content with 0 tests.
+# What a program says when all is well. An exit code of 0 proves nothing: MPICH's launcher now and
+# then loses that of a rank, and GoogleTest is content with 0 tests.
 WELL = {
     r"(^| )test_": (r"^\[  PASSED  \] [1-9]", "no test was run"),
     r"(^| )minitaw (run|verify|show) ": (r"^RESULT: VALID", "no verdict"),
     r"(^| )minitaw plan .*--json": (r'"fits": (true|false)', "no device"),
-    r"(^| )minitaw_kernels .*--verify": (r"^(\d+) of \1 kernels are right", "no kernel was verified"),
+    r"(^| )minitaw_kernels .*--verify": (
+        r"^(\d+) of \1 kernels are right",
+        "no kernel was verified",
+    ),
     r"(^| )compute-sanitizer .*memcheck": (r"ERROR SUMMARY: 0 errors", "no summary of memcheck"),
-    r"(^| )compute-sanitizer .*racecheck": (r"RACECHECK SUMMARY: 0 hazards", "no summary of racecheck"),
+    r"(^| )compute-sanitizer .*racecheck": (
+        r"RACECHECK SUMMARY: 0 hazards",
+        "no summary of racecheck",
+    ),
 }
 # Programs that a machine or a build may lack.
 MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer"
 
+
 def settings(**keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+
 
 def answer(command):
     """What a command says that only tells something."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
+        )
         return done.stdout + done.stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
 
+
 def end_all(process, mark):
-    """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks sessions of their own, so the
-    process group is not enough; all inherit a variable."""
+    """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks
+    sessions of their own, so the process group is not enough; all inherit a variable."""
     alive, until = True, time.monotonic() + 8
     while alive and time.monotonic() < until:
         alive = False
@@ -54,6 +68,7 @@ def end_all(process, mark):
         process.poll()
         time.sleep(0.05 * alive)
     process.wait()
+
 
 class Run:
     """One call of a script: its steps, and the verdict on them."""
@@ -68,20 +83,38 @@ class Run:
         if takes_peer and self.options.peer and not os.path.isfile(self.options.peer):
             parser.error(f"there is no file {self.options.peer}")
         if (HERE / "build/cuda").is_dir():
-            folders = [HERE / "build/cuda", HERE / "build/cuda/benchmarks", *sorted((HERE / "build/cuda/tests").glob("*"))]
+            folders = [
+                HERE / "build/cuda",
+                HERE / "build/cuda/benchmarks",
+                *sorted((HERE / "build/cuda/tests").glob("*")),
+            ]
             os.environ["PATH"] = ":".join([*map(str, folders), os.environ["PATH"]])
         if not shutil.which("minitaw"):
-            sys.exit(f"minitaw: no minitaw in PATH: run it from a packed folder (packed/run scripts/{script} OUT), or build build/cuda first")
+            sys.exit(
+                f"minitaw: no minitaw in PATH: run it from a packed folder (packed/run scripts/{script} OUT), or build build/cuda first"
+            )
         # Several ranks share the processor; the device does the work.
-        os.environ |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOKKOS_DISABLE_WARNINGS": "1"}
+        os.environ |= {
+            "OMP_NUM_THREADS": "1",
+            "OMP_PROC_BIND": "false",
+            "KOKKOS_DISABLE_WARNINGS": "1",
+        }
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
-        self.files, self.table, self.log = (self.options.out.resolve() / name for name in ("files", "table.txt", "log.txt"))
+        self.files, self.table, self.log = (
+            self.options.out.resolve() / name for name in ("files", "table.txt", "log.txt")
+        )
         shutil.rmtree(self.files, ignore_errors=True)
         self.files.mkdir(parents=True)
         for file in (self.table, self.log):
             file.write_text("")
         self.failed, self.said, self.began = False, "", time.monotonic()
-        device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
+        device = answer(
+            [
+                "nvidia-smi",
+                "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version",
+                "--format=csv,noheader",
+            ]
+        )
         version = answer(["minitaw", "--version"])
         self.print_lines(time.strftime("%FT%TZ", time.gmtime()), version + device)
         if not version.startswith("minitaw "):  # then nothing else will run: a library is missing
@@ -109,9 +142,12 @@ class Run:
         self.row(name, "skipped", detail=why)
 
     def step(self, name, seconds, command, may=False, environment=None, makes=None):
-        """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
-        `makes`, if that is given. What it said is in the log and in self.said."""
-        if lacking := [word for word in command if re.fullmatch(MAY_LACK, word) and not shutil.which(word)]:
+        """Runs a command and writes its row; whether all was well. What `may` fail does not fail
+        the whole. It must leave the file `makes`, if that is given. What it said is in the log and
+        in self.said."""
+        if lacking := [
+            word for word in command if re.fullmatch(MAY_LACK, word) and not shutil.which(word)
+        ]:
             self.skip(name, f"no {lacking[0]} here")
             return False
         if self.left() < 5:
@@ -123,7 +159,14 @@ class Run:
             log.write(f"\n== {name}: {line}\n".encode())
             log.flush()
             begin = log.tell()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=HERE, env=os.environ | (environment or {}) | mark)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=HERE,
+                env=os.environ | (environment or {}) | mark,
+            )
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     code = process.wait(min(seconds, self.left()))
@@ -140,16 +183,32 @@ class Run:
         told = re.findall(f"^.*(?:{TOLD}).*", self.said, re.M)[-1:]
         if code is None:
             return "TIMEOUT", "".join(re.findall(r"^\[ RUN      \] .*", self.said, re.M)[-1:])
-        if code == 2 and (lacking := re.search(r"^minitaw: .*(this build has no \w+)", self.said, re.M)):
+        if code == 2 and (
+            lacking := re.search(r"^minitaw: .*(this build has no \w+)", self.said, re.M)
+        ):
             return "skipped", lacking[1]
         if code != 0 or re.search(NOT_WELL, self.said, re.M):
-            return "FAILED", "; ".join([signal.strsignal(-code) if code < 0 else f"exit code {code}", *told])[:140]
-        if not re.search(r"^\[  PASSED  \] [1-9]", self.said, re.M) and (lacking := re.search(r"^this machine has no .*", self.said, re.M)):
+            return (
+                "FAILED",
+                "; ".join([signal.strsignal(-code) if code < 0 else f"exit code {code}", *told])[
+                    :140
+                ],
+            )
+        if not re.search(r"^\[  PASSED  \] [1-9]", self.said, re.M) and (
+            lacking := re.search(r"^this machine has no .*", self.said, re.M)
+        ):
             return "skipped", lacking[0]  # a test that does not run without it
-        lacking = [why for program, (words, why) in WELL.items() if re.search(program, line) and not re.search(words, self.said, re.M)]
+        lacking = [
+            why
+            for program, (words, why) in WELL.items()
+            if re.search(program, line) and not re.search(words, self.said, re.M)
+        ]
         if makes and not (os.path.isfile(makes) and os.path.getsize(makes)):
             lacking.append(f"no {os.path.basename(makes)}")
-        counts = [f"{count} {word.lower()}" for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", self.said, re.M)]
+        counts = [
+            f"{count} {word.lower()}"
+            for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", self.said, re.M)
+        ]
         return ("FAILED" if lacking else "ok"), "; ".join(lacking or counts)
 
     def end(self, why=""):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is handed in: a result file, what can be read from it without a program, and what the user adds, in one archive (docs/report.md)."""
+"""What is handed in: a result file, what can be read from it without a program, and what the user
+adds, in one archive (docs/report.md)."""
 
 import gzip
 import hashlib
@@ -28,45 +29,90 @@ or, unpacked:  sha256sum -c SHA256SUMS && minitaw show record.h5
 
 def sums_of(files):
     """A line for each file as sha256sum prints it."""
-    return [f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in sorted(files.items())]
+    return [
+        f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in sorted(files.items())
+    ]
 
 
 # Texts from the record.
 
+
 def environment_text(session):
     """Versions, command, nodes, ranks and recorded environment."""
+
     def of_rank(rank, names):
-        return ", ".join(f"{what}{session[name][rank]}" for name, what in names.items() if rank < len(session.get(name, [])))
+        return ", ".join(
+            f"{what}{session[name][rank]}"
+            for name, what in names.items()
+            if rank < len(session.get(name, []))
+        )
 
     nodes, ranks = list(session.get("nodes", [])), range(len(session.get("hosts", [])))
-    facts = [(title, value) for name, title in (FACTS | {"command": "command"}).items() for value in texts_of(session, name)]
-    facts += [(f"node {node}", of_rank(nodes.index(node), {name: what})) for node in dict.fromkeys(nodes) for name, what in NODE_FACTS.items()]
-    facts += [(f"rank {rank}", of_rank(rank, {"hosts": "", "devices": "", "cores": "cores "})) for rank in ranks]
-    return "".join(f"{line}\n" for line in [*(f"{title:<16} {value}" for title, value in facts if value), *session.get("environment", [])])
+    facts = [
+        (title, value)
+        for name, title in (FACTS | {"command": "command"}).items()
+        for value in texts_of(session, name)
+    ]
+    facts += [
+        (f"node {node}", of_rank(nodes.index(node), {name: what}))
+        for node in dict.fromkeys(nodes)
+        for name, what in NODE_FACTS.items()
+    ]
+    facts += [
+        (f"rank {rank}", of_rank(rank, {"hosts": "", "devices": "", "cores": "cores "}))
+        for rank in ranks
+    ]
+    return "".join(
+        f"{line}\n"
+        for line in [
+            *(f"{title:<16} {value}" for title, value in facts if value),
+            *session.get("environment", []),
+        ]
+    )
 
 
 def session_texts(result):
-    """{name of a file: text}: where the result comes from. A later session's deck that has not been seen before is deck-NNNN.toml."""
+    """{name of a file: text}: where the result comes from. A later session's deck that has not been
+    seen before is deck-NNNN.toml."""
+
     def by_session(text):
-        return "\n".join(f"== session {number}, started {session.get('started', '')}\n{text(session)}" for number, session in enumerate(result.sessions))
+        return "\n".join(
+            f"== session {number}, started {session.get('started', '')}\n{text(session)}"
+            for number, session in enumerate(result.sessions)
+        )
 
     decks = {}
     for number, session in enumerate(result.sessions):
-        decks.setdefault(session.get("deck", ""), f"deck-{number:04}.toml" if number else "deck.toml")
-    return {"environment.txt": by_session(environment_text), **{name: deck for deck, name in decks.items()},
-            "log.txt": by_session(lambda session: "".join(f"{line}\n" for line in session.get("log", [])) or "no log in this record\n")}
+        decks.setdefault(
+            session.get("deck", ""), f"deck-{number:04}.toml" if number else "deck.toml"
+        )
+    return {
+        "environment.txt": by_session(environment_text),
+        **{name: deck for deck, name in decks.items()},
+        "log.txt": by_session(
+            lambda session: "".join(f"{line}\n" for line in session.get("log", []))
+            or "no log in this record\n"
+        ),
+    }
 
 
 def readme_text(result):
-    programs = dict.fromkeys(f"minitaw {session.get('version', '')} ({session.get('git_hash', '')})" for session in result.sessions)
-    return (f"A result of miniTaw\n\n{official(result).text()}{result.closing_text()}cases: {len(result.cases)}\n"
-            f"measured by: {', '.join(programs)}\n{CONTENTS}")
+    programs = dict.fromkeys(
+        f"minitaw {session.get('version', '')} ({session.get('git_hash', '')})"
+        for session in result.sessions
+    )
+    return (
+        f"A result of miniTaw\n\n{official(result).text()}{result.closing_text()}cases: {len(result.cases)}\n"
+        f"measured by: {', '.join(programs)}\n{CONTENTS}"
+    )
 
 
 # Archives.
 
+
 def pack(files):
-    """A tar.gz. The same files, in any order, give the same bytes: sorted by name, the same time, owner and mode for all."""
+    """A tar.gz. The same files, in any order, give the same bytes: sorted by name, the same time,
+    owner and mode for all."""
     if sum(map(len, files.values())) > MOST_BYTES:
         raise BadInput(f"a bundle holds at most {MOST_BYTES} bytes")
     plain = io.BytesIO()
@@ -169,12 +215,15 @@ def unpack(path):
 
 # Making and checking.
 
+
 def added_files(paths):
     files = {}
     for path in paths:
         name = f"added/{pathlib.PurePath(path).name}"
         if name in files or not name.isprintable() or "\\" in name:  # sha256sum would escape it
-            raise BadInput(f"--add: {path} needs another name, one of its own, printable and without a backslash")
+            raise BadInput(
+                f"--add: {path} needs another name, one of its own, printable and without a backslash"
+            )
         files[name] = read_bytes(path)
     return files
 
@@ -183,8 +232,15 @@ def make(path, added):
     """The archive, as bytes, and the result in it."""
     content = read_bytes(path)
     result = load(path, content)
-    texts = session_texts(result) | {"summary.csv": as_csv(*summary_table(result)), "README.txt": readme_text(result)}
-    files = {"record.h5": content} | {name: text.encode() for name, text in texts.items()} | added_files(added)
+    texts = session_texts(result) | {
+        "summary.csv": as_csv(*summary_table(result)),
+        "README.txt": readme_text(result),
+    }
+    files = (
+        {"record.h5": content}
+        | {name: text.encode() for name, text in texts.items()}
+        | added_files(added)
+    )
     files[SUMS] = "".join(f"{line}\n" for line in sums_of(files)).encode()
     return pack(files), result
 
@@ -211,11 +267,29 @@ def check(path):
 
 
 def main(words=None):
-    parser = Parser(prog="bundle", description="Packs a result file with all that belongs to it, or checks such an archive (docs/report.md).")
+    parser = Parser(
+        prog="bundle",
+        description="Packs a result file with all that belongs to it, or checks such an archive (docs/report.md).",
+    )
     parser.add_argument("file", metavar="FILE.h5", nargs="?", help="result file of minitaw run")
-    parser.add_argument("-o", "--output", metavar="ARCHIVE.tar.gz", help="default: named as the file, in the current folder")
-    parser.add_argument("--add", metavar="PATH", action="append", default=[], help="a file to pack too, below added/; may be repeated")
-    parser.add_argument("--check", metavar="ARCHIVE.tar.gz", help="compare every file of an archive with its check sum, print its verdict")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="ARCHIVE.tar.gz",
+        help="default: named as the file, in the current folder",
+    )
+    parser.add_argument(
+        "--add",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a file to pack too, below added/; may be repeated",
+    )
+    parser.add_argument(
+        "--check",
+        metavar="ARCHIVE.tar.gz",
+        help="compare every file of an archive with its check sum, print its verdict",
+    )
     options = parser.parse_args(words)
     if (options.file is None) == (options.check is None):
         raise BadInput("name a result file, or an archive after --check (bundle --help)")
@@ -226,9 +300,15 @@ def main(words=None):
         write_stdout(official(result).text() + result.closing_text())
         return int(not result.verdict.startswith("VALID"))
     output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
-    if not output.endswith((".tar.gz", ".tgz")) or os.path.realpath(output) in map(os.path.realpath, (options.file, *options.add)):
-        raise BadInput(f"-o: \"{output}\" must end in .tar.gz, and must not be one of the files that go into the bundle")
+    if not output.endswith((".tar.gz", ".tgz")) or os.path.realpath(output) in map(
+        os.path.realpath, (options.file, *options.add)
+    ):
+        raise BadInput(
+            f'-o: "{output}" must end in .tar.gz, and must not be one of the files that go into the bundle'
+        )
     archive, result = make(options.file, options.add)
     write_file(output, archive)
-    write_stdout(f"{official(result).text()}{result.closing_text()}{hashlib.sha256(archive).hexdigest()}  {output}\n")
+    write_stdout(
+        f"{official(result).text()}{result.closing_text()}{hashlib.sha256(archive).hexdigest()}  {output}\n"
+    )
     return 0

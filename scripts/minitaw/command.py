@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the commands in scripts/ share: one sentence on standard error and exit code 2 for whatever cannot be used."""
+"""What the commands in scripts/ share: one sentence on standard error and exit code 2 for whatever
+cannot be used."""
 
 import argparse
 import importlib
@@ -20,7 +21,9 @@ class Parser(argparse.ArgumentParser):
     """Refuses in one sentence, as minitaw does."""
 
     def __init__(self, **options):
-        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        super().__init__(
+            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+        )
 
     def error(self, message):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
@@ -31,20 +34,25 @@ def plural(count, thing):
 
 
 def write_stdout(text):
-    """Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than none."""
+    """Writes to standard output and makes sure that all of it arrives: data that are silently cut
+    are worse than none."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # a reader that has seen enough (head) is no error
+        if not isinstance(
+            error, BrokenPipeError
+        ):  # a reader that has seen enough (head) is no error
             raise BadInput(f"standard output: {error.strerror}") from error
 
 
 def write_file(path, content):
     """Text or bytes to a file that the user has named."""
     try:
-        pathlib.Path(path).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+        pathlib.Path(path).write_bytes(
+            content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+        )
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
@@ -53,13 +61,18 @@ def output_of(*words, **more):
     """What a program prints."""
     done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
     if done.returncode:
-        raise BadInput(": ".join(filter(None, [f"{' '.join(map(str, words))} failed", done.stderr.strip()])))
+        raise BadInput(
+            ": ".join(filter(None, [f"{' '.join(map(str, words))} failed", done.stderr.strip()]))
+        )
     return done.stdout
 
 
 def call(name, words=None):
-    """main() of the module NAME with these words, or those of the command line: its exit code, or 2 and a sentence."""
-    return guarded(name, lambda: importlib.import_module("." + name.replace("-", "_"), __package__).main(words))
+    """main() of the module NAME with these words, or those of the command line: its exit code, or 2
+    and a sentence."""
+    return guarded(
+        name, lambda: importlib.import_module("." + name.replace("-", "_"), __package__).main(words)
+    )
 
 
 def guarded(name, main):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
+"""Has a result become slower, larger or wrong against another one? For people, programs and CI jobs
+(docs/compare.md)."""
 
 import argparse
 import json
@@ -14,31 +15,60 @@ from .intervals import Interval, Times, mean_times, needed, ratio_of, times_of, 
 from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
-MEANING = {"": "none", "INVALID": "none", "OFF": "none", "SAME": "same", "VALID": "same",
-           "FASTER": "better", "LESS": "better", "REPAIRED": "better", "AMBIGUOUS": "ambiguous",
-           "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
+MEANING = {
+    "": "none",
+    "INVALID": "none",
+    "OFF": "none",
+    "SAME": "same",
+    "VALID": "same",
+    "FASTER": "better",
+    "LESS": "better",
+    "REPAIRED": "better",
+    "AMBIGUOUS": "ambiguous",
+    "SLOWER": "worse",
+    "MORE": "worse",
+    "WRONG": "worse",
+    "BROKEN": "worse",
+}
 # Settings that must agree, and of provenance what must: names that --allow takes.
-WHAT_MATTERS = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate", "clip_norm", "device", "processor", "nodes", "build_type",
-                "threads", "links"]
+WHAT_MATTERS = [
+    "dtype",
+    "grad_dtype",
+    "recompute",
+    "attention",
+    "transport",
+    "seed",
+    "learning_rate",
+    "clip_norm",
+    "device",
+    "processor",
+    "nodes",
+    "build_type",
+    "threads",
+    "links",
+]
 VARIANT = WHAT_MATTERS[:8]
 EFFORT = ("steps", "warmup", "repeats")  # how well a case is measured
-# The largest resident set and the device hold more than the step: libraries, the launcher, whatever the system gave. Below this many
-# bytes a difference says nothing.
+# The largest resident set and the device hold more than the step: libraries, the launcher, whatever
+# the system gave. Below this many bytes a difference says nothing.
 NOISE_OF_PROCESS = 32 << 20
-# How far losses of the same computation may lie apart, relatively: what `run` allows against the serial reference, in the first step;
-# a hundred times that after steps that feed the differences back.
+# How far losses of the same computation may lie apart, relatively: what `run` allows against the
+# serial reference, in the first step; a hundred times that after steps that feed the differences
+# back.
 LOSS_TOLERANCE = {"fp32": (1e-6, 1e-4), "bf16": (1e-3, 1e-2)}
 
 
 @dataclass
 class Rules:
-    threshold: float = 0.05         # the least relative difference of step times that matters
+    threshold: float = 0.05  # the least relative difference of step times that matters
     memory_threshold: float = 0.05  # the same of memory
-    confidence: float = 0.95        # of the interval of the ratio
-    quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
+    confidence: float = 0.95  # of the interval of the ratio
+    quantile: float = 0.0  # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
-    missing: str = "list"           # what becomes of cases of the base that the new side lacks: "list" or "fail"
-    looks: int = 1                  # how often one compares, at most, while more is measured
+    missing: str = (
+        "list"  # what becomes of cases of the base that the new side lacks: "list" or "fail"
+    )
+    looks: int = 1  # how often one compares, at most, while more is measured
 
 
 @dataclass
@@ -50,6 +80,7 @@ class Surety:
     of many takes more: one of twenty intervals of 95 % misses by chance. The same holds for many
     looks.
     """
+
     confidence: float
     looks: int
     count: int  # intervals: of the cases, and of all together
@@ -67,12 +98,13 @@ class Surety:
 @dataclass
 class Aspect:
     """One thing that is compared of a case. Figures are NaN where there are none."""
+
     name: str
     units: str = ""
     base: float = math.nan
     new: float = math.nan
-    word: str = ""      # of MEANING; empty: nothing to compare
-    reason: str = ""    # one sentence, for words that need one
+    word: str = ""  # of MEANING; empty: nothing to compare
+    reason: str = ""  # one sentence, for words that need one
     ratio: Interval = None  # of the time: new / base
 
     @property
@@ -83,8 +115,9 @@ class Aspect:
 @dataclass
 class Match:
     """A case that both sides have."""
-    sides: tuple          # base and new: for every file of a side the cases of it, usually one
-    differs: list         # names of WHAT_MATTERS
+
+    sides: tuple  # base and new: for every file of a side the cases of it, usually one
+    differs: list  # names of WHAT_MATTERS
     times: Times = None
     aspects: dict = None  # by name, always the same ones in the same order
 
@@ -95,13 +128,18 @@ class Match:
 
     def worst(self, names=None):
         """The most serious of these aspects, the first of equal ones."""
-        return max((self.aspects[name] for name in names or self.aspects), key=lambda aspect: OUTCOMES.index(aspect.outcome))
+        return max(
+            (self.aspects[name] for name in names or self.aspects),
+            key=lambda aspect: OUTCOMES.index(aspect.outcome),
+        )
 
     @property
     def outcome(self):
         """Less memory alone, or a case that is valid again, makes nothing faster."""
         outcome = self.worst().outcome
-        return "same" if outcome == "better" and self.aspects["time"].outcome != "better" else outcome
+        return (
+            "same" if outcome == "better" and self.aspects["time"].outcome != "better" else outcome
+        )
 
 
 @dataclass
@@ -110,7 +148,7 @@ class Comparison:
     cases: list
     only_base: list
     only_new: list
-    notes: list          # what differs without mattering; one line each
+    notes: list  # what differs without mattering; one line each
     together: Aspect = None  # time of all, by the geometric mean of the ratios; of several cases
 
     @property
@@ -142,7 +180,7 @@ class Comparison:
         )
 
     def text(self):
-        """"SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
+        """ "SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
         return (
             f"{self.word}: {self.excluded() if self.word == 'SAME' else '; '.join(self.reasons())}"
         )
@@ -196,9 +234,15 @@ def timed_of(cases):
 
 # Which cases are compared.
 
+
 def key_of(case):
-    """Cases with the same key are the same apart from what matters and from how well they were measured; programs may order settings differently."""
-    return tuple((name, case[name]) for name in sorted(case.file.settings) if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
+    """Cases with the same key are the same apart from what matters and from how well they were
+    measured; programs may order settings differently."""
+    return tuple(
+        (name, case[name])
+        for name in sorted(case.file.settings)
+        if name not in {*EFFORT, *VARIANT, "identity", "group_count"}
+    )
 
 
 def label_of(case):
@@ -206,16 +250,26 @@ def label_of(case):
 
 
 def of_ranks(case, column, part):
-    return " + ".join(sorted({part(text.split(", ")) for text in case.session.get(column, [])[:case["ranks"]]}))
+    return " + ".join(
+        sorted({part(text.split(", ")) for text in case.session.get(column, [])[: case["ranks"]]})
+    )
 
 
-VALUES = {"attention": lambda case: case["attention_used"], "transport": lambda case: case["transport_used"],
-          # "device 0, NAME, 79.1 GiB, uuid", whichever of several equal ones it was; or "host, 4 threads"
-          "device": lambda case: of_ranks(case, "devices", lambda parts: ", ".join(parts[1:3]) if len(parts) > 2 else parts[0]),
-          "threads": lambda case: of_ranks(case, "devices", lambda parts: parts[1] if len(parts) == 2 else ""),
-          "processor": lambda case: of_ranks(case, "cpu", ", ".join), "build_type": lambda case: case.session.get("build_type", ""),
-          "nodes": lambda case: str(len(set(case.session.get("nodes", [])[:case["ranks"]])) or ""),
-          "links": lambda case: " ".join(case.session.get("links", [])) or "not shaped"}
+VALUES = {
+    "attention": lambda case: case["attention_used"],
+    "transport": lambda case: case["transport_used"],
+    # "device 0, NAME, 79.1 GiB, uuid", whichever of several equal ones it was; or "host, 4 threads"
+    "device": lambda case: of_ranks(
+        case, "devices", lambda parts: ", ".join(parts[1:3]) if len(parts) > 2 else parts[0]
+    ),
+    "threads": lambda case: of_ranks(
+        case, "devices", lambda parts: parts[1] if len(parts) == 2 else ""
+    ),
+    "processor": lambda case: of_ranks(case, "cpu", ", ".join),
+    "build_type": lambda case: case.session.get("build_type", ""),
+    "nodes": lambda case: str(len(set(case.session.get("nodes", [])[: case["ranks"]])) or ""),
+    "links": lambda case: " ".join(case.session.get("links", [])) or "not shaped",
+}
 
 
 def value_of(name, case):
@@ -232,7 +286,9 @@ def groups_of(side):
     groups = {}
     for number, file in enumerate(side):
         for case in file.cases:
-            groups.setdefault((key_of(case), tuple(case[name] for name in VARIANT)), [[] for _ in side])[number].append(case)
+            groups.setdefault(
+                (key_of(case), tuple(case[name] for name in VARIANT)), [[] for _ in side]
+            )[number].append(case)
     return groups
 
 
@@ -244,13 +300,16 @@ def match_of(sides, allow):
             match.differs.append(name)
             if name not in allow:
                 there, here = (" and ".join(sorted(texts)) for texts in (base, new))
-                raise BadInput(f"case {match.case['case']} ({match.label}) of {match.case.file.path} has {name} {there}, and {here} in "
-                               f"{match.cases[1][0].file.path}; add --allow {name} to compare all the same")
+                raise BadInput(
+                    f"case {match.case['case']} ({match.label}) of {match.case.file.path} has {name} {there}, and {here} in "
+                    f"{match.cases[1][0].file.path}; add --allow {name} to compare all the same"
+                )
     return match
 
 
 def match_cases(base, new, allow):
-    """(matches, labels only in the base, labels only in the new one). Of cases with one key those with equal variants belong together."""
+    """(matches, labels only in the base, labels only in the new one). Of cases with one key those
+    with equal variants belong together."""
     mine, others = groups_of(base), groups_of(new)
     partner = {this: this for this in mine if this in others}
     free = [that for that in others if that not in partner]
@@ -260,15 +319,28 @@ def match_cases(base, new, allow):
             free.remove(like[0])
     if not partner:
         there, here = dict(key_of(base[0].cases[0])), dict(key_of(new[0].cases[0]))
-        why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
-                    for name in there if there[name] != here.get(name)), "their first cases have equal settings")
+        why = next(
+            (
+                f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
+                for name in there
+                if there[name] != here.get(name)
+            ),
+            "their first cases have equal settings",
+        )
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
-    matches = [match_of((runs, others[partner[this]]), allow) for this, runs in mine.items() if this in partner]
-    left = [runs for this, runs in mine.items() if this not in partner], [others[that] for that in free]
+    matches = [
+        match_of((runs, others[partner[this]]), allow)
+        for this, runs in mine.items()
+        if this in partner
+    ]
+    left = [runs for this, runs in mine.items() if this not in partner], [
+        others[that] for that in free
+    ]
     return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
 
 # What is compared of a case.
+
 
 def judge(ratio, sure, rules, count=1):
     """What a ratio means, and why.
@@ -326,8 +398,9 @@ def judge_times(times, rules, surety):
             None,
         )
     word, reason = judge(ratio, sure, rules, surety.count)
-    # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
-    # comparisons on a busy machine (docs/decisions/0011-comparing-times.md). Nor can they be SAME.
+    # Samples of one repetition scatter less than runs do: two runs of the same program came out
+    # SLOWER or FASTER in up to 40 of 100 comparisons on a busy machine
+    # (docs/decisions/0011-comparing-times.md). Nor can they be SAME.
     if times.unit == "samples":
         said = f"step time: new / base = {ratio.estimate:.4g}"
         return (
@@ -351,8 +424,13 @@ def compare_verdicts(match):
 
 
 # Aspect: column, units, and how many bytes do not matter.
-BYTES = {"memory": ("memory_measured", "B", 0), "process peak": ("process_peak", "B", NOISE_OF_PROCESS), "device memory": ("device_used", "B", NOISE_OF_PROCESS),
-         "bytes inside": ("bytes_inside", "B/step", 0), "bytes between": ("bytes_between", "B/step", 0)}
+BYTES = {
+    "memory": ("memory_measured", "B", 0),
+    "process peak": ("process_peak", "B", NOISE_OF_PROCESS),
+    "device memory": ("device_used", "B", NOISE_OF_PROCESS),
+    "bytes inside": ("bytes_inside", "B/step", 0),
+    "bytes between": ("bytes_between", "B/step", 0),
+}
 
 
 def compare_bytes(match, name, rules):
@@ -360,17 +438,29 @@ def compare_bytes(match, name, rules):
     column, units, floor = BYTES[name]
     sides = [[case[column] for case in cases if case.valid] for cases in match.cases]
     base, new = (float(numpy.median(side)) if side else math.nan for side in sides)
-    if not all(sides) or (units == "B" and not (base > 0 and new > 0)):  # memory of 0 bytes is not known
+    if not all(sides) or (
+        units == "B" and not (base > 0 and new > 0)
+    ):  # memory of 0 bytes is not known
         return Aspect(name, units, base, new)
     if abs(new - base) > max(rules.memory_threshold * base if units == "B" else 0, floor):
-        return Aspect(name, units, base, new, "MORE" if new > base else "LESS", f"{name} {base / 2**20:.4g} MiB -> {new / 2**20:.4g} MiB")
+        return Aspect(
+            name,
+            units,
+            base,
+            new,
+            "MORE" if new > base else "LESS",
+            f"{name} {base / 2**20:.4g} MiB -> {new / 2**20:.4g} MiB",
+        )
     return Aspect(name, units, base, new, "SAME")
 
 
 def compare_losses(match):
-    """Losses of the first step and of the last one that both have, within what the rounding of the type explains. Of the valid run that
-    has taken the most steps."""
-    sides = [max((case.get("losses") for case in cases if case.valid), key=len, default=[]) for cases in match.cases]
+    """Losses of the first step and of the last one that both have, within what the rounding of the
+    type explains. Of the valid run that has taken the most steps."""
+    sides = [
+        max((case.get("losses") for case in cases if case.valid), key=len, default=[])
+        for cases in match.cases
+    ]
     last = min(map(len, sides)) - 1
     tolerances = LOSS_TOLERANCE.get(match.case["dtype"], LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
@@ -379,8 +469,20 @@ def compare_losses(match):
             continue
         base, new = (float(losses[at]) for losses in sides)
         same = abs(new - base) <= tolerance * abs(base) < math.inf
-        yield Aspect(name, "nat/token", base, new, *(("SAME",) if same else (
-            "WRONG", f"{name} {base:.9g} -> {new:.9g} nat/token, more than {tolerance:.0e} apart")))
+        yield Aspect(
+            name,
+            "nat/token",
+            base,
+            new,
+            *(
+                ("SAME",)
+                if same
+                else (
+                    "WRONG",
+                    f"{name} {base:.9g} -> {new:.9g} nat/token, more than {tolerance:.0e} apart",
+                )
+            ),
+        )
 
 
 def notes_on(base, new, matches, only_base, only_new):
@@ -389,20 +491,48 @@ def notes_on(base, new, matches, only_base, only_new):
 
     def note(name, there, here):
         if there != here:
-            notes.append(f"{name} = " + " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (there, here)))
+            notes.append(
+                f"{name} = "
+                + " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (there, here))
+            )
 
     sessions = [[session for file in side for session in file.sessions] for side in (base, new)]
-    for name in ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi", "nccl", "cuda", "driver"):
+    for name in (
+        "version",
+        "git_hash",
+        "build_type",
+        "compiler",
+        "compiler_flags",
+        "kokkos",
+        "mpi",
+        "nccl",
+        "cuda",
+        "driver",
+    ):
         note(name, *({session.get(name, "") for session in side} - {""} for side in sessions))
     for name in ("libraries", "environment"):
-        there, here = ({text for session in side for text in session.get(name, [])} for side in sessions)
+        there, here = (
+            {text for session in side for text in session.get(name, [])} for side in sessions
+        )
         note(name, there - here, here - there)
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        note(name, *({str(case[name]) for match in matches for case in match.cases[side]} for side in (0, 1)))
+        note(
+            name,
+            *(
+                {str(case[name]) for match in matches for case in match.cases[side]}
+                for side in (0, 1)
+            ),
+        )
     for name in WHAT_MATTERS:
         if match := next((match for match in matches if name in match.differs), None):
-            notes.append(f"{name} = {value_of(name, match.case)} -> {value_of(name, match.cases[1][0])}, as allowed")
-    return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
+            notes.append(
+                f"{name} = {value_of(name, match.case)} -> {value_of(name, match.cases[1][0])}, as allowed"
+            )
+    return (
+        notes
+        + [f"only in the base: {label}" for label in only_base]
+        + [f"only in the new one: {label}" for label in only_new]
+    )
 
 
 def compare(base, new, rules):
@@ -410,13 +540,21 @@ def compare(base, new, rules):
     matches, only_base, only_new = match_cases(base, new, rules.allow)
     for match in matches:
         match.times = times_of(match, rules.quantile)
-    found = Comparison(rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new))
+    found = Comparison(
+        rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new)
+    )
     for match in matches:
-        aspects = [compare_verdicts(match), compare_times(match.times, rules, found.surety),
-                   *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
+        aspects = [
+            compare_verdicts(match),
+            compare_times(match.times, rules, found.surety),
+            *(compare_bytes(match, name, rules) for name in BYTES),
+            *compare_losses(match),
+        ]
         match.aspects = {aspect.name: aspect for aspect in aspects}
     if found.outcome == "none":
-        raise BadInput(f"{base[0].path} and {new[0].path} have no case in common that is valid on either side")
+        raise BadInput(
+            f"{base[0].path} and {new[0].path} have no case in common that is valid on either side"
+        )
     found.together = compare_together(found)
     found.notes += notes_on_times(timed_of(matches), base, new)
     return found
@@ -449,20 +587,58 @@ def notes_on_times(timed, base, new):
 
 # For people, programs and CI jobs.
 
-ASPECTS = {"time": ["time"], "memory": ["memory", "process peak", "device memory"], "bytes": ["bytes inside", "bytes between"],
-           "loss": ["first loss", "last loss"], "verdict": ["verdict"]}
+ASPECTS = {
+    "time": ["time"],
+    "memory": ["memory", "process peak", "device memory"],
+    "bytes": ["bytes inside", "bytes between"],
+    "loss": ["first loss", "last loss"],
+    "verdict": ["verdict"],
+}
 # Columns of the table: unit.
-COLUMNS = dict.fromkeys(["case", "schedule", "ranks", "groups", "seq", "B", "M", "base", "new", "ratio", "low", "high", *ASPECTS], "") | {
-    "seq": "token", "base": "s", "new": "s"}
+COLUMNS = dict.fromkeys(
+    [
+        "case",
+        "schedule",
+        "ranks",
+        "groups",
+        "seq",
+        "B",
+        "M",
+        "base",
+        "new",
+        "ratio",
+        "low",
+        "high",
+        *ASPECTS,
+    ],
+    "",
+) | {"seq": "token", "base": "s", "new": "s"}
 
 
 def row_of(match):
     case, time = match.case, match.aspects["time"]
     ratio = time.ratio or Interval(math.nan, time.new / time.base, math.nan)
-    figures = [f"{time.base:.4g}", f"{time.new:.4g}", f"{ratio.estimate:.3f}", f"{ratio.low:.3f}", f"{ratio.high:.3f}"]
-    ranks = f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else str(case["ranks"])  # 2x2: two replicas of two
-    return [str(case["case"]), case["schedule"], ranks, case["groups"], *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
-            *("-" if figure == "nan" else figure for figure in figures), *(match.worst(names).word or "-" for names in ASPECTS.values())]
+    figures = [
+        f"{time.base:.4g}",
+        f"{time.new:.4g}",
+        f"{ratio.estimate:.3f}",
+        f"{ratio.low:.3f}",
+        f"{ratio.high:.3f}",
+    ]
+    ranks = (
+        f"{case['replicas']}x{case['ranks'] // case['replicas']}"
+        if case["replicas"] > 1
+        else str(case["ranks"])
+    )  # 2x2: two replicas of two
+    return [
+        str(case["case"]),
+        case["schedule"],
+        ranks,
+        case["groups"],
+        *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
+        *("-" if figure == "nan" else figure for figure in figures),
+        *(match.worst(names).word or "-" for names in ASPECTS.values()),
+    ]
 
 
 def table(matches):
@@ -471,7 +647,10 @@ def table(matches):
     for name, *cells in zip(COLUMNS, COLUMNS.values(), *map(row_of, matches)):
         align = str.ljust if name in ("schedule", "groups", *ASPECTS) else str.rjust
         columns.append([align(cell, max(map(len, [name, *cells]))) for cell in [name, *cells]])
-    return "".join(f"{'#' if i < 2 else ' '} {' '.join(row)}".rstrip() + "\n" for i, row in enumerate(zip(*columns)))
+    return "".join(
+        f"{'#' if i < 2 else ' '} {' '.join(row)}".rstrip() + "\n"
+        for i, row in enumerate(zip(*columns))
+    )
 
 
 def limits_of(comparison):
@@ -523,6 +702,7 @@ def finite(value):
 
 def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
+
     def aspect_json(aspect):
         sides = {
             side: finite(value)
@@ -530,11 +710,27 @@ def as_json(comparison, base, new):
             if aspect.units
         }
         ratio = {"ratio": aspect.ratio and aspect.ratio._asdict()} if aspect.name == "time" else {}
-        return {"outcome": aspect.outcome, "word": aspect.word, **({"units": aspect.units} if aspect.units else {}), **sides, **ratio, "reason": aspect.reason}
+        return {
+            "outcome": aspect.outcome,
+            "word": aspect.word,
+            **({"units": aspect.units} if aspect.units else {}),
+            **sides,
+            **ratio,
+            "reason": aspect.reason,
+        }
 
-    cases = [{"case": c.case["case"], "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"}, "differs": c.differs,
-              "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
-              "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
+    cases = [
+        {
+            "case": c.case["case"],
+            "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"},
+            "differs": c.differs,
+            "measured_by": c.times.unit,
+            "measurements_base": len(c.times.base),
+            "measurements_new": len(c.times.new),
+            "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()},
+        }
+        for c in comparison.cases
+    ]
     found = {
         "comparison": comparison.text(),
         "outcome": comparison.outcome,
@@ -553,10 +749,15 @@ def as_json(comparison, base, new):
 
 
 def as_junit(comparison, strict):
-    """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
-    skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
+    """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing
+    compared. What is AMBIGUOUS counts as skipped, with `strict` as failed. The time of a test is
+    the step time of the new side, so that a viewer's history shows it.
+    """
+
     def add(parent, tag, text="", **attributes):
-        element = xml.SubElement(parent, tag, {name: FORBIDDEN.sub("?", value) for name, value in attributes.items()})
+        element = xml.SubElement(
+            parent, tag, {name: FORBIDDEN.sub("?", value) for name, value in attributes.items()}
+        )
         element.text = FORBIDDEN.sub("?", text)
         return element
 
@@ -591,17 +792,32 @@ def as_junit(comparison, strict):
         add_test(suite, "all cases together", comparison.together)
     for label in comparison.missing:
         suite = add(root, "testsuite", name=f"missing: {label}", time="0.0")
-        test = add(suite, "testcase", classname=f"minitaw.missing: {label}", name="case", time="0.0")
-        add(test, "failure", message="MISSING: the base has this case, the new one has not", type="MISSING")
+        test = add(
+            suite, "testcase", classname=f"minitaw.missing: {label}", name="case", time="0.0"
+        )
+        add(
+            test,
+            "failure",
+            message="MISSING: the base has this case, the new one has not",
+            type="MISSING",
+        )
     for element in (root, *root):
-        counted = {"tests": "testcase", "failures": "failure", "errors": "error", **({"skipped": "skipped"} if element is not root else {})}
+        counted = {
+            "tests": "testcase",
+            "failures": "failure",
+            "errors": "error",
+            **({"skipped": "skipped"} if element is not root else {}),
+        }
         element.attrib |= {name: str(len([*element.iter(tag)])) for name, tag in counted.items()}
     xml.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+    )
 
 
 def as_markdown(comparison, text):
-    """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
+    """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for
+    the summary of a CI job."""
     return f"### miniTaw: {comparison.word}\n\n" + "".join(
         f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines()
     )
@@ -609,11 +825,13 @@ def as_markdown(comparison, text):
 
 def number(low, high):
     """The type of an option: a number, or a percentage, within bounds."""
+
     def number(text):  # argparse says its name of what is none
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
         return value
+
     return number
 
 
@@ -629,18 +847,50 @@ def looks(text):
 
 
 def parse(words):
-    parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
-                                                "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
+    parser = Parser(
+        prog="compare",
+        description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
+        "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).",
+    )
     add = parser.add_argument
     add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
-    add("--base", metavar="FILE.h5", nargs="+", default=[], help="several files of the base: the i-th is paired with the i-th --new")
-    add("--new", metavar="FILE.h5", nargs="+", default=[], help="as many of the new one, measured in turn with them")
-    add("--threshold", type=threshold, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
+    add(
+        "--base",
+        metavar="FILE.h5",
+        nargs="+",
+        default=[],
+        help="several files of the base: the i-th is paired with the i-th --new",
+    )
+    add(
+        "--new",
+        metavar="FILE.h5",
+        nargs="+",
+        default=[],
+        help="as many of the new one, measured in turn with them",
+    )
+    add(
+        "--threshold",
+        type=threshold,
+        help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)",
+    )
     add("--memory-threshold", type=threshold, help="the same of memory (%(default)s)")
-    add("--confidence", type=number(0.5, 0.99999), help="of the interval of the ratio of step times (%(default)s)")
-    add("--quantile", type=number(0, 0.5), help="which sample stands for a run: 0 the fastest, 0.5 the median")
-    add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
-        f"{', '.join(WHAT_MATTERS)}; may be repeated")
+    add(
+        "--confidence",
+        type=number(0.5, 0.99999),
+        help="of the interval of the ratio of step times (%(default)s)",
+    )
+    add(
+        "--quantile",
+        type=number(0, 0.5),
+        help="which sample stands for a run: 0 the fastest, 0.5 the median",
+    )
+    add(
+        "--allow",
+        metavar="NAME",
+        choices=WHAT_MATTERS,
+        action="append",
+        help="what may differ although it matters: " f"{', '.join(WHAT_MATTERS)}; may be repeated",
+    )
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
     add(
         "--looks",
@@ -649,14 +899,23 @@ def parse(words):
         help="how often you compare at most, as more is measured: the risk is shared by all "
         "(%(default)s)",
     )
-    add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
+    add(
+        "--missing",
+        choices=["list", "fail"],
+        help="what becomes of cases of the base that the new side lacks (%(default)s)",
+    )
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")
     add("--markdown", metavar="FILE.md", help="write the output for the summary of a CI job")
     parser.set_defaults(**vars(Rules()))
     options = parser.parse_args(words)
-    if (len(options.files), bool(options.base), bool(options.new)) not in ((2, False, False), (0, True, True)):
-        raise BadInput("compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5")
+    if (len(options.files), bool(options.base), bool(options.new)) not in (
+        (2, False, False),
+        (0, True, True),
+    ):
+        raise BadInput(
+            "compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5"
+        )
     if options.files:
         options.base, options.new = options.files[:1], options.files[1:]
     return options
@@ -670,7 +929,10 @@ def main(words=None):
         if not file.cases:
             raise BadInput(f"{file.path} holds no case")
     found = compare(*sides, rules)
-    heading = [paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more" for paths in (options.base, options.new)]
+    heading = [
+        paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+        for paths in (options.base, options.new)
+    ]
     text = as_text(found, *heading)
     if options.junit:
         write_file(options.junit, as_junit(found, options.strict))

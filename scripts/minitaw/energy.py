@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Energy of every case by an outside meter, whose samples are joined by time with the timed windows of a result (docs/show.md)."""
+"""Energy of every case by an outside meter, whose samples are joined by time with the timed windows
+of a result (docs/show.md)."""
 
 import csv
 import datetime
@@ -12,7 +13,11 @@ from .command import BadInput, Parser, plural, write_stdout
 from .export import as_json
 from .record import load, read_bytes
 
-LEAST_SAMPLES, LEAST_RATE, WIDEST_GAP = 60, 1.0, 2.0  # in a window, a second, and seconds without any: MLPerf's rule with room for a meter's jitter
+LEAST_SAMPLES, LEAST_RATE, WIDEST_GAP = (
+    60,
+    1.0,
+    2.0,
+)  # in a window, a second, and seconds without any: MLPerf's rule with room for a meter's jitter
 
 
 MOST_WATTS = 1e12  # of one meter
@@ -33,7 +38,8 @@ def utc_seconds(text):
 
 
 def read_meters(name):
-    """{meter: (times, watts)}, times rising, of a CSV with the columns time and watts, and meter where there are several."""
+    """{meter: (times, watts)}, times rising, of a CSV with the columns time and watts, and meter
+    where there are several."""
     rows = csv.DictReader(io.StringIO(read_bytes(name).decode("utf-8-sig", "replace")))
     try:
         return samples_of(name, rows)
@@ -44,7 +50,9 @@ def read_meters(name):
 def samples_of(name, rows):
     """As read_meters()."""
     if not {"time", "watts"} <= set(rows.fieldnames or []):
-        raise BadInput(f"{name} has no columns time and watts in its first line; meter is a third one where there are several")
+        raise BadInput(
+            f"{name} has no columns time and watts in its first line; meter is a third one where there are several"
+        )
     samples = {}
     for row in rows:
         try:
@@ -63,7 +71,8 @@ def samples_of(name, rows):
 
 
 def measure(meters, begin, end):
-    """Mean watts of all meters together, samples of the meter that has fewest, and what the rule misses; None if a meter has no sample."""
+    """Mean watts of all meters together, samples of the meter that has fewest, and what the rule
+    misses; None if a meter has no sample."""
     watts, counts, lacks = 0.0, [], []
     for name, (times, power) in meters.items():
         inside = (times >= begin) & (times <= end)
@@ -93,32 +102,58 @@ def windows_of(case):
 def rows_of(case, meters):
     """A row for each repetition: what the meter says of its timed steps."""
     for repetition, (begin, end) in enumerate(windows_of(case)):
-        found, tokens = measure(meters, begin, end), case.tokens * int((case.repetition == repetition).sum())
+        found, tokens = measure(meters, begin, end), case.tokens * int(
+            (case.repetition == repetition).sum()
+        )
         watts, samples, lacks = found or (math.nan, 0, "no sample")
         joules = watts * (end - begin)
-        yield {"case": case["case"], "schedule": case["schedule"], "seq": case["seq"], "repetition": repetition, "window_s": round(end - begin, 3),
-               "samples": samples, "power_mean": watts, "energy": joules, "energy_per_token": joules / tokens if tokens else math.nan, "indicative": lacks}
+        yield {
+            "case": case["case"],
+            "schedule": case["schedule"],
+            "seq": case["seq"],
+            "repetition": repetition,
+            "window_s": round(end - begin, 3),
+            "samples": samples,
+            "power_mean": watts,
+            "energy": joules,
+            "energy_per_token": joules / tokens if tokens else math.nan,
+            "indicative": lacks,
+        }
 
 
 def text_of(rows):
     text = f"# {'case':>4} {'schedule':<28} {'tokens':>8} {'rep.':>4} {'window, s':>10} {'samples':>8} {'mean W':>10} {'J':>12} {'J/token':>11}\n"
     for row in rows:
         verdict = f"  indicative: {row['indicative']}" if row["indicative"] else ""
-        text += (f"{row['case']:6} {row['schedule']:<28} {row['seq']:8} {row['repetition']:4} {row['window_s']:10.3f} {row['samples']:8} "
-                 f"{row['power_mean']:10.5g} {row['energy']:12.6g} {row['energy_per_token']:11.5g}{verdict}\n")
+        text += (
+            f"{row['case']:6} {row['schedule']:<28} {row['seq']:8} {row['repetition']:4} {row['window_s']:10.3f} {row['samples']:8} "
+            f"{row['power_mean']:10.5g} {row['energy']:12.6g} {row['energy_per_token']:11.5g}{verdict}\n"
+        )
     return text
 
 
 def span_text(times):
-    return " to ".join(datetime.datetime.fromtimestamp(f(times), datetime.timezone.utc).isoformat("T", "seconds") for f in (min, max))
+    return " to ".join(
+        datetime.datetime.fromtimestamp(f(times), datetime.timezone.utc).isoformat("T", "seconds")
+        for f in (min, max)
+    )
 
 
 def main(words=None):
-    parser = Parser(prog="energy", description="Joins the samples of an outside power meter with the timed steps of a result by time: mean power, energy and "
-                                               "energy per token of every repetition. Exit code 0: all have samples, 1: some have none (docs/show.md).")
+    parser = Parser(
+        prog="energy",
+        description="Joins the samples of an outside power meter with the timed steps of a result by time: mean power, energy and "
+        "energy per token of every repetition. Exit code 0: all have samples, 1: some have none (docs/show.md).",
+    )
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
-    parser.add_argument("meter", metavar="METER.csv", help="columns time (ISO 8601, UTC) and watts, and meter where there are several, which are added up")
-    parser.add_argument("--json", action="store_true", help="a JSON list of objects instead of a table")
+    parser.add_argument(
+        "meter",
+        metavar="METER.csv",
+        help="columns time (ISO 8601, UTC) and watts, and meter where there are several, which are added up",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON list of objects instead of a table"
+    )
     options = parser.parse_args(words)
     result, meters = load(options.file), read_meters(options.meter)
     rows = [row for case in result.cases for row in rows_of(case, meters)]
@@ -130,6 +165,10 @@ def main(words=None):
     if not any(row["samples"] for row in rows):
         times = [time for case in result.cases for window in windows_of(case) for time in window]
         covered = numpy.concatenate([times for times, _ in meters.values()])
-        raise BadInput(f"{options.meter} has no sample in the timed steps of {options.file}: it covers {span_text(covered)}, they ran {span_text(times)}")
-    write_stdout(as_json(rows[0], [row.values() for row in rows]) if options.json else text_of(rows))
+        raise BadInput(
+            f"{options.meter} has no sample in the timed steps of {options.file}: it covers {span_text(covered)}, they ran {span_text(times)}"
+        )
+    write_stdout(
+        as_json(rows[0], [row.values() for row in rows]) if options.json else text_of(rows)
+    )
     return int(not all(row["samples"] for row in rows))

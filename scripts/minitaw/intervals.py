@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from normal, and a few of
-them are always wild."""
+"""How much two sets of measurements differ, as intervals that hold for any distribution: step times
+of a shared machine are far from normal, and a few of them are always wild."""
 
 import itertools
 import math
@@ -11,37 +11,45 @@ import numpy
 from scipy.special import bdtr, ndtri
 
 EXACT_UP_TO, MOST_SAMPLES = 50, 1000  # values of both sides together; of one side
-# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says which they are.
+# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same
+# index belong together and `file` says which they are.
 Times = namedtuple("Times", "unit base new file", defaults=[()])
 
 
 class Interval(NamedTuple):
-    """Of a difference: what was estimated, and where the true one lies with at least the confidence asked for."""
+    """Of a difference: what was estimated, and where the true one lies with at least the confidence
+    asked for."""
+
     low: float
     estimate: float
     high: float
 
 
 def between(values, left_out):
-    """The interval between sorted values, `left_out` of which are left out at each end; None if there are too few."""
+    """The interval between sorted values, `left_out` of which are left out at each end; None if
+    there are too few."""
     if left_out == 0:
         return None
     ordered = numpy.sort(values)
-    return Interval(float(ordered[left_out - 1]), float(numpy.median(ordered)), float(ordered[-left_out]))
+    return Interval(
+        float(ordered[left_out - 1]), float(numpy.median(ordered)), float(ordered[-left_out])
+    )
 
 
 def pairs_left_out(n, confidence):
-    """The most values at each end that lie outside with a probability of (1 - confidence) / 2 at most: P(0 .. i of n coins show heads)."""
+    """The most values at each end that lie outside with a probability of (1 - confidence) / 2 at
+    most: P(0 .. i of n coins show heads)."""
     return int((bdtr(numpy.arange(n // 2), n, 0.5) <= (1 - confidence) / 2).sum())
 
 
 def mann_whitney(n, m):
-    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one distribution: the coefficients of the
-    product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m, which are exact in these numbers."""
+    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one
+    distribution: the coefficients of the product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m,
+    which are exact in these numbers."""
     counts = numpy.zeros(n * m // 2 + 1)
     counts[0] = 1
     for i in range(1, m + 1):
-        counts[n + i:] -= counts[:max(len(counts) - n - i, 0)].copy()
+        counts[n + i :] -= counts[: max(len(counts) - n - i, 0)].copy()
         for first in range(min(i, len(counts))):
             counts[first::i] = numpy.cumsum(counts[first::i])
     return counts / math.comb(n + m, m)
@@ -55,48 +63,74 @@ def differences_left_out(n, m, confidence):
 
 
 def median_interval(differences, confidence):
-    """The median of differences of pairs that are independent of each other; ends at order statistics that follow from the binomial distribution alone (the
-    sign test turned round: Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of 12 pairs two on each side may be wrong by any
-    amount without moving the interval beyond the others. None if there are too few: six are needed for 0.95."""
+    """The median of differences of pairs that are independent of each other; ends at order
+    statistics that follow from the binomial distribution alone (the sign test turned round:
+    Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of 12 pairs two
+    on each side may be wrong by any amount without moving the interval beyond the others. None if
+    there are too few: six are needed for 0.95.
+    """
     return between(differences, pairs_left_out(len(differences), confidence))
 
 
 def shift_interval(base, new, confidence):
-    """By how much `new` is shifted against `base`, two independent samples of the same shape: the median of all differences between one of each (Hodges and
-    Lehmann), and the differences at which the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and 4.3); by its normal approximation from
-    50 values on. None if they are too few: four each are needed for 0.95."""
-    return between(numpy.subtract.outer(new, base).ravel(), differences_left_out(len(base), len(new), confidence))
+    """By how much `new` is shifted against `base`, two independent samples of the same shape: the
+    median of all differences between one of each (Hodges and Lehmann), and the differences at which
+    the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and 4.3); by its normal
+    approximation from 50 values on. None if they are too few: four each are needed for 0.95."""
+    return between(
+        numpy.subtract.outer(new, base).ravel(),
+        differences_left_out(len(base), len(new), confidence),
+    )
 
 
 # Step times of a case, as both sides of a comparison have measured them.
 
+
 def blocks_of(cases):
-    """Logarithms of the samples of each repetition of these cases of a file, in the order of measurement."""
-    return [numpy.log(case.samples[case.repetition == number]) for case in cases if case.valid for number in numpy.unique(case.repetition)]
+    """Logarithms of the samples of each repetition of these cases of a file, in the order of
+    measurement."""
+    return [
+        numpy.log(case.samples[case.repetition == number])
+        for case in cases
+        if case.valid
+        for number in numpy.unique(case.repetition)
+    ]
 
 
 def quantiles_of(blocks, count, quantile):
-    """Of the first `count` samples of each block: one with more samples than its counterpart could have the faster fastest one by chance alone."""
+    """Of the first `count` samples of each block: one with more samples than its counterpart could
+    have the faster fastest one by chance alone."""
     return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
 
 
 def thinned(blocks):
-    """At most a thousand, evenly over their order: the interval looks at all differences of two, and more would not narrow it."""
+    """At most a thousand, evenly over their order: the interval looks at all differences of two,
+    and more would not narrow it."""
     samples = numpy.sort(numpy.concatenate([*blocks, []]))
-    return samples[numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)].tolist()
+    return samples[
+        numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)
+    ].tolist()
 
 
 def times_of(match, quantile):
     sides = [[blocks_of(file) for file in runs] for runs in match.sides]
     if 1 < len(match.sides[0]) == len(match.sides[1]):
-        pairs = [(f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)]
+        pairs = [
+            (f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)
+        ]
         count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
-        return Times("pairs of files", *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)), [pair[0] for pair in pairs])
+        return Times(
+            "pairs of files",
+            *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)),
+            [pair[0] for pair in pairs]
+        )
     base, new = ([block for file in side for block in file] for side in sides)
     if len(base) < 2 or len(new) < 2:
         return Times("samples", thinned(base), thinned(new))
     count = min(map(len, base + new))
-    return Times("repetitions", quantiles_of(base, count, quantile), quantiles_of(new, count, quantile))
+    return Times(
+        "repetitions", quantiles_of(base, count, quantile), quantiles_of(new, count, quantile)
+    )
 
 
 def ratio_of(times, confidence):
@@ -121,11 +155,15 @@ def needed(times, confidence):
 
 
 def typical(times):
-    """A time of each side that agrees with the ratio: of pairs that in the middle, or the mean of the two there, else the median."""
+    """A time of each side that agrees with the ratio: of pairs that in the middle, or the mean of
+    the two there, else the median."""
     if times.unit != "pairs of files":
         return numpy.median(times.base), numpy.median(times.new)
     order = numpy.argsort(numpy.subtract(times.new, times.base))
-    return [numpy.mean(numpy.take(side, order[(len(order) - 1) // 2:len(order) // 2 + 1])) for side in (times.base, times.new)]
+    return [
+        numpy.mean(numpy.take(side, order[(len(order) - 1) // 2 : len(order) // 2 + 1]))
+        for side in (times.base, times.new)
+    ]
 
 
 def mean_times(cases):
@@ -144,6 +182,8 @@ def mean_times(cases):
         common, at = [], [...] * len(cases)
     else:
         return None
-    sides = [[numpy.asarray(getattr(case, side))[chosen] for case, chosen in zip(cases, at)]
-             for side in ("base", "new")]
+    sides = [
+        [numpy.asarray(getattr(case, side))[chosen] for case, chosen in zip(cases, at)]
+        for side in ("base", "new")
+    ]
     return Times(cases[0].unit, *(numpy.mean(side, axis=0).tolist() for side in sides), common)

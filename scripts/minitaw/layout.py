@@ -500,9 +500,7 @@ def guarded(name, read):
     try:
         return read()
     except Refused as error:
-        raise BadInput(
-            f"{name} is damaged, or no result of miniTaw: {error}; {ANEW}"
-        ) from error
+        raise BadInput(f"{name} is damaged, or no result of miniTaw: {error}; {ANEW}") from error
     except (
         OSError,
         RuntimeError,

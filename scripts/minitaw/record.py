@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Result files in memory (docs/results.md), and the words that all commands use of them.
 
-A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
-truncated or damaged file is refused in one sentence and never crashes a reader. Then layout.py
-checks its parts.
+A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked
+before HDF5 sees a byte, so that a truncated or damaged file is refused in one sentence and never
+crashes a reader. Then layout.py checks its parts.
 """
 
 import functools
@@ -52,16 +52,22 @@ def read_bytes(name):
                 raise BadInput(f"{name} is a device, not a file")
             return file.read()
     except (OSError, MemoryError) as error:
-        raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
+        raise BadInput(
+            f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}"
+        ) from error
 
 
 def require_seal(name, seal):
     """Returns the length that the seal of a file gives for the rest of it."""
     schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
     if not schema:
-        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
+        raise BadInput(
+            f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes"
+        )
     if int(schema[1]) != SCHEMA:
-        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+        raise BadInput(
+            f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it"
+        )
     length = re.match(SEAL_WORDS + rb"\d+, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n", seal)
     return int(length[1]) if length and len(seal) == SEAL_BYTES else -1
 
@@ -119,9 +125,10 @@ def reading(name, content, read):
 @dataclass
 class Case:
     """One case. Arrays have length 0 where nothing was measured."""
+
     file: "Result"
-    row: dict                                   # of /summary
-    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/measured"
+    row: dict  # of /summary
+    data: dict = field(default_factory=dict)  # datasets of the case by path, "memory/measured"
     has_timeline: bool = False
 
     def __getitem__(self, name):
@@ -168,7 +175,8 @@ class Case:
         return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
 
     def traffic(self):
-        """Counted bytes per step by kind, between groups and inside, none of a case that failed before; a valid case has the planned ones."""
+        """Counted bytes per step by kind, between groups and inside, none of a case that failed
+        before; a valid case has the planned ones."""
         matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
         if not matrix.size:
             return [numpy.zeros(4, int), numpy.zeros(4, int)]
@@ -180,20 +188,28 @@ class Case:
 @dataclass
 class Result:
     """A file: its sessions (provenance) and cases, and what the columns of its summary are."""
+
     path: pathlib.Path
-    letter: str = ""    # empty where there is one file only
-    units: dict = field(default_factory=dict)   # of each column, in the order of the table
+    letter: str = ""  # empty where there is one file only
+    units: dict = field(default_factory=dict)  # of each column, in the order of the table
     settings: list = field(default_factory=list)  # columns that say what was asked for
     sessions: list = field(default_factory=list)
     cases: list = field(default_factory=list)
-    verdict: str = ""   # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
+    verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     merits: list = field(default_factory=list)  # figure of merit of each model, in words
-    stands_out: list = field(default_factory=list)  # sentences on ranks and links, as `minitaw show` prints them
-    screening: dict = field(default_factory=dict)  # of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}
+    stands_out: list = field(
+        default_factory=list
+    )  # sentences on ranks and links, as `minitaw show` prints them
+    screening: dict = field(
+        default_factory=dict
+    )  # of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}
 
     def closing_text(self):
         """Figures of merit and verdict, as `minitaw show` prints them."""
-        return "".join(f"figure of merit: {merit}\n" for merit in self.merits) + f"RESULT: {self.verdict}\n"
+        return (
+            "".join(f"figure of merit: {merit}\n" for merit in self.merits)
+            + f"RESULT: {self.verdict}\n"
+        )
 
 
 def verdict_of(cases):
@@ -267,7 +283,8 @@ def read_result(result, reader):
 
 
 def load(name, content=None, letter=""):
-    """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
+    """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no
+    result, damaged or of another schema."""
     return reading(
         str(name), content, lambda reader: read_result(Result(pathlib.Path(name), letter), reader)
     )
@@ -275,7 +292,14 @@ def load(name, content=None, letter=""):
 
 def load_all(names):
     """All files, in the order given; with letters (A ... Z, A1 ...) where there are several."""
-    letters = [f"{string.ascii_uppercase[number % 26]}{number // 26 or ''}" for number in range(len(names))] if len(names) > 1 else [""]
+    letters = (
+        [
+            f"{string.ascii_uppercase[number % 26]}{number // 26 or ''}"
+            for number in range(len(names))
+        ]
+        if len(names) > 1
+        else [""]
+    )
     return [load(name, letter=letter) for name, letter in zip(names, letters)]
 
 
@@ -285,9 +309,22 @@ def read_timeline(case):
 
 
 # What the provenance of a session holds, in the words of a reader.
-FACTS = {"version": "miniTaw", "git_hash": "commit", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags", "kokkos": "Kokkos",
-         "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "device driver", "libraries": "libraries", "deck_path": "deck", "overrides": "--set",
-         "links": "shaped links"}
+FACTS = {
+    "version": "miniTaw",
+    "git_hash": "commit",
+    "build_type": "build type",
+    "compiler": "compiler",
+    "compiler_flags": "compiler flags",
+    "kokkos": "Kokkos",
+    "mpi": "MPI",
+    "nccl": "NCCL",
+    "cuda": "CUDA",
+    "driver": "device driver",
+    "libraries": "libraries",
+    "deck_path": "deck",
+    "overrides": "--set",
+    "links": "shaped links",
+}
 NODE_FACTS = {"cpu": "processor ", "os": "system "}
 
 
@@ -299,13 +336,16 @@ def texts_of(session, name):
 
 # Which cases the pages name.
 
+
 def describe(case):
     return f"{case['schedule']}, {plural(case['ranks'], 'rank')} in groups {case['groups']}, {plural(case['seq'], 'token')}"
 
 
 def fastest(cases):
     """The valid case of the largest rate."""
-    return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
+    return max(
+        (case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None
+    )
 
 
 def quietest(cases):

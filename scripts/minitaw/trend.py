@@ -12,7 +12,19 @@ from scipy.stats import mannwhitneyu
 
 from .command import BadInput, Parser, plural, write_stdout
 from .compare import value_of
-from .figures import PICTURES, SETTINGS, figure, grouped, legend_below, new_figure, percent, save, setting_text, styles_of, telling
+from .figures import (
+    PICTURES,
+    SETTINGS,
+    figure,
+    grouped,
+    legend_below,
+    new_figure,
+    percent,
+    save,
+    setting_text,
+    styles_of,
+    telling,
+)
 from .intervals import blocks_of, quantiles_of
 from .record import describe, load_all
 
@@ -24,17 +36,18 @@ MACHINE = (
     "links",
     "build_type",
 )  # rates of others are no history
-RISK = 0.05          # that a history without a change has a mark
+RISK = 0.05  # that a history without a change has a mark
 LEAST_CHANGE = 0.03  # that is marked
-SCATTERS = 2         # a change is at least so many times the scatter between runs: loads last
-RECENT = 10          # runs in which a change must show, and for which --fail tells it
+SCATTERS = 2  # a change is at least so many times the scatter between runs: loads last
+RECENT = 10  # runs in which a change must show, and for which --fail tells it
 
 
 @dataclass
 class Run:
     """A record's measurement of a case."""
+
     case: object
-    fastest: float         # s, step: the median over repetitions of the fastest of each
+    fastest: float  # s, step: the median over repetitions of the fastest of each
     change: object = None  # Change that begins here
 
     @property
@@ -46,7 +59,7 @@ class Run:
 @dataclass
 class Change:
     ratio: float  # new / base of the fastest steps
-    before: int   # runs of the level before
+    before: int  # runs of the level before
 
     @property
     def word(self):
@@ -71,10 +84,14 @@ def runs_of(cases):
 def history(results):
     """{what tells a case from the others: its valid measurements on one machine, with their
     changes}."""
-    known = [case for result in results for case in result.cases if case.valid and case.samples.size]
+    known = [
+        case for result in results for case in result.cases if case.valid and case.samples.size
+    ]
     if not known:
         raise BadInput("no file has a valid case")
-    told = telling(known, [name for name in SETTINGS if name not in ("ranks", "groups")])  # describe() names these
+    told = telling(
+        known, [name for name in SETTINGS if name not in ("ranks", "groups")]
+    )  # describe() names these
     parts = grouped(
         known, lambda case: (case["identity"], *(value_of(name, case) for name in MACHINE))
     )
@@ -92,6 +109,7 @@ def history(results):
 
 
 # Where a history changes.
+
 
 def change_at(before, after, risk):
     """The probability that chance alone orders these logarithms of steps so; None if they show no
@@ -208,6 +226,7 @@ def verdict(runs, risk):
 
 # For people.
 
+
 def lines(runs):
     level = {
         id(run): numpy.median([other.fastest for other in part])
@@ -267,7 +286,9 @@ def table(name, runs, risk):
         "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() + "\n"
         for row in rows
     )
-    columns = "started, commit, rate, spread of the steps, fastest step, against the median of its level"
+    columns = (
+        "started, commit, rate, spread of the steps, fastest step, against the median of its level"
+    )
     return f"# {name}\n# {columns}\n{text}# {verdict(runs, risk)}\n"
 
 
@@ -303,7 +324,9 @@ def main(words=None):
         description="Lists the rate of each case over dates and commits, with its noise, and marks lasting "
         "changes (docs/compare.md).",
     )
-    parser.add_argument("files", metavar="FILE.h5", nargs="+", help="result files of minitaw run, in any order")
+    parser.add_argument(
+        "files", metavar="FILE.h5", nargs="+", help="result files of minitaw run, in any order"
+    )
     parser.add_argument("-o", "--output", metavar="OUT", help="draw it too (.png, .svg, .pdf)")
     parser.add_argument(
         "--fail",
@@ -313,7 +336,7 @@ def main(words=None):
     )
     options = parser.parse_args(words)
     if options.output and pathlib.Path(options.output).suffix not in PICTURES:
-        raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf")
+        raise BadInput(f'-o: "{options.output}" must end in .png, .svg or .pdf')
     cases = history(load_all(options.files))
     for name, runs in cases.items():
         write_stdout(table(name, runs, RISK / len(cases)))

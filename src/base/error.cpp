@@ -25,11 +25,15 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   const std::string_view begin = word.substr(0, 64);  // no name is as long
   const auto distance = [&](const std::string& c) { return edit_distance(begin, c); };
   const auto best = std::ranges::min_element(candidates, {}, distance);
-  if (best == candidates.end() || 3 * distance(*best) > 2 * std::max(begin.size(), best->size())) return {};
+  if (best == candidates.end() || 3 * distance(*best) > 2 * std::max(begin.size(), best->size()))
+    return {};
   return "; did you mean \"" + *best + "\"?";
 }
 
 std::string counted(std::int64_t count, std::string_view noun) {
-  return std::to_string(count) + ' ' + std::string(noun) + (count == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+  return std::to_string(count) + ' ' + std::string(noun) +
+         (count == 1                ? ""
+             : noun.ends_with("ch") ? "es"
+                                    : "s");
 }
 }  // namespace minitaw

@@ -10,16 +10,21 @@
 #endif
 
 namespace minitaw {
-template <int n> struct Words {
+template <int n>
+struct Words {
   std::uint32_t word[n];
+
   MINITAW_HOST_DEVICE std::uint32_t operator[](int i) const { return word[i]; }
+
   friend bool operator==(const Words&, const Words&) = default;
 };
 
-/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters at once, whose words
-/// are a, b, c and d: random words that depend on key and counter alone, the same wherever a rank starts.
+/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters
+/// at once, whose words are a, b, c and d: random words that depend on key and counter alone, the
+/// same wherever a rank starts.
 template <int n>
-MINITAW_HOST_DEVICE inline void philox(Words<n>& a, Words<n>& b, Words<n>& c, Words<n>& d, Words<2> key) {
+MINITAW_HOST_DEVICE inline void philox(
+    Words<n>& a, Words<n>& b, Words<n>& c, Words<n>& d, Words<2> key) {
   for (int round = 0; round < 10; ++round) {
 #pragma GCC ivdep
     for (int k = 0; k < n; ++k) {
@@ -44,8 +49,8 @@ MINITAW_HOST_DEVICE inline Words<4> philox(Words<4> counter, Words<2> key) {
 enum class Stream : std::uint32_t { weights = 0, tokens = 0x746F6B73 };
 
 inline Words<2> philox_key(std::uint64_t seed, Stream stream) {
-  return {
-      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
+  return {{static_cast<std::uint32_t>(seed),
+      static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
 }
 
 /// Exactly representable number in [-1, 1), a multiple of 2^-23.
@@ -53,15 +58,21 @@ MINITAW_HOST_DEVICE inline float signed_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-23F - 1.0F;
 }
 
-/// Number i is center + amplitude u, in fp32; u: word i mod 4 of philox({i / 4 low, high, row[0], row[1]}, key).
+/// Number i is center + amplitude u, in fp32; u: word i mod 4 of philox({i / 4 low, high, row[0],
+/// row[1]}, key).
 struct UniformRow {
   Words<2> key, row;
   float center, amplitude;
 
   /// Numbers 4 block .. 4 block + 3, as words.
   [[nodiscard]] MINITAW_HOST_DEVICE Words<4> words(std::uint64_t block) const {
-    return philox({{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), row[0], row[1]}}, key);
+    return philox({{static_cast<std::uint32_t>(block),
+                      static_cast<std::uint32_t>(block >> 32),
+                      row[0],
+                      row[1]}},
+        key);
   }
+
   /// Exact in double, so that it is rounded once, with or without fused multiply-add.
   [[nodiscard]] MINITAW_HOST_DEVICE float number(std::uint32_t word) const {
     return static_cast<float>(double{center} + double{amplitude} * double{signed_unit(word)});

@@ -6,10 +6,13 @@
 #include <vector>
 
 namespace minitaw {
-/// A part of each entry in a vector: list_of(rows, &Row::name). As std::ranges::to, which comes with C++23.
-template <class Entries, class Part = std::identity> auto list_of(Entries&& entries, const Part& part = {}) {
+/// A part of each entry in a vector: list_of(rows, &Row::name). As std::ranges::to, which comes
+/// with C++23.
+template <class Entries, class Part = std::identity>
+auto list_of(Entries&& entries, const Part& part = {}) {
   std::vector<std::decay_t<decltype(std::invoke(part, *entries.begin()))>> list;
-  for (auto&& entry : entries) list.push_back(std::invoke(part, entry));
+  for (auto&& entry : entries)
+    list.push_back(std::invoke(part, entry));
   return list;
 }
 
@@ -30,8 +33,9 @@ struct Part {
   return {part.index * each, each};
 }
 
-/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each, the last
-/// ones cut to what remains, so shorter or empty. `index` is taken modulo members, also below 0.
+/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each,
+/// the last ones cut to what remains, so shorter or empty. `index` is taken modulo members, also
+/// below 0.
 [[nodiscard]] constexpr Range slice(std::int64_t elements, int members, int index) {
   const std::int64_t member = ((index % members) + members) % members;
   const std::int64_t each = elements / members + (elements % members != 0);

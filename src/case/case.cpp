@@ -8,7 +8,8 @@ namespace minitaw {
 std::string ffn_text(const model::Shape& shape) {
   const auto& ffn = shape.ffn;
   const bool equal = std::ranges::all_of(ffn, [&](std::int64_t f) { return f == ffn.front(); });
-  return equal && !ffn.empty() ? fmt::format("{}", ffn.front()) : fmt::format("{}", fmt::join(ffn, ","));
+  return equal && !ffn.empty() ? fmt::format("{}", ffn.front())
+                               : fmt::format("{}", fmt::join(ffn, ","));
 }
 
 std::string ranks_text(int ranks, int replicas) {
@@ -16,7 +17,8 @@ std::string ranks_text(int ranks, int replicas) {
 }
 
 std::int64_t micro_batch_of(const Case& c, int rank) {
-  return c.micro_batch_per_rank.empty() ? c.shape.micro_batch : c.micro_batch_per_rank[static_cast<std::size_t>(rank)];
+  return c.micro_batch_per_rank.empty() ? c.shape.micro_batch
+                                        : c.micro_batch_per_rank[static_cast<std::size_t>(rank)];
 }
 
 model::Shape shape_of_rank(const Case& c, int rank) {
@@ -25,12 +27,17 @@ model::Shape shape_of_rank(const Case& c, int rank) {
   return shape;
 }
 
-std::int64_t sequences_of_step(const Case& c) { return first_sequence(c, c.micro_batches); }
+std::int64_t sequences_of_step(const Case& c) {
+  return first_sequence(c, c.micro_batches);
+}
 
-double tokens_of_step(const Case& c) { return static_cast<double>(sequences_of_step(c) * c.shape.seq); }
+double tokens_of_step(const Case& c) {
+  return static_cast<double>(sequences_of_step(c) * c.shape.seq);
+}
 
 std::int64_t first_sequence(const Case& c, int micro_batch) {
-  if (c.micro_batch_per_rank.empty()) return micro_batch * c.shape.micro_batch;
+  if (c.micro_batch_per_rank.empty())
+    return micro_batch * c.shape.micro_batch;
   const int per_rank = c.micro_batches / c.ranks, rank = micro_batch / per_rank;
   const auto sizes = c.micro_batch_per_rank.begin();
   const std::int64_t before = per_rank * std::accumulate(sizes, sizes + rank, std::int64_t{0});
@@ -55,7 +62,12 @@ Case on_one_rank(Case c) {
 }
 
 schedule::Request request_of(const Case& c) {
-  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas, c.clip_norm > 0,
+  return {schedule::parse_spec(c.schedule),
+      c.groups,
+      c.micro_batches,
+      c.shape.layers,
+      c.replicas,
+      c.clip_norm > 0,
       c.folder};
 }
 }  // namespace minitaw

@@ -32,7 +32,8 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-/// Sequences of a step. If ranks have micro-batch sizes of their own, rank r has micro-batches r M / P, ...
+/// Sequences of a step. If ranks have micro-batch sizes of their own, rank r has micro-batches r M
+/// / P, ...
 
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);

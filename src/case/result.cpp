@@ -12,7 +12,8 @@ std::string name_of(Status status) {
 }
 
 double quantile(std::span<const double> sorted, double q) {
-  if (sorted.empty()) return std::numeric_limits<double>::quiet_NaN();
+  if (sorted.empty())
+    return std::numeric_limits<double>::quiet_NaN();
   const double at = q * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(at);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
@@ -27,12 +28,14 @@ double median(std::vector<double> samples) {
 std::string utc_now(bool to_millisecond) {
   using namespace std::chrono;
   const auto now = system_clock::now();
-  if (to_millisecond) return fmt::format("{:%FT%T}Z", floor<milliseconds>(now));
+  if (to_millisecond)
+    return fmt::format("{:%FT%T}Z", floor<milliseconds>(now));
   return fmt::format("{:%FT%T}Z", floor<seconds>(now));
 }
 
 void fail(CaseResult& result, std::string reason) {
-  if (result.status != Status::ok) return;
+  if (result.status != Status::ok)
+    return;
   result.status = Status::wrong;
   result.reason = std::move(reason);
 }

@@ -20,7 +20,8 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw InputError(fmt::format("{} ({} --help)", error.what(), app.get_name()));
+    if (error.get_exit_code() != 0)
+      throw InputError(fmt::format("{} ({} --help)", error.what(), app.get_name()));
     std::ostringstream text;
     app.exit(error, text, text);
     return text.str();
@@ -29,7 +30,8 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
 }
 
 CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides) {
-  return app.add_option("--set", overrides, "replace a key of the deck; a list is swept: --set seq=4K,8K")
+  return app
+      .add_option("--set", overrides, "replace a key of the deck; a list is swept: --set seq=4K,8K")
       ->type_name("KEY=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);

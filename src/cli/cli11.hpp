@@ -11,8 +11,9 @@
 
 /// Command lines of all programs: CLI11, with errors as everywhere else.
 namespace minitaw::cli {
-/// Parses the command line into the variables of the options of `app`, and calls its callbacks. Returns the
-/// text of --help or --version, else an empty one. Throws InputError, with CLI11's sentence, for a mistake.
+/// Parses the command line into the variables of the options of `app`, and calls its callbacks.
+/// Returns the text of --help or --version, else an empty one. Throws InputError, with CLI11's
+/// sentence, for a mistake.
 [[nodiscard]] std::string parse(CLI::App& app, int argc, const char* const* argv);
 /// Adds --set KEY=VALUE, which may be repeated.
 CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides);

@@ -8,18 +8,24 @@ namespace minitaw::comm {
 constexpr auto on_compute_lane = "communication was given to the compute lane";
 
 Transport::Started Transport::start(schedule::Lane lane, const Message& message) {
-  if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
+  if (lane == schedule::Lane::compute)
+    throw LogicError(on_compute_lane);
   return message.bytes == 0 ? nullptr : start_transfer(lane, message);
 }
 
-Transport::Started Transport::start(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
-  if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
+Transport::Started Transport::start(
+    schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
+  if (lane == schedule::Lane::compute)
+    throw LogicError(on_compute_lane);
   const Membership self = membership(kind, collective);
-  return self.size() == 1 || collective.elements == 0 ? nullptr : start_transfer(lane, kind, self, collective);
+  return self.size() == 1 || collective.elements == 0
+             ? nullptr
+             : start_transfer(lane, kind, self, collective);
 }
 
 Membership Transport::membership(schedule::Kind kind, const Collective& collective) const {
-  if (!is_collective(kind)) throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+  if (!is_collective(kind))
+    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
   const int number = collective.communicator;
   if (number < 0 || static_cast<std::size_t>(number) >= communicators_.size())
     throw LogicError(fmt::format("the program has no communicator {}", number));
@@ -27,14 +33,16 @@ Membership Transport::membership(schedule::Kind kind, const Collective& collecti
   const auto index_of = [&](int member) {
     const auto found = std::ranges::find(communicator.ranks, member);
     if (found == communicator.ranks.end())
-      throw LogicError(fmt::format("rank {} is not a member of communicator {}", member, communicator.name));
+      throw LogicError(
+          fmt::format("rank {} is not a member of communicator {}", member, communicator.name));
     return static_cast<int>(found - communicator.ranks.begin());
   };
   return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};
 }
 
 Transport::Started SoloTransport::start_transfer(schedule::Lane, const Message& message) {
-  throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
+  throw LogicError(
+      fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
 }
 
 Transport::Started SoloTransport::start_transfer(
@@ -42,16 +50,19 @@ Transport::Started SoloTransport::start_transfer(
   throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
 }
 
-// Plain loops: they run on communication threads, which must not enter the compute threads' parallel regions.
+// Plain loops: they run on communication threads, which must not enter the compute threads'
+// parallel regions.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements) {
   if (dtype == model::Dtype::fp32) {
     auto* __restrict const to = reinterpret_cast<float*>(target);
     const auto* __restrict const from = reinterpret_cast<const float*>(other);
-    for (std::int64_t i = 0; i < elements; ++i) to[i] += from[i];
+    for (std::int64_t i = 0; i < elements; ++i)
+      to[i] += from[i];
   } else {
     auto* __restrict const to = reinterpret_cast<Bf16*>(target);
     const auto* __restrict const from = reinterpret_cast<const Bf16*>(other);
-    for (std::int64_t i = 0; i < elements; ++i) to[i] = to_bf16(to_float(to[i]) + to_float(from[i]));
+    for (std::int64_t i = 0; i < elements; ++i)
+      to[i] = to_bf16(to_float(to[i]) + to_float(from[i]));
   }
 }
 }  // namespace minitaw::comm

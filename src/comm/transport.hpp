@@ -33,14 +33,16 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole buffer
 };
 
-/// A transfer under way. Its owner advances it until it is done, and destroys it before the transport.
-/// Destroying it earlier is allowed only after an error or cancel(), because buffers may still be in use.
+/// A transfer under way. Its owner advances it until it is done, and destroys it before the
+/// transport. Destroying it earlier is allowed only after an error or cancel(), because buffers may
+/// still be in use.
 class Operation {
 public:
   Operation& operator=(Operation&&) = delete;
   virtual ~Operation() = default;
 
-  /// Does what needs no other rank; returns whether there was any. Throws Error, Cancelled after cancel().
+  /// Does what needs no other rank; returns whether there was any. Throws Error, Cancelled after
+  /// cancel().
   virtual bool advance() = 0;
   [[nodiscard]] virtual bool done() const = 0;
 };
@@ -49,6 +51,7 @@ struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
   int root;                       ///< index of the root; 0 where the kind has none
+
   [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
 };
 
@@ -56,67 +59,94 @@ struct Membership {
 class SentBytes {
 public:
   explicit SentBytes(std::size_t ranks) : cells_(ranks * schedule::traffic_kinds) {}
+
   void add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes, std::memory_order_relaxed);
+    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(
+        bytes, std::memory_order_relaxed);
   }
+
   [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
+
 private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for messages (see
-/// messages_at_once()). Operations of different lanes are independent; one thread may drive many lanes, but only one
-/// thread at a time drives a lane. An operation is done when this rank's part is complete (buffers sent may be reused,
-/// buffers received hold the data). A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
-/// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except
+/// for messages (see messages_at_once()). Operations of different lanes are independent; one thread
+/// may drive many lanes, but only one thread at a time drives a lane. An operation is done when
+/// this rank's part is complete (buffers sent may be reused, buffers received hold the data). A
+/// failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the program cannot
+/// mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
-/// Matching: messages from one rank to another match in order per payload, whatever their lanes: those of one payload
-/// must not be under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
-/// inputs of one rank for another match in order whatever their payload, and so do gradients.
+/// Matching: messages from one rank to another match in order per payload, whatever their lanes:
+/// those of one payload must not be under way on two lanes at once. Collectives match in order per
+/// communicator and lane. If on_stream(), inputs of one rank for another match in order whatever
+/// their payload, and so do gradients.
 ///
-/// Slices are those of base/range.hpp. On a communicator of one member every collective does nothing.
+/// Slices are those of base/range.hpp. On a communicator of one member every collective does
+/// nothing.
 class Transport {
 public:
   /// Keeps the program's communicators. `name` stands in results.
   Transport(std::string name, int rank, const schedule::Program& program)
-      : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank), communicators_(program.communicators) {}
+      : sent_(program.ranks.size()),
+        name_(std::move(name)),
+        rank_(rank),
+        communicators_(program.communicators) {}
+
   Transport& operator=(Transport&&) = delete;
   virtual ~Transport() = default;
 
   [[nodiscard]] const std::string& name() const { return name_; }
+
   [[nodiscard]] int rank() const { return rank_; }
+
   /// Returns whether start() puts an operation on the lane's device queue, which completes it.
   [[nodiscard]] virtual bool on_stream() const { return false; }
-  /// Returns how many messages of one direction may be under way on a lane. Collectives are always alone.
+
+  /// Returns how many messages of one direction may be under way on a lane. Collectives are always
+  /// alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
-  /// An operation to be advanced; nullptr if there is nothing to wait for, as always if on_stream().
+  /// An operation to be advanced; nullptr if there is nothing to wait for, as always if
+  /// on_stream().
   using Started = std::unique_ptr<Operation>;
   [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
   /// - reduce: sum over the members into the root's buffer; the others' buffers are only read;
   /// - all_gather: slice i of the buffer goes from member i to everyone;
-  /// - reduce_scatter: member i ends with the sum of everyone's slice i; the other slices are left undefined;
+  /// - reduce_scatter: member i ends with the sum of everyone's slice i; the other slices are left
+  /// undefined;
   /// - all_reduce: sum over the members everywhere; any number of elements.
-  [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind, const Collective& collective);
+  [[nodiscard]] Started start(
+      schedule::Lane lane, schedule::Kind kind, const Collective& collective);
 
   /// Bytes handed to the network library so far, [to][schedule::Traffic].
   [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
-  /// Returns the source of sent(): "counted" by the calls of MPI themselves (comm/mpi/sends.hpp), or "by formula": NCCL
-  /// hides the path of a collective, so that ring_send() gives its bytes.
+
+  /// Returns the source of sent(): "counted" by the calls of MPI themselves (comm/mpi/sends.hpp),
+  /// or "by formula": NCCL hides the path of a collective, so that ring_send() gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
-  /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls it.
+
+  /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls
+  /// it.
   virtual void poll() {}
-  /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only destruction may follow.
+
+  /// Makes every operation, now and later, throw comm::Cancelled. The watchdog calls it; only
+  /// destruction may follow.
   virtual void cancel() = 0;
+
 protected:
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
-  [[nodiscard]] virtual Started start_transfer(
-      schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) = 0;
+  [[nodiscard]] virtual Started start_transfer(schedule::Lane lane,
+      schedule::Kind kind,
+      const Membership& self,
+      const Collective& collective) = 0;
 
   SentBytes sent_;
+
 private:
   /// Throws LogicError if there is no such collective, communicator, member or root.
   [[nodiscard]] Membership membership(schedule::Kind kind, const Collective& collective) const;
@@ -126,17 +156,23 @@ private:
   std::vector<schedule::Communicator> communicators_;
 };
 
-/// Transport of a single rank: a collective has one member and changes nothing; a message throws LogicError.
+/// Transport of a single rank: a collective has one member and changes nothing; a message throws
+/// LogicError.
 class SoloTransport final : public Transport {
 public:
   explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}
+
   void cancel() override {}
+
 private:
   [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
-  [[nodiscard]] Started start_transfer(
-      schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) override;
+  [[nodiscard]] Started start_transfer(schedule::Lane lane,
+      schedule::Kind kind,
+      const Membership& self,
+      const Collective& collective) override;
 };
 
-/// target[i] += other[i]; bf16 adds in float and rounds to nearest even. Buffers must be aligned and not overlap.
+/// target[i] += other[i]; bf16 adds in float and rounds to nearest even. Buffers must be aligned
+/// and not overlap.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements);
 }  // namespace minitaw::comm

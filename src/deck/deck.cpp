@@ -13,40 +13,71 @@ std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
   std::string others;
   for (const Key& key : keys())
-    if (key.text && key.text(c) != key.initial) others += fmt::format(" {}={}", key.name, key.text(c));
-  return fmt::format("schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
-                     "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
-                     "seed={} learning_rate={} data={}{}",
-      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
-      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup, c.seed,
-      c.learning_rate, c.data, others);
+    if (key.text && key.text(c) != key.initial)
+      others += fmt::format(" {}={}", key.name, key.text(c));
+  return fmt::format(
+      "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
+      "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
+      "seed={} learning_rate={} data={}{}",
+      c.schedule,
+      c.ranks,
+      c.groups.text(),
+      s.layers,
+      s.hidden,
+      s.heads,
+      s.kv_heads,
+      s.vocab,
+      ffn_text(s),
+      name_of(s.dtype),
+      name_of(s.recompute),
+      s.seq,
+      micro_batch_text(c),
+      c.micro_batches,
+      c.steps,
+      c.warmup,
+      c.seed,
+      c.learning_rate,
+      c.data,
+      others);
 }
 
 namespace {
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
 
-const schedule::Entry& entry_of(const std::string& spec) { return schedule::entry_of(spec.substr(0, spec.find(':'))); }
+const schedule::Entry& entry_of(const std::string& spec) {
+  return schedule::entry_of(spec.substr(0, spec.find(':')));
+}
 
 int ranks_of(const Draft& draft, const Job& job) {
   const int ranks = draft.c.ranks;
   if (!job.planning && ranks > job.ranks)
     throw InputError(fmt::format(
-        "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks, job.ranks, ranks));
-  if (ranks > 0) return ranks;
-  if (job.ranks > 0) return job.ranks;
+        "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
+        ranks,
+        job.ranks,
+        ranks));
+  if (ranks > 0)
+    return ranks;
+  if (job.ranks > 0)
+    return job.ranks;
   const bool has_sizes = draft.groups.find('+') != std::string::npos;
-  if (has_sizes && !draft.groups.ends_with("*")) return topology::parse_groups(draft.groups).ranks();
-  if (entry_of(draft.c.schedule).one_rank) return 1;
-  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
+  if (has_sizes && !draft.groups.ends_with("*"))
+    return topology::parse_groups(draft.groups).ranks();
+  if (entry_of(draft.c.schedule).one_rank)
+    return 1;
+  throw InputError(
+      "ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
 }
 
-/// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold fewer.
+/// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold
+/// fewer.
 topology::Groups nodes_of(const Job& job, int ranks) {
   std::vector<int> sizes;
   int left = ranks;
   for (const int node : job.node_sizes) {
-    if (left == 0) break;
+    if (left == 0)
+      break;
     sizes.push_back(std::min(node, left));
     left -= sizes.back();
   }
@@ -54,22 +85,30 @@ topology::Groups nodes_of(const Job& job, int ranks) {
 }
 
 topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
-  if (!draft.groups.empty()) return topology::parse_groups(draft.groups, ranks);
-  if (draft.group_size == 0) return nodes_of(job, ranks);
+  if (!draft.groups.empty())
+    return topology::parse_groups(draft.groups, ranks);
+  if (draft.group_size == 0)
+    return nodes_of(job, ranks);
   if (ranks % draft.group_size != 0)
-    throw InputError(fmt::format("group_size: {0} ranks cannot form groups of {1}; use a divisor of {0}, or "
-                                 "give the sizes with groups",
-        ranks, draft.group_size));
+    throw InputError(
+        fmt::format("group_size: {0} ranks cannot form groups of {1}; use a divisor of {0}, or "
+                    "give the sizes with groups",
+            ranks,
+            draft.group_size));
   return topology::Groups::equal(ranks, ranks / draft.group_size);
 }
 
-std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
+std::int64_t default_ffn(std::int64_t hidden) {
+  return ((8 * hidden + 2) / 3 + 255) / 256 * 256;
+}
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
   const model::Shape& s = draft.c.shape;
-  if (s.ffn.empty()) return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
+  if (s.ffn.empty())
+    return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
   if (std::ssize(s.ffn) != s.layers)
-    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer", counted(std::ssize(s.ffn), "value"),
+    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
+        counted(std::ssize(s.ffn), "value"),
         counted(s.layers, "layer")));
   return s.ffn;
 }
@@ -79,76 +118,105 @@ void complete_micro_batch(Case& c, std::int64_t tokens) {
   std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
   std::int64_t& size = c.shape.micro_batch;
   if (tokens % c.shape.seq != 0)
-    throw InputError(fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}", tokens,
-        c.shape.seq, (tokens / c.shape.seq + 1) * c.shape.seq));
+    throw InputError(
+        fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}",
+            tokens,
+            c.shape.seq,
+            (tokens / c.shape.seq + 1) * c.shape.seq));
   if (sizes.empty()) {
     size = std::max<std::int64_t>(tokens > 0 ? tokens / c.shape.seq : size, 1);
     return;
   }
   if (entry_of(c.schedule).passes_activations)
-    throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
-                                 "have one size; use micro_batch",
-        c.schedule));
+    throw InputError(
+        fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
+                    "have one size; use micro_batch",
+            c.schedule));
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
     throw InputError(fmt::format("micro_batch_per_rank: {} for {}; give one per rank",
-        counted(std::ssize(sizes), "value"), counted(c.ranks, "rank")));
+        counted(std::ssize(sizes), "value"),
+        counted(c.ranks, "rank")));
   const auto [least, most] = std::ranges::minmax(sizes);
   size = most;
-  if (least == most) sizes.clear();
+  if (least == most)
+    sizes.clear();
 }
 
 /// Sets M. Ranks and B are known.
 void complete_micro_batches(Case& c, const Draft& draft) {
   const std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
   std::int64_t count = c.micro_batches > 0 ? c.micro_batches : c.ranks;
-  if (draft.micro_batches_per_rank > 0) count = draft.micro_batches_per_rank * c.ranks;
+  if (draft.micro_batches_per_rank > 0)
+    count = draft.micro_batches_per_rank * c.ranks;
   if (draft.sequences > 0) {
-    const std::int64_t together = sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
+    const std::int64_t together =
+        sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
     if (draft.sequences % together != 0)
-      throw InputError(fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
-                                   "a multiple of {}",
-          draft.sequences, sizes.empty() ? "micro-batches" : "rounds of all ranks", together, together));
+      throw InputError(
+          fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
+                      "a multiple of {}",
+              draft.sequences,
+              sizes.empty() ? "micro-batches" : "rounds of all ranks",
+              together,
+              together));
     count = draft.sequences / together * (sizes.empty() ? 1 : c.ranks);
   }
   if (count > most_micro_batches)
-    throw InputError(fmt::format("micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
+    throw InputError(fmt::format(
+        "micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
   c.micro_batches = static_cast<int>(count);
-  if (sizes.empty()) return;
+  if (sizes.empty())
+    return;
   if (c.micro_batches % c.ranks != 0)
-    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}", c.schedule,
-        counted(c.micro_batches, "micro-batch"), counted(c.ranks, "rank"), c.ranks));
+    throw InputError(
+        fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
+            c.schedule,
+            counted(c.micro_batches, "micro-batch"),
+            counted(c.ranks, "rank"),
+            c.ranks));
   const std::int64_t sequences = sequences_of_step(c);
   if (sequences > INT32_MAX)
-    throw InputError(fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
+    throw InputError(fmt::format(
+        "micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
 }
 
 int heads_of(const Draft& draft) {
   const model::Shape& shape = draft.c.shape;
   if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
-  if (shape.heads > 0) return shape.heads;
+  if (shape.heads > 0)
+    return shape.heads;
   if (shape.hidden % draft.head_dim != 0)
-    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden));
+    throw InputError(
+        fmt::format("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden));
   return static_cast<int>(shape.hidden / draft.head_dim);
 }
 
 /// A file must give at least one sequence and the token behind it.
 void check_data(const Case& c, const Job& job) {
-  if (c.data == "synthetic") return;
+  if (c.data == "synthetic")
+    return;
   if (c.shape.vocab < 256)
-    throw InputError(fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
-  if (job.planning) return;
+    throw InputError(fmt::format(
+        "vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
+  if (job.planning)
+    return;
   std::error_code error;
   if (!std::filesystem::is_regular_file(c.data, error))
     throw InputError(
-        fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
+        fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
+            printable(c.data)));
   const auto bytes = std::filesystem::file_size(c.data, error);
   if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
-    throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}", printable(c.data),
-        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"), counted(c.shape.seq, "token"), c.shape.seq + 1));
+    throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}",
+        printable(c.data),
+        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"),
+        counted(c.shape.seq, "token"),
+        c.shape.seq + 1));
 }
 
-/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
+/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
+/// "key: ...".
 Case complete(const Draft& draft, const Job& job) {
   Case c = draft.c;
   c.ranks = ranks_of(draft, job);
@@ -156,13 +224,16 @@ Case complete(const Draft& draft, const Job& job) {
   complete_micro_batch(c, draft.tokens);
   complete_micro_batches(c, draft);
   c.shape.heads = heads_of(draft);
-  if (c.shape.kv_heads == 0) c.shape.kv_heads = c.shape.heads;
+  if (c.shape.kv_heads == 0)
+    c.shape.kv_heads = c.shape.heads;
   c.shape.ffn = ffn_of(draft);
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;
-  if (c.shape.vocab == 0) c.shape.vocab = c.data == "synthetic" ? 32000 : 256;
+  if (c.shape.vocab == 0)
+    c.shape.vocab = c.data == "synthetic" ? 32000 : 256;
   model::check(c.shape);
   // After the checks of ranks and groups: the other schedules share them.
-  if (entry_of(c.schedule).one_rank) c = on_one_rank(std::move(c));
+  if (entry_of(c.schedule).one_rank)
+    c = on_one_rank(std::move(c));
   check_data(c, job);
   schedule::check(request_of(c));
   c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
@@ -175,12 +246,15 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// The message of a check behind the place of the key that it begins with, or of one in place of it.
+/// The message of a check behind the place of the key that it begins with, or of one in place of
+/// it.
 std::string locate(const std::string& text, const Settings& settings, const std::string& path) {
   const std::string name = text.substr(0, text.find_first_of(": ="));
-  if (const auto at = settings.find(name); at != settings.end()) return fmt::format("{}: {}", at->second.where, text);
+  if (const auto at = settings.find(name); at != settings.end())
+    return fmt::format("{}: {}", at->second.where, text);
   for (const auto& [other, setting] : settings)
-    if (find_key(other)->in_place_of == name) return fmt::format("{}: {} gives {}", setting.where, other, text);
+    if (find_key(other)->in_place_of == name)
+      return fmt::format("{}: {} gives {}", setting.where, other, text);
   return fmt::format("{}: {}", printable(path), text);
 }
 
@@ -188,21 +262,32 @@ std::string locate(const std::string& text, const Settings& settings, const std:
 void require_one_of_each(const Settings& settings) {
   std::map<std::string, std::string> given;  // by meaning
   for (const Key& key : keys()) {
-    if (!settings.contains(key.name)) continue;
+    if (!settings.contains(key.name))
+      continue;
     const auto& [at, is_new] = given.try_emplace(key.meaning(), key.name);
-    if (!is_new) throw InputError(fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
+    if (!is_new)
+      throw InputError(
+          fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
   }
 }
 
-/// Throws InputError if a list is given for one value, one value for a list, or what no key can take.
+/// Throws InputError if a list is given for one value, one value for a list, or what no key can
+/// take.
 void require_form(const Key& key, const Setting& setting) {
   const char* fault = nullptr;
-  if (setting.list && !key.list && !key.axis) fault = "a list is given, but this key takes one value";
-  if (!setting.list && key.list) fault = "one value is given, but this key takes a list";
-  const auto is_shown = [](const std::string& value) { return printable(value, value.size()) == value; };
-  if (!std::ranges::all_of(setting.values, is_shown)) fault = "a value has a control character";
-  if (setting.values.empty() || std::ranges::count(setting.values, "") > 0) fault = "a value is empty";
-  if (fault != nullptr) throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
+  if (setting.list && !key.list && !key.axis)
+    fault = "a list is given, but this key takes one value";
+  if (!setting.list && key.list)
+    fault = "one value is given, but this key takes a list";
+  const auto is_shown = [](const std::string& value) {
+    return printable(value, value.size()) == value;
+  };
+  if (!std::ranges::all_of(setting.values, is_shown))
+    fault = "a value has a control character";
+  if (setting.values.empty() || std::ranges::count(setting.values, "") > 0)
+    fault = "a value is empty";
+  if (fault != nullptr)
+    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
 }
 
 /// Single values and defaults go into the draft, lists become axes.
@@ -212,16 +297,20 @@ std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
   for (const Key& key : keys()) {
     const auto at = settings.find(key.name);
     if (at == settings.end()) {
-      if (key.required()) throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
-      if (!key.initial.empty()) key.store(draft, key.initial);
+      if (key.required())
+        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
+      if (!key.initial.empty())
+        key.store(draft, key.initial);
       continue;
     }
     require_form(key, at->second);
     const std::vector<std::string>& values = at->second.values;
     const bool swept = !key.list && values.size() > 1;
     Draft scratch;
-    for (const std::string& value : values) key.store(swept ? scratch : draft, value);
-    if (swept) axes.push_back({&key, values});
+    for (const std::string& value : values)
+      key.store(swept ? scratch : draft, value);
+    if (swept)
+      axes.push_back({&key, values});
   }
   return axes;
 }
@@ -231,7 +320,9 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   for (const Axis& axis : axes) {
     if (axis.values.size() > most_cases / count)
       throw InputError(
-          fmt::format("{}: the lists of this deck make more than {} cases; shorten one", axis.key->name, most_cases));
+          fmt::format("{}: the lists of this deck make more than {} cases; shorten one",
+              axis.key->name,
+              most_cases));
     count *= axis.values.size();
   }
   return count;
@@ -243,24 +334,31 @@ void note_without_effect(Deck& deck) {
   std::set<std::string> looked_at;
   for (const Case& c : deck.cases) {
     const schedule::Request request = request_of(c);
-    if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second) continue;
+    if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second)
+      continue;
     for (const std::string& name : schedule::options_without_effect(request))
-      where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)].insert(
-          c.replicas == 1 ? c.groups.text() : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
+      where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)]
+          .insert(c.replicas == 1 ? c.groups.text()
+                                  : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
   }
   for (const auto& [option, groups] : where)
-    deck.notes.push_back(fmt::format(
-        "{} has no effect in groups {}: the program is the same without it", option, fmt::join(groups, ", ")));
+    deck.notes.push_back(
+        fmt::format("{} has no effect in groups {}: the program is the same without it",
+            option,
+            fmt::join(groups, ", ")));
 }
 
 /// Many ranks in one group hide what nodes cost.
 void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
   constexpr int usual_node = 8;
   const int most = std::ranges::max_element(deck.cases, {}, &Case::ranks)->ranks;
-  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") && most > usual_node)
-    deck.notes.push_back(fmt::format("groups: not given, so all {} ranks are one group, and nothing lies "
-                                     "between nodes; add for example --set group_size={}",
-        most, usual_node));
+  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") &&
+      most > usual_node)
+    deck.notes.push_back(
+        fmt::format("groups: not given, so all {} ranks are one group, and nothing lies "
+                    "between nodes; add for example --set group_size={}",
+            most,
+            usual_node));
 }
 
 /// The place of each axis' value in combination `i`; the first key of keys() varies slowest.
@@ -277,14 +375,17 @@ std::vector<std::size_t> positions_of(std::size_t i, const std::vector<Axis>& ax
 /// Combinations that cannot be run, by their reasons.
 using Failed = std::map<std::string, std::vector<std::size_t>>;
 
-/// Says what is not run: values that no case has, each with its first reason, and how many combinations of others.
-/// `used`: by axis and position.
-void note_what_is_left_out(
-    const Failed& failed, const std::vector<Axis>& axes, const std::vector<std::vector<bool>>& used, Deck& deck) {
+/// Says what is not run: values that no case has, each with its first reason, and how many
+/// combinations of others. `used`: by axis and position.
+void note_what_is_left_out(const Failed& failed,
+    const std::vector<Axis>& axes,
+    const std::vector<std::vector<bool>>& used,
+    Deck& deck) {
   struct Why {
     std::size_t others, combination;  ///< the fewest other values at fault, then the first
     std::string reason;
   };
+
   std::map<std::pair<std::size_t, std::size_t>, Why> unused;
   std::map<std::string, int> left_out;
   for (const auto& [reason, combinations] : failed)
@@ -292,32 +393,38 @@ void note_what_is_left_out(
       const std::vector<std::size_t> positions = positions_of(i, axes);
       std::vector<std::size_t> at_fault;
       for (std::size_t axis = 0; axis < axes.size(); ++axis)
-        if (!used[axis][positions[axis]]) at_fault.push_back(axis);
-      if (at_fault.empty()) ++left_out[reason];
+        if (!used[axis][positions[axis]])
+          at_fault.push_back(axis);
+      if (at_fault.empty())
+        ++left_out[reason];
       for (const std::size_t axis : at_fault) {
-        Why& why = unused.try_emplace({axis, positions[axis]}, Why{axes.size() + 1, 0, ""}).first->second;
-        if (std::pair(at_fault.size(), i) < std::pair(why.others, why.combination)) why = {at_fault.size(), i, reason};
+        Why& why =
+            unused.try_emplace({axis, positions[axis]}, Why{axes.size() + 1, 0, ""}).first->second;
+        if (std::pair(at_fault.size(), i) < std::pair(why.others, why.combination))
+          why = {at_fault.size(), i, reason};
       }
     }
   for (const auto& [value, why] : unused) {
     const Axis& axis = axes[value.first];
-    deck.unused.push_back(
-        fmt::format("no case has {} = {}: {}", axis.key->name, axis.values[value.second], why.reason));
+    deck.unused.push_back(fmt::format(
+        "no case has {} = {}: {}", axis.key->name, axis.values[value.second], why.reason));
   }
   deck.notes = deck.unused;
   for (const auto& [reason, times] : left_out)
     deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
 }
 
-/// All combinations of the axes, completed and checked. One that cannot be run is left out with a note; it is an error
-/// if none is left, or if the job has too few ranks for it. Equal cases are kept once.
+/// All combinations of the axes, completed and checked. One that cannot be run is left out with a
+/// note; it is an error if none is left, or if the job has too few ranks for it. Equal cases are
+/// kept once.
 void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(settings, draft);
   const std::size_t count = count_cases(axes);
   std::vector<std::vector<bool>> used;
-  for (const Axis& axis : axes) used.emplace_back(axis.values.size(), false);
+  for (const Axis& axis : axes)
+    used.emplace_back(axis.values.size(), false);
   std::set<std::string> seen;
   Failed failed;
   std::string first_reason;
@@ -329,20 +436,27 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);
-      for (std::size_t axis = 0; axis < axes.size(); ++axis) used[axis][positions[axis]] = true;
-      if (seen.insert(identity(c)).second) deck.cases.push_back(std::move(c));
-      else ++equal;
+      for (std::size_t axis = 0; axis < axes.size(); ++axis)
+        used[axis][positions[axis]] = true;
+      if (seen.insert(identity(c)).second)
+        deck.cases.push_back(std::move(c));
+      else
+        ++equal;
     } catch (const InputError& error) {
-      if (first_reason.empty()) first_reason = error.what();
+      if (first_reason.empty())
+        first_reason = error.what();
       failed[error.what()].push_back(i);
     }
   }
-  if (deck.cases.empty()) throw InputError(first_reason);
+  if (deck.cases.empty())
+    throw InputError(first_reason);
   note_what_is_left_out(failed, axes, used, deck);
   if (equal > 0)
-    deck.notes.push_back(fmt::format(
-        "{} {} equal to another one: each runs once", counted(equal, "combination"), equal == 1 ? "is" : "are"));
-  if (job.notes) note_without_effect(deck);
+    deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
+        counted(equal, "combination"),
+        equal == 1 ? "is" : "are"));
+  if (job.notes)
+    note_without_effect(deck);
   note_one_group(settings, job, deck);
 }
 }  // namespace
@@ -351,11 +465,14 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
   return make_deck(read_text(path), path, overrides, job);
 }
 
-Deck make_deck(
-    const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
+Deck make_deck(const std::string& text,
+    const std::string& path,
+    const std::vector<std::string>& overrides,
+    const Job& job) {
   Deck deck{path, text, overrides, {}, {}, {}};
   Settings settings = parse_toml(text, path);
-  for (const std::string& override : overrides) override_setting(settings, override);
+  for (const std::string& override : overrides)
+    override_setting(settings, override);
   try {
     expand(settings, job, deck);
   } catch (const InputError& error) {

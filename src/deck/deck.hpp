@@ -7,25 +7,30 @@ struct Deck {
   std::string path;
   std::string text;                    ///< as read, for the record
   std::vector<std::string> overrides;  ///< "key=value" of the command line
-  std::vector<Case> cases;             ///< Cartesian product of the axes, first key of keys() slowest
-  std::vector<std::string> notes;      ///< what was left out, one sentence each
-  std::vector<std::string> unused;     ///< of these: values that no case has, and why
+  std::vector<Case> cases;          ///< Cartesian product of the axes, first key of keys() slowest
+  std::vector<std::string> notes;   ///< what was left out, one sentence each
+  std::vector<std::string> unused;  ///< of these: values that no case has, and why
 };
 
 /// Facts about the job that are known before any case is made.
 struct Job {
-  int ranks = 1;                ///< 0: unknown, for planning only; each case must then say its ranks
+  int ranks = 1;  ///< 0: unknown, for planning only; each case must then say its ranks
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
   int adapters = 1;             ///< network adapters of each node
-  bool notes = true;            ///< look for options without effect, which takes its time: rank 0 alone prints it
+  bool notes =
+      true;  ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
-/// Reads a TOML deck, applies "key=value" overrides, expands axes and checks every case. Throws InputError.
-[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+/// Reads a TOML deck, applies "key=value" overrides, expands axes and checks every case. Throws
+/// InputError.
+[[nodiscard]] Deck read_deck(
+    const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 /// Reads a deck from text in memory; messages name `path`.
-[[nodiscard]] Deck make_deck(
-    const std::string& text, const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+[[nodiscard]] Deck make_deck(const std::string& text,
+    const std::string& path,
+    const std::vector<std::string>& overrides,
+    const Job& job);
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);
 }  // namespace minitaw::deck

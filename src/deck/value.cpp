@@ -26,37 +26,47 @@ std::optional<std::int64_t> read_size(std::string_view text) {
   std::int64_t number = 0;
   const std::int64_t limit = INT64_MAX >> bits;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
-  if (error != std::errc() || number > limit || number < -limit) return INT64_MIN;
+  if (error == std::errc::invalid_argument || end != text.data() + text.size())
+    return std::nullopt;
+  if (error != std::errc() || number > limit || number < -limit)
+    return INT64_MIN;
   return number * (std::int64_t{1} << bits);
 }
 
-constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
+constexpr std::size_t most_bytes =
+    1U << 20;  // far above any deck written by hand, far below a data file
 
 /// Nothing for what a deck cannot hold.
 std::optional<std::string> text_of(const toml::node& node) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
-  if (const auto* real = node.as_floating_point()) return fmt::format("{}", fmt::streamed(*real));
+  if (const auto* text = node.as_string())
+    return text->get();
+  if (const auto* integer = node.as_integer())
+    return std::to_string(integer->get());
+  if (const auto* real = node.as_floating_point())
+    return fmt::format("{}", fmt::streamed(*real));
   return std::nullopt;
 }
 
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
+  if (first == std::string_view::npos)
+    return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 std::string unquoted(std::string_view text) {
-  const bool quoted = text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
+  const bool quoted = text.size() >= 2 && text.front() == text.back() &&
+                      (text.front() == '"' || text.front() == '\'');
   return std::string(quoted ? text.substr(1, text.size() - 2) : text);
 }
 
 Setting parse_words(std::string_view text, bool may_split) {
   text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
-  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos)) return {{unquoted(text)}, false, "--set"};
-  if (bracketed) text = text.substr(1, text.size() - 2);
+  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
+    return {{unquoted(text)}, false, "--set"};
+  if (bracketed)
+    text = text.substr(1, text.size() - 2);
   Setting setting{{}, true, "--set"};
   for (const auto part : std::views::split(text, ','))
     setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
@@ -66,38 +76,48 @@ Setting parse_words(std::string_view text, bool may_split) {
 
 std::string printable(std::string_view text, std::size_t most) {
   std::size_t end = std::min(text.size(), most);
-  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+    --end;
   std::string out(text.substr(0, end));
   std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
   return out + (end < text.size() ? "..." : "");
 }
 
-std::string in_quotes(std::string_view text) { return fmt::format("\"{}\"", printable(text)); }
+std::string in_quotes(std::string_view text) {
+  return fmt::format("\"{}\"", printable(text));
+}
 
-std::int64_t to_size(const std::string& key, const std::string& text, std::int64_t least, std::int64_t most) {
+std::int64_t to_size(
+    const std::string& key, const std::string& text, std::int64_t least, std::int64_t most) {
   const std::optional<std::int64_t> number = read_size(text);
   if (!number)
-    throw InputError(
-        fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key, in_quotes(text)));
+    throw InputError(fmt::format(
+        "{}: {} is not a whole number; write for example 4096 or \"4K\"", key, in_quotes(text)));
   if (*number < least || *number > most)
-    throw InputError(
-        fmt::format("{}: {} is out of range; it must be from {} to {}", key, in_quotes(text), least, most));
+    throw InputError(fmt::format(
+        "{}: {} is out of range; it must be from {} to {}", key, in_quotes(text), least, most));
   return *number;
 }
 
 double to_positive(const std::string& key, const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0)
-    throw InputError(fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) ||
+      number <= 0)
+    throw InputError(fmt::format(
+        "{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
   return number;
 }
 
-std::size_t to_choice(const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
+std::size_t to_choice(
+    const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
   const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
-    throw InputError(fmt::format(
-        "{}: {} is not one of {}{}", key, in_quotes(text), fmt::join(choices, ", "), did_you_mean(text, choices)));
+    throw InputError(fmt::format("{}: {} is not one of {}{}",
+        key,
+        in_quotes(text),
+        fmt::join(choices, ", "),
+        did_you_mean(text, choices)));
   return static_cast<std::size_t>(at - choices.begin());
 }
 
@@ -107,20 +127,26 @@ std::string read_text(const std::string& path) {
   if (std::filesystem::is_directory(path, error))
     throw InputError(fmt::format("deck {} is a folder; name a TOML file", name));
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw InputError(fmt::format("deck {} cannot be read: no such file, or no permission", name));
+  if (!file)
+    throw InputError(fmt::format("deck {} cannot be read: no such file, or no permission", name));
   std::string text(most_bytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) throw InputError(fmt::format("deck {} cannot be read to its end", name));
+  if (file.bad())
+    throw InputError(fmt::format("deck {} cannot be read to its end", name));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > most_bytes)
-    throw InputError(fmt::format("deck {} is larger than 1 MiB; a deck is a short TOML text", name));
+    throw InputError(
+        fmt::format("deck {} is larger than 1 MiB; a deck is a short TOML text", name));
   if (text.empty())
-    throw InputError(fmt::format("deck {} is empty; it needs at least layers, hidden, heads and seq", name));
+    throw InputError(
+        fmt::format("deck {} is empty; it needs at least layers, hidden, heads and seq", name));
   return text;
 }
 
 Settings parse_toml(const std::string& text, const std::string& path) {
-  const auto place = [&](const auto& source) { return fmt::format("{}:{}", printable(path), source.begin.line); };
+  const auto place = [&](const auto& source) {
+    return fmt::format("{}:{}", printable(path), source.begin.line);
+  };
   Settings settings;
   try {
     const toml::table table = toml::parse(text);
@@ -130,17 +156,23 @@ Settings parse_toml(const std::string& text, const std::string& path) {
       const auto add = [&](const toml::node& item) {
         const std::optional<std::string> value = text_of(item);
         if (!value)
-          throw InputError(fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
-                                       "level, but no {}",
-              setting.where, printable(key.str()), fmt::streamed(item.type())));
+          throw InputError(
+              fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
+                          "level, but no {}",
+                  setting.where,
+                  printable(key.str()),
+                  fmt::streamed(item.type())));
         setting.values.push_back(*value);
       };
-      if (list == nullptr) add(node);
-      else std::ranges::for_each(*list, add);
+      if (list == nullptr)
+        add(node);
+      else
+        std::ranges::for_each(*list, add);
       settings[require_key(std::string(key.str()), setting.where)->name] = std::move(setting);
     }
   } catch (const toml::parse_error& error) {
-    throw InputError(fmt::format("{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
+    throw InputError(fmt::format(
+        "{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
   }
   return settings;
 }
@@ -149,13 +181,17 @@ void override_setting(Settings& settings, const std::string& text) {
   const auto equals = text.find('=');
   const std::string name(trim(std::string_view(text).substr(0, equals)));
   if (equals == std::string::npos || name.empty())
-    throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
+    throw InputError(
+        fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
   const Key* key = require_key(name, "--set");
-  if (const auto found = settings.find(key->name); found != settings.end() && found->second.where == "--set")
-    throw InputError(fmt::format("--set: {} is set twice; give it once, as a list if it shall be swept", key->name));
+  if (const auto found = settings.find(key->name);
+      found != settings.end() && found->second.where == "--set")
+    throw InputError(fmt::format(
+        "--set: {} is set twice; give it once, as a list if it shall be swept", key->name));
   std::erase_if(settings, [&](const auto& other) {
     return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
   });
-  settings[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
+  settings[key->name] =
+      parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
 }
 }  // namespace minitaw::deck

@@ -7,17 +7,21 @@
 #include <vector>
 
 namespace minitaw::deck {
-/// Values of a key as given: texts of numbers, words or quotes; and their place: "deck.toml:12" or "--set".
+/// Values of a key as given: texts of numbers, words or quotes; and their place: "deck.toml:12" or
+/// "--set".
 struct Setting {
   std::vector<std::string> values;
   bool list = false;  ///< else there is one value
   std::string where;
 };
+
 using Settings = std::map<std::string, Setting>;
-/// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control characters.
+/// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control
+/// characters.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
 [[nodiscard]] std::string in_quotes(std::string_view text);
-/// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..." unless in [least, most].
+/// A whole number: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..." unless in
+/// [least, most].
 [[nodiscard]] std::int64_t to_size(
     const std::string& key, const std::string& text, std::int64_t least, std::int64_t most);
 /// A finite number above zero. Throws InputError.
@@ -25,12 +29,15 @@ using Settings = std::map<std::string, Setting>;
 /// The position of one of the given words. Throws InputError that names the nearest.
 [[nodiscard]] std::size_t to_choice(
     const std::string& key, const std::string& text, const std::vector<std::string>& choices);
-/// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized file.
+/// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized
+/// file.
 [[nodiscard]] std::string read_text(const std::string& path);
-/// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates and unknown
-/// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
+/// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates
+/// and unknown keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices,
+/// does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
-/// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list in brackets or,
-/// where the key takes several, with commas, else one value, quoted or not. Throws InputError without key or "=".
+/// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list
+/// in brackets or, where the key takes several, with commas, else one value, quoted or not. Throws
+/// InputError without key or "=".
 void override_setting(Settings& settings, const std::string& text);
 }  // namespace minitaw::deck

@@ -9,10 +9,19 @@
 #include "base/error.hpp"
 
 namespace minitaw::engine {
-LaneExecutor::LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
-    const Queues& queues, Start start, int messages, comm::LowLatency* low_latency)
-    : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)),
-      messages_(static_cast<std::size_t>(messages)), low_latency_(low_latency) {
+LaneExecutor::LaneExecutor(const schedule::RankProgram& program,
+    schedule::Lane lane,
+    LaneProgress& progress,
+    const Queues& queues,
+    Start start,
+    int messages,
+    comm::LowLatency* low_latency)
+    : lane_(lane),
+      progress_(progress),
+      queues_(queues),
+      start_(std::move(start)),
+      messages_(static_cast<std::size_t>(messages)),
+      low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
     actions_.push_back({i, &action, action.waits, {}, {}});
@@ -31,10 +40,14 @@ void LaneExecutor::show(const schedule::Program& program) {
 
 void LaneExecutor::tell(int number, bool after) {
   const Entry& entry = actions_[number];
-  if (after) observer_(*entry.action, after);
-  if (entry.section != nullptr) after ? entry.section->stop() : entry.section->start();
-  else if (!entry.name.empty()) after ? Kokkos::Profiling::popRegion() : Kokkos::Profiling::pushRegion(entry.name);
-  if (!after) observer_(*entry.action, after);
+  if (after)
+    observer_(*entry.action, after);
+  if (entry.section != nullptr)
+    after ? entry.section->stop() : entry.section->start();
+  else if (!entry.name.empty())
+    after ? Kokkos::Profiling::popRegion() : Kokkos::Profiling::pushRegion(entry.name);
+  if (!after)
+    observer_(*entry.action, after);
 }
 
 void LaneExecutor::begin_step() {
@@ -48,7 +61,8 @@ void LaneExecutor::begin_step() {
 bool LaneExecutor::ready() const {
   const schedule::LaneCounts& waits = actions_[next_].waits;
   for (int l = 0; l < schedule::lanes; ++l)
-    if (progress_.count(static_cast<schedule::Lane>(l)) < waits[l]) return false;
+    if (progress_.count(static_cast<schedule::Lane>(l)) < waits[l])
+      return false;
   return true;
 }
 
@@ -57,7 +71,8 @@ void LaneExecutor::execute_next() {
   const Entry& next = actions_[next_];
   queue().open(number);
   for (int l = 0; l < schedule::lanes; ++l)
-    if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
+    if (next.waits[l] > waited_[l])
+      wait_for(l, next.waits[l]);
   queue().run(number, [this, number, &next] {
     tell(number, false);
     const comm::Transport::Started transfer = start_(*next.action);
@@ -69,14 +84,18 @@ void LaneExecutor::execute_next() {
 
 bool LaneExecutor::advance() {
   bool moved = false;
-  for (const UnderWay& u : under_way_) moved = (!u.done() && u.transfer->advance()) || moved;
-  while (finish_first()) moved = true;
-  while (start_next()) moved = true;
+  for (const UnderWay& u : under_way_)
+    moved = (!u.done() && u.transfer->advance()) || moved;
+  while (finish_first())
+    moved = true;
+  while (start_next())
+    moved = true;
   return moved;
 }
 
 bool LaneExecutor::finish_first() {
-  if (under_way_.empty() || !under_way_.front().done()) return false;
+  if (under_way_.empty() || !under_way_.front().done())
+    return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
   tell(number, true);
@@ -86,17 +105,21 @@ bool LaneExecutor::finish_first() {
 }
 
 bool LaneExecutor::start_next() {
-  if (next_ == actions_.size() || !may_join()) return false;
+  if (next_ == actions_.size() || !may_join())
+    return false;
   const int number = static_cast<int>(next_);
-  if (!std::exchange(opened_, true)) queue().open(number);
-  if (!waits_complete()) return false;
+  if (!std::exchange(opened_, true))
+    queue().open(number);
+  if (!waits_complete())
+    return false;
   fenced().begin(number);
   tell(number, false);
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
   // What is over counts as finished behind those before it.
-  if (under_way_.size() == 1 && under_way_.front().transfer == nullptr) finish_first();
+  if (under_way_.size() == 1 && under_way_.front().transfer == nullptr)
+    finish_first();
   return true;
 }
 
@@ -110,8 +133,10 @@ bool LaneExecutor::may_join() const {
 bool LaneExecutor::waits_complete() {
   const schedule::LaneCounts& waits = actions_[next_].waits;
   for (int l = 0; l < schedule::lanes; ++l) {
-    if (waits[l] <= waited_[l]) continue;
-    if (!queues_[l]->is_complete(waits[l] - 1)) return false;
+    if (waits[l] <= waited_[l])
+      continue;
+    if (!queues_[l]->is_complete(waits[l] - 1))
+      return false;
     waited_[l] = waits[l];
   }
   return true;
@@ -120,10 +145,12 @@ bool LaneExecutor::waits_complete() {
 void LaneExecutor::wait_for(int lane, int count) {
   const auto other = static_cast<schedule::Lane>(lane);
   const bool idle = low_latency_ != nullptr && progress_.count(other) < count;
-  if (idle) low_latency_->set(true);
+  if (idle)
+    low_latency_->set(true);
   progress_.wait(other, count);
   queue().after(*queues_[lane], count - 1);
-  if (idle) low_latency_->set(false);
+  if (idle)
+    low_latency_->set(false);
   waited_[lane] = count;
 }
 
@@ -139,33 +166,49 @@ bool LaneExecutor::is_moving() const {
 
 std::string LaneExecutor::describe(const schedule::Program& program) const {
   const schedule::Action* const action = pending();
-  if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
+  if (action == nullptr)
+    return fmt::format("{} done", schedule::name_of(lane_));
   const bool begun = started();
-  std::string text = fmt::format(
-      "{} {} tick {} {}", schedule::name_of(lane_), begun ? "in" : "before", action->tick, to_text(*action, program));
+  std::string text = fmt::format("{} {} tick {} {}",
+      schedule::name_of(lane_),
+      begun ? "in" : "before",
+      action->tick,
+      to_text(*action, program));
   for (int l = 0; l < schedule::lanes && !begun; ++l)
-    if (const auto other = static_cast<schedule::Lane>(l); action->waits[l] > progress_.count(other))
+    if (const auto other = static_cast<schedule::Lane>(l);
+        action->waits[l] > progress_.count(other))
       text += fmt::format(", waits for {}:{}", schedule::name_of(other), action->waits[l]);
   return text;
 }
 
 void LaneExecutor::read(std::vector<Span>& spans) const {
-  for (std::size_t i = 0; i < actions_.size(); ++i) spans[actions_[i].index] = queue().span(static_cast<int>(i));
+  for (std::size_t i = 0; i < actions_.size(); ++i)
+    spans[actions_[i].index] = queue().span(static_cast<int>(i));
 }
 
-Executor::Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
+Executor::Executor(const schedule::Program& program,
+    int rank,
+    const Start& start,
+    comm::Transport& transport,
     const StepOptions& options)
-    : whole_program_(program), rank_(rank), program_(program.ranks[rank]), transport_(transport), options_(options),
+    : whole_program_(program),
+      rank_(rank),
+      program_(program.ranks[rank]),
+      transport_(transport),
+      options_(options),
       queues_(make_queues(options.make_queues)),
-      asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
-      spans_(program_.actions.size()), lanes_(make_lanes(start)),
+      asynchronous_(
+          std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
+      spans_(program_.actions.size()),
+      lanes_(make_lanes(start)),
       communication_([this](const std::stop_token& end) { communicate(end); }),
       watchdog_([this](const std::string&) { stall(); }, [this] { return moves(); }) {}
 
 Queues Executor::make_queues(const MakeQueues& make) {
   QueueOptions wanted;
   for (int l = 0; l < schedule::lanes; ++l)
-    wanted.units[l] = static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
+    wanted.units[l] =
+        static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
   wanted.clock = &clock_;
   wanted.waiting = [this] { progress_.check(); };
   wanted.communication_on_stream = transport_.on_stream();
@@ -174,19 +217,22 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  lanes.push_back(
-      std::make_unique<LaneExecutor>(program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
+  lanes.push_back(std::make_unique<LaneExecutor>(
+      program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(
-        std::make_unique<LaneExecutor>(program_, lane, progress_, queues_, start, transport_.messages_at_once()));
-    if (lanes.back()->empty()) lanes.pop_back();
-    else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
+    lanes.push_back(std::make_unique<LaneExecutor>(
+        program_, lane, progress_, queues_, start, transport_.messages_at_once()));
+    if (lanes.back()->empty())
+      lanes.pop_back();
+    else if (!lanes.back()->asynchronous())
+      driven_.push_back(lanes.back().get());
   }
   // A tool that asks for regions: the watch on allocations alone is none.
   const auto tool = Kokkos::Tools::Experimental::get_callbacks();
   if (tool.push_region != nullptr || tool.start_profile_section != nullptr)
-    for (const auto& lane : lanes) lane->show(whole_program_);
+    for (const auto& lane : lanes)
+      lane->show(whole_program_);
   return lanes;
 }
 
@@ -194,13 +240,17 @@ double Executor::step() {
   const Kokkos::Profiling::ScopedRegion region("minitaw::step " + whole_program_.schedule);
   progress_.begin_step();
   clock_.begin_step();
-  for (const auto& lane : lanes_) lane->begin_step();
+  for (const auto& lane : lanes_)
+    lane->begin_step();
   ++position_;
   watchdog_.expect("a step", options_.stall_limit);
   try {
-    if (asynchronous_) submit_in_order();
-    else execute_on_threads();
-    for (const auto& queue : queues_) queue->finish([this] { progress_.check(); });
+    if (asynchronous_)
+      submit_in_order();
+    else
+      execute_on_threads();
+    for (const auto& queue : queues_)
+      queue->finish([this] { progress_.check(); });
   } catch (const Stopped&) {
     // another thread failed; its reason is thrown below
   } catch (...) {
@@ -210,9 +260,11 @@ double Executor::step() {
   watchdog_.pause();
   progress_.rethrow_if_failed();
   ++position_;
-  for (const auto& lane : lanes_) lane->read(spans_);
+  for (const auto& lane : lanes_)
+    lane->read(spans_);
   double seconds = 0;
-  for (const Span& span : spans_) seconds = std::max(seconds, span.end);
+  for (const Span& span : spans_)
+    seconds = std::max(seconds, span.end);
   return seconds;
 }
 
@@ -221,12 +273,16 @@ void Executor::submit_in_order() {
     LaneExecutor* next = nullptr;
     bool done = true;
     for (const auto& lane : lanes_) {
-      if (lane->done()) continue;
+      if (lane->done())
+        continue;
       done = false;
-      if (lane->ready() && (next == nullptr || lane->next_action() < next->next_action())) next = lane.get();
+      if (lane->ready() && (next == nullptr || lane->next_action() < next->next_action()))
+        next = lane.get();
     }
-    if (done) return;
-    if (next == nullptr) throw LogicError("engine: every lane waits for another one");
+    if (done)
+      return;
+    if (next == nullptr)
+      throw LogicError("engine: every lane waits for another one");
     progress_.check();
     next->execute_next();
   }
@@ -236,14 +292,16 @@ void Executor::execute_on_threads() {
   low_latency_.set(false);
   ordered_.fetch_add(1);
   ordered_.notify_one();
-  for (LaneExecutor& compute = *lanes_.front(); !compute.done(); low_latency_.wake()) compute.execute_next();
+  for (LaneExecutor& compute = *lanes_.front(); !compute.done(); low_latency_.wake())
+    compute.execute_next();
   low_latency_.set(true);
   wait_for_communication();
 }
 
 void Executor::wait_for_communication() const {
   const int ordered = ordered_.load();
-  for (int executed = executed_.load(); executed != ordered; executed = executed_.load()) executed_.wait(executed);
+  for (int executed = executed_.load(); executed != ordered; executed = executed_.load())
+    executed_.wait(executed);
 }
 
 void Executor::communicate(const std::stop_token& end) {
@@ -252,13 +310,15 @@ void Executor::communicate(const std::stop_token& end) {
     ordered_.notify_one();
   });
   use_device();
-  // Nanoseconds. Linux lengthens sleeps by 50 microseconds, more than twice what the shortest waits ask for.
+  // Nanoseconds. Linux lengthens sleeps by 50 microseconds, more than twice what the shortest waits
+  // ask for.
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   for (int executed = 0;; ++executed) {
     executed_.store(executed);
     executed_.notify_all();
     ordered_.wait(executed);
-    if (ordered_.load() < 0) return;
+    if (ordered_.load() < 0)
+      return;
     try {
       drive_lanes();
     } catch (const Stopped&) {
@@ -273,10 +333,13 @@ void Executor::drive_lanes() {
   comm::Backoff backoff(options_.waiting, &low_latency_);
   while (!std::ranges::all_of(driven_, &LaneExecutor::done)) {
     bool moved = false;
-    for (LaneExecutor* lane : driven_) moved = lane->advance() || moved;
+    for (LaneExecutor* lane : driven_)
+      moved = lane->advance() || moved;
     progress_.check();
-    if (moved) backoff = comm::Backoff(options_.waiting, &low_latency_);
-    else backoff.once();
+    if (moved)
+      backoff = comm::Backoff(options_.waiting, &low_latency_);
+    else
+      backoff.once();
   }
 }
 
@@ -286,7 +349,8 @@ schedule::RankState Executor::state() const {
     state.completed[l] = queues_[l]->completed();
     state.begun[l] = queues_[l]->begun();
     // Submitted to a stream is not begun: it executes one after the other.
-    if (queues_[l]->asynchronous()) state.begun[l] = std::min(state.begun[l], state.completed[l] + 1);
+    if (queues_[l]->asynchronous())
+      state.begun[l] = std::min(state.begun[l], state.completed[l] + 1);
   }
   return state;
 }
@@ -299,20 +363,25 @@ long Executor::moves() {
     progress_.fail(std::current_exception());
   }
   long sum = 0;
-  for (const auto& lane : lanes_) sum += lane->moves();
+  for (const auto& lane : lanes_)
+    sum += lane->moves();
   return sum;
 }
 
-/// Fails the step before it cancels transfers, because the first failure is the one that is reported.
+/// Fails the step before it cancels transfers, because the first failure is the one that is
+/// reported.
 void Executor::stall() {
-  std::string report = fmt::format(
-                  "rank {}: no lane has moved for {:g} s", rank_, std::round(10 * options_.stall_limit.count()) / 10),
+  std::string report = fmt::format("rank {}: no lane has moved for {:g} s",
+                  rank_,
+                  std::round(10 * options_.stall_limit.count()) / 10),
               reason = report;  // for people, and in one sentence for the record
   for (const auto& lane : lanes_) {
     report += "\n  " + lane->describe(whole_program_);
-    if (lane->is_moving()) reason += ", " + lane->describe(whole_program_);
+    if (lane->is_moving())
+      reason += ", " + lane->describe(whole_program_);
   }
-  if (std::string root = options_.on_stall(report); !root.empty()) reason = std::move(root);
+  if (std::string root = options_.on_stall(report); !root.empty())
+    reason = std::move(root);
   progress_.fail(std::make_exception_ptr(Stalled(reason)));
   transport_.cancel();
 }

@@ -16,37 +16,45 @@ struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Actions of each lane that were handed to its queue in this step. A lane runs in order, so a wait needs only a count;
-/// if the queue is a thread, they are complete. Waits sleep in the kernel and take no time from compute.
+/// Actions of each lane that were handed to its queue in this step. A lane runs in order, so a wait
+/// needs only a count; if the queue is a thread, they are complete. Waits sleep in the kernel and
+/// take no time from compute.
 class LaneProgress {
 public:
   void begin_step() {
-    for (auto& lane : done_) lane.store(0, std::memory_order_relaxed);
+    for (auto& lane : done_)
+      lane.store(0, std::memory_order_relaxed);
   }
 
   /// `count` actions of the lane are submitted.
   void submitted(schedule::Lane lane, int count) {
     auto& done = done_[index_of(lane)];
     done.store(count);
-    if (failed_.load()) done.store(stopped);  // fail() may have come between: its waiters must not miss it
+    if (failed_.load())
+      done.store(stopped);  // fail() may have come between: its waiters must not miss it
     done.notify_all();
   }
 
-  /// Returns once `count` actions of the lane are submitted; throws Stopped if a lane fails meanwhile.
+  /// Returns once `count` actions of the lane are submitted; throws Stopped if a lane fails
+  /// meanwhile.
   void wait(schedule::Lane lane, int count) const {
     const auto& done = done_[index_of(lane)];
-    for (int seen = done.load(std::memory_order_acquire); seen < count; seen = done.load(std::memory_order_acquire))
+    for (int seen = done.load(std::memory_order_acquire); seen < count;
+        seen = done.load(std::memory_order_acquire))
       done.wait(seen, std::memory_order_acquire);
     check();
   }
 
-  [[nodiscard]] int count(schedule::Lane lane) const { return done_[index_of(lane)].load(std::memory_order_acquire); }
+  [[nodiscard]] int count(schedule::Lane lane) const {
+    return done_[index_of(lane)].load(std::memory_order_acquire);
+  }
 
   /// Wakes every waiter with Stopped; the first reason is kept.
   void fail(std::exception_ptr reason) {
     {
       const std::scoped_lock lock(mutex_);
-      if (!reason_) reason_ = std::move(reason);
+      if (!reason_)
+        reason_ = std::move(reason);
     }
     failed_.store(true);
     for (auto& lane : done_) {
@@ -56,14 +64,17 @@ public:
   }
 
   void check() const {
-    if (failed_.load(std::memory_order_acquire)) throw Stopped();
+    if (failed_.load(std::memory_order_acquire))
+      throw Stopped();
   }
 
   void rethrow_if_failed() const {
-    if (!failed_.load(std::memory_order_acquire)) return;
+    if (!failed_.load(std::memory_order_acquire))
+      return;
     const std::scoped_lock lock(mutex_);
     std::rethrow_exception(reason_);
   }
+
 private:
   static constexpr int stopped = std::numeric_limits<int>::max();
 
@@ -73,53 +84,74 @@ private:
   std::exception_ptr reason_;
 };
 
-/// Does the work of an action, enqueues it, or returns the transfer that is under way (Runtime::start()).
+/// Does the work of an action, enqueues it, or returns the transfer that is under way
+/// (Runtime::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-/// Told on the lane's thread before an action starts and when it is complete or enqueued; may enqueue on its space.
+/// Told on the lane's thread before an action starts and when it is complete or enqueued; may
+/// enqueue on its space.
 using Observer = std::function<void(const schedule::Action& action, bool after)>;
 
-/// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
+/// Executes one lane of a rank's program: action after action on the lane's queue, each after its
+/// waits.
 class LaneExecutor {
 public:
   /// `queues` outlive this. advance() may have `messages` of one direction under way.
-  LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress, const Queues& queues,
-      Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
+  LaneExecutor(const schedule::RankProgram& program,
+      schedule::Lane lane,
+      LaneProgress& progress,
+      const Queues& queues,
+      Start start,
+      int messages = 1,
+      comm::LowLatency* low_latency = nullptr);
 
   void observe(const Observer& observer) { observer_ = observer; }
-  /// Shows every action to the profilers that Kokkos has loaded: as a region on the thread that starts it
-  /// (NVTX ranges in Nsight Systems), or as a section where several transfers are under way.
+
+  /// Shows every action to the profilers that Kokkos has loaded: as a region on the thread that
+  /// starts it (NVTX ranges in Nsight Systems), or as a section where several transfers are under
+  /// way.
   void show(const schedule::Program& program);
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
   [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
+
   [[nodiscard]] bool empty() const { return actions_.empty(); }
+
   [[nodiscard]] bool asynchronous() const { return queue().asynchronous(); }
 
   // For a thread that submits lanes, and may wait in each.
 
   /// The next action, an index into RankProgram::actions.
   [[nodiscard]] int next_action() const { return actions_[next_].index; }
+
   /// Returns whether all actions that the next one waits for have been submitted.
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
-  /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
-  /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
+  /// For one thread that drives several lanes whose queues are not asynchronous: does what can be
+  /// done for what is under way, and starts the next action if it may start. Returns whether that
+  /// was anything.
   bool advance();
 
   // For the watchdog.
 
   /// Returns whether the oldest incomplete action has begun; if not, it waits for other lanes.
   [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
+
   /// Returns whether the oldest incomplete action is a transfer that has begun.
   [[nodiscard]] bool is_moving() const;
+
   /// Grows whenever the lane gets on.
-  [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
+  [[nodiscard]] long moves() const {
+    return static_cast<long>(queue().begun()) + queue().completed();
+  }
+
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
-  /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
+  /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has
+  /// finished.
   void read(std::vector<Span>& spans) const;
+
 private:
   struct Entry {
     int index;
@@ -128,16 +160,22 @@ private:
     std::string name{};          ///< for profilers; empty: there are none
     std::unique_ptr<Kokkos::Profiling::ProfilingSection> section{};
   };
+
   struct UnderWay {
     int number;
     comm::Transport::Started transfer;  ///< nullptr: it was over when it started
+
     [[nodiscard]] bool done() const { return transfer == nullptr || transfer->done(); }
   };
+
   [[nodiscard]] Queue& queue() const { return *queues_[index_of(lane_)]; }
+
   /// The oldest action that is not complete; nullptr when there is none.
   [[nodiscard]] const schedule::Action* pending() const;
+
   /// The queue, on a lane that advance() drives.
   [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
+
   /// An action starts, or is complete or enqueued.
   void tell(int number, bool after);
   void wait_for(int lane, int count);
@@ -159,7 +197,8 @@ private:
   std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
   bool opened_ = false;             ///< advance() has come to the next action
-  schedule::LaneCounts waited_{};   ///< actions of each lane known to be over (execute_next(): awaited)
+  schedule::LaneCounts
+      waited_{};  ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
@@ -167,8 +206,11 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit = default_stall_limit;
-  /// Told from another thread: a line per lane, what it is at and waits for. Returns a better reason for Stalled.
-  std::function<std::string(const std::string& report)> on_stall = [](const std::string&) { return ""; };
+  /// Told from another thread: a line per lane, what it is at and waits for. Returns a better
+  /// reason for Stalled.
+  std::function<std::string(const std::string& report)> on_stall = [](const std::string&) {
+    return "";
+  };
   comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
   /// No algorithm is chosen by its time: with `fill`, two runs have the same bits.
@@ -177,28 +219,38 @@ struct StepOptions {
   std::optional<std::byte> fill{};
 };
 
-/// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits every lane,
-/// in the order of the program: all ranks launch alike. Else it has the compute lane, and another thread all
-/// communication lanes: their transfers are under way together, and one wait serves them all. It sleeps between steps.
+/// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread
+/// submits every lane, in the order of the program: all ranks launch alike. Else it has the compute
+/// lane, and another thread all communication lanes: their transfers are under way together, and
+/// one wait serves them all. It sleeps between steps.
 class Executor {
 public:
   /// Program and transport outlive this.
-  Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
+  Executor(const schedule::Program& program,
+      int rank,
+      const Start& start,
+      comm::Transport& transport,
       const StepOptions& options);
 
   /// Not during a step.
   void observe(const Observer& observer) const {
-    for (const auto& lane : lanes_) lane->observe(observer);
+    for (const auto& lane : lanes_)
+      lane->observe(observer);
   }
-  /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers under way.
+
+  /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers
+  /// under way.
   double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+
   /// Time when the last step began, by host_seconds().
   [[nodiscard]] double started() const { return clock_.started(); }
+
   /// How far the rank has come; any thread may ask.
   [[nodiscard]] schedule::RankState state() const;
+
 private:
   [[nodiscard]] Queues make_queues(const MakeQueues& make);
   [[nodiscard]] std::vector<std::unique_ptr<LaneExecutor>> make_lanes(const Start& start);
@@ -220,9 +272,12 @@ private:
   Queues queues_;
   bool asynchronous_;  ///< all of them
   std::vector<Span> spans_;
-  std::vector<LaneExecutor*> driven_;                 ///< by the communication thread: none where a device has them all
-  std::vector<std::unique_ptr<LaneExecutor>> lanes_;  ///< those with actions, and that of compute, the first one
-  /// On while the rank can only wait for transfers: its cores are then free for waits with low latency.
+  std::vector<LaneExecutor*>
+      driven_;  ///< by the communication thread: none where a device has them all
+  std::vector<std::unique_ptr<LaneExecutor>>
+      lanes_;  ///< those with actions, and that of compute, the first one
+  /// On while the rank can only wait for transfers: its cores are then free for waits with low
+  /// latency.
   comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
   std::atomic<int> executed_ = 0;

@@ -21,13 +21,17 @@ constexpr bool have_nccl = true;
 constexpr bool have_nccl = false;
 #endif
 
-/// Returns whether `wanted` means NCCL here; "auto" on one rank does not. Throws InputError if it is not available.
+/// Returns whether `wanted` means NCCL here; "auto" on one rank does not. Throws InputError if it
+/// is not available.
 bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
-  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
-  if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
+  if (wanted != "nccl")
+    return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
+  if (!have_nccl)
+    throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
   // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
   if (shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
-    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
+    throw InputError(
+        "transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
   return true;
 }
 
@@ -35,7 +39,9 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
   if constexpr (kernels::on_host)
     return comm::mpi::make_transport(
         request.comm, request.program, std::span(request.staging.data, request.staging.bytes));
-  else return comm::mpi::device_transport(request.comm, request.program, comm::mpi::agreed_reach(request.comm));
+  else
+    return comm::mpi::device_transport(
+        request.comm, request.program, comm::mpi::agreed_reach(request.comm));
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -47,49 +53,64 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
     options.queues[l] = lane_space(static_cast<schedule::Lane>(l)).cuda_stream();
   options.scratch = {scratch.data(), scratch.size()};
   options.policy = request.waiting;
-  auto transport = comm::nccl::make_transport(request.comm, request.program, comm::nccl::library(), options);
+  auto transport =
+      comm::nccl::make_transport(request.comm, request.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)
-    lane_space(static_cast<schedule::Lane>(l)).fence("minitaw::engine: first calls of NCCL");  // they use scratch
+    lane_space(static_cast<schedule::Lane>(l))
+        .fence("minitaw::engine: first calls of NCCL");  // they use scratch
   return transport;
 }
 #endif
 }  // namespace
 
-std::unique_ptr<comm::Transport> make_transport(const std::string& wanted, const TransportRequest& request) {
-  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
+std::unique_ptr<comm::Transport> make_transport(
+    const std::string& wanted, const TransportRequest& request) {
+  [[maybe_unused]] const bool by_nccl =
+      use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
-  if (by_nccl) return make_nccl(request);
+  if (by_nccl)
+    return make_nccl(request);
 #endif
   return make_mpi(request);
 }
 
-void require_transport(const std::string& wanted, bool shared_devices) { (void)use_nccl(wanted, 1, shared_devices); }
+void require_transport(const std::string& wanted, bool shared_devices) {
+  (void)use_nccl(wanted, 1, shared_devices);
+}
 
-std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
+std::uint64_t communicator_bytes(
+    [[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
   std::uint64_t bytes = 0;
 #if defined(MINITAW_HAVE_NCCL)
   const int ranks = comm::mpi::size_of(world);
-  if (!use_nccl("auto", static_cast<std::size_t>(ranks), shared_devices)) return 0;
-  const schedule::Program program = schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
+  if (!use_nccl("auto", static_cast<std::size_t>(ranks), shared_devices))
+    return 0;
+  const schedule::Program program =
+      schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
   const std::uint64_t before = topology::device_memory()->free;
   const auto transport = make_nccl({world, program, {}, {}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
   const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
-  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world), "comparing NCCL's memory");
+  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
+      "comparing NCCL's memory");
 #endif
   return bytes;
 }
 
-std::vector<int> communicators_of(const schedule::Program& program, [[maybe_unused]] const std::string& wanted,
+std::vector<int> communicators_of(const schedule::Program& program,
+    [[maybe_unused]] const std::string& wanted,
     [[maybe_unused]] bool shared_devices) {
   std::vector<int> counts(program.ranks.size());
 #if defined(MINITAW_HAVE_NCCL)
-  if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return counts;
+  if (!use_nccl(wanted, program.ranks.size(), shared_devices))
+    return counts;
   const std::vector<comm::nccl::CommunicatorPlan> plans = comm::nccl::plan_communicators(program);
-  if (!plans.empty()) std::ranges::fill(counts, 1);  // the one that they are split from
+  if (!plans.empty())
+    std::ranges::fill(counts, 1);  // the one that they are split from
   for (const comm::nccl::CommunicatorPlan& plan : plans)
-    for (const int rank : plan.ranks) ++counts[rank];
+    for (const int rank : plan.ranks)
+      ++counts[rank];
 #endif
   return counts;
 }

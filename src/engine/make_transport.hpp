@@ -13,14 +13,16 @@ struct TransportRequest {
   bool shared_devices = false;
 };
 
-/// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is
-/// "mpi", "mpi staged", "mpi direct" or "nccl". Collective. Throws InputError if it is not available.
+/// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its
+/// name is "mpi", "mpi staged", "mpi direct" or "nccl". Collective. Throws InputError if it is not
+/// available.
 [[nodiscard]] std::unique_ptr<comm::Transport> make_transport(
     const std::string& wanted, const TransportRequest& request);
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
-/// Device bytes that a communicator of NCCL takes on the rank where it takes most: measured by making
-/// communicators of all ranks of `world`, which ends them. 0 where transport = auto is not NCCL. Collective.
+/// Device bytes that a communicator of NCCL takes on the rank where it takes most: measured by
+/// making communicators of all ranks of `world`, which ends them. 0 where transport = auto is not
+/// NCCL. Collective.
 [[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 /// Communicators of NCCL that each rank needs to execute a program; 0 if `wanted` is not NCCL here.
 [[nodiscard]] std::vector<int> communicators_of(

@@ -26,7 +26,8 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
 std::optional<std::string> entry_of(const char* file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(key)) return line.substr(key.size());
+    if (line.starts_with(key))
+      return line.substr(key.size());
   return std::nullopt;
 }
 
@@ -40,11 +41,14 @@ std::uint64_t left_in_groups() {
   std::uint64_t left = unlimited;
   const std::filesystem::path root = "/sys/fs/cgroup";
   // "/system.slice/job_7", the group of this process below the root, then those around it
-  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");; group = group.parent_path()) {
+  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
+      group = group.parent_path()) {
     const auto folder = root / group.relative_path();
     const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
-    if (most && used) left = std::min(left, *most - std::min(*most, *used));
-    if (group == group.parent_path()) return left;
+    if (most && used)
+      left = std::min(left, *most - std::min(*most, *used));
+    if (group == group.parent_path())
+      return left;
   }
 }
 
@@ -55,6 +59,7 @@ struct Allocations {
     std::int64_t begin = 0;  ///< `now` when the watch began
     std::int64_t peak = 0;   ///< largest `now` since then, while the case's memory counts
   };
+
   std::mutex mutex;
   std::map<std::string, OfLabel, std::less<>> labels;
   bool counts = true;                              ///< what is allocated now is the case's
@@ -71,25 +76,30 @@ void note(const char* label, std::int64_t bytes) {
   const std::scoped_lock lock(all.mutex);
   Allocations::OfLabel& of_label = all.labels[label];
   of_label.now += bytes;
-  if (all.counts) of_label.peak = std::max(of_label.peak, of_label.now);
+  if (all.counts)
+    of_label.peak = std::max(of_label.peak, of_label.now);
 }
 
 /// Asks Kokkos to tell of allocations; again after somebody else has set callbacks of his own.
 void listen() {
   using namespace Kokkos::Tools::Experimental;
   using Space = Kokkos_Profiling_SpaceHandle;
-  constexpr auto allocated = [](Space space, const char* label, const void* data, std::uint64_t bytes) {
-    note(label, static_cast<std::int64_t>(bytes));
-    const auto& other = allocations().others.allocate_data;
-    if (other != nullptr) other(space, label, data, bytes);
-  };
+  constexpr auto allocated =
+      [](Space space, const char* label, const void* data, std::uint64_t bytes) {
+        note(label, static_cast<std::int64_t>(bytes));
+        const auto& other = allocations().others.allocate_data;
+        if (other != nullptr)
+          other(space, label, data, bytes);
+      };
   constexpr auto freed = [](Space space, const char* label, const void* data, std::uint64_t bytes) {
     note(label, -static_cast<std::int64_t>(bytes));
     const auto& other = allocations().others.deallocate_data;
-    if (other != nullptr) other(space, label, data, bytes);
+    if (other != nullptr)
+      other(space, label, data, bytes);
   };
   const EventSet known = get_callbacks();
-  if (known.allocate_data == +allocated) return;
+  if (known.allocate_data == +allocated)
+    return;
   allocations().others = known;
   set_allocate_data_callback(allocated);
   set_deallocate_data_callback(freed);
@@ -108,8 +118,13 @@ bool reset_peak_memory() {
   return peak_memory() <= resident_memory() + inexact;
 }
 
-std::uint64_t peak_memory() { return bytes_in("/proc/self/status", "VmHWM:", 0); }
-std::uint64_t resident_memory() { return bytes_in("/proc/self/status", "VmRSS:", 0); }
+std::uint64_t peak_memory() {
+  return bytes_in("/proc/self/status", "VmHWM:", 0);
+}
+
+std::uint64_t resident_memory() {
+  return bytes_in("/proc/self/status", "VmRSS:", 0);
+}
 
 std::uint64_t available_memory() {
   return std::min(bytes_in("/proc/meminfo", "MemAvailable:", unlimited), left_in_groups());
@@ -117,7 +132,8 @@ std::uint64_t available_memory() {
 
 void return_freed_memory() {
 #if defined(__GLIBC__)
-  // Fixed, because a threshold that follows what was freed puts later arenas on the heap, which keeps them.
+  // Fixed, because a threshold that follows what was freed puts later arenas on the heap, which
+  // keeps them.
   constexpr int block = 1 << 20;
   mallopt(M_MMAP_THRESHOLD, block);
   mallopt(M_TRIM_THRESHOLD, block);
@@ -133,7 +149,9 @@ void trim() {
 }
 }  // namespace
 
-std::string label_of(Memory kind) { return "minitaw::" + schedule::name_of(kind); }
+std::string label_of(Memory kind) {
+  return "minitaw::" + schedule::name_of(kind);
+}
 
 MemoryWatch::MemoryWatch() {
   listen();
@@ -142,7 +160,8 @@ MemoryWatch::MemoryWatch() {
   device_begin_ = used_on_device();
   Allocations& all = allocations();
   const std::scoped_lock lock(all.mutex);
-  for (auto& [label, of_label] : all.labels) of_label.peak = of_label.begin = of_label.now;
+  for (auto& [label, of_label] : all.labels)
+    of_label.peak = of_label.begin = of_label.now;
 }
 
 void MemoryWatch::leave_out(const std::function<void()>& work) {
@@ -168,7 +187,8 @@ MemoryTaken MemoryWatch::taken() const {
   Allocations& all = allocations();
   const std::scoped_lock lock(all.mutex);
   for (const auto& [label, of_label] : all.labels)
-    if (of_label.peak > of_label.begin) taken.kokkos[label] = of_label.peak - of_label.begin;
+    if (of_label.peak > of_label.begin)
+      taken.kokkos[label] = of_label.peak - of_label.begin;
   return taken;
 }
 
@@ -177,7 +197,8 @@ std::map<std::string, std::uint64_t> MemoryWatch::kept() const {
   Allocations& all = allocations();
   const std::scoped_lock lock(all.mutex);
   for (const auto& [label, of_label] : all.labels)
-    if (of_label.now > of_label.begin) kept[label] = of_label.now - of_label.begin;
+    if (of_label.now > of_label.begin)
+      kept[label] = of_label.now - of_label.begin;
   return kept;
 }
 
@@ -191,19 +212,25 @@ Arena::Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill
   for (std::size_t k = 0; k < memory_.size(); ++k) {
     const auto kind = static_cast<Memory>(k);
     const std::size_t bytes = footprint.by_kind[k];
-    if (kind == Memory::tokens || bytes == 0) continue;
+    if (kind == Memory::tokens || bytes == 0)
+      continue;
     memory_[k] = Block(
-        Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, label_of(kind)), bytes + alignment);
-    used_[k] = (alignment - reinterpret_cast<std::uintptr_t>(memory_[k].data()) % alignment) % alignment;
-    if (fill) Kokkos::deep_copy(memory_[k], *fill);
+        Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, label_of(kind)),
+        bytes + alignment);
+    used_[k] =
+        (alignment - reinterpret_cast<std::uintptr_t>(memory_[k].data()) % alignment) % alignment;
+    if (fill)
+      Kokkos::deep_copy(memory_[k], *fill);
   }
   for (const schedule::SlotSize& size : footprint.slots) {
     auto& slots = slots_[index_of(size.slot.cls)];
     slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
-    slots[size.slot.index] = cut(schedule::memory_of(size.slot.cls), size.bytes, name_of(size.slot));
+    slots[size.slot.index] =
+        cut(schedule::memory_of(size.slot.cls), size.bytes, name_of(size.slot));
   }
   for (const std::size_t bytes : footprint.optimiser)
-    optimiser_.push_back(cut(Memory::optimiser, bytes, fmt::format("optimiser state {}", optimiser_.size())));
+    optimiser_.push_back(
+        cut(Memory::optimiser, bytes, fmt::format("optimiser state {}", optimiser_.size())));
   scalars_ = cut(Memory::buffers, footprint.scalars, "scalars");
   workspace_ = cut(Memory::buffers, footprint.workspace, "workspace");
   staging_ = cut(Memory::buffers, footprint.staging, "staging");
@@ -216,10 +243,15 @@ model::Buffer Arena::slot(schedule::Slot slot) const {
 
 model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name) {
   const std::size_t k = index_of(kind), held = memory_[k].size();
-  if (bytes == 0) return {};
+  if (bytes == 0)
+    return {};
   if (used_[k] + bytes > held)
-    throw LogicError(fmt::format("arena: {} bytes asked for {}, {} of {} left; the accounting is wrong", bytes, name,
-        held - std::min(held, used_[k]), label_of(kind)));
+    throw LogicError(
+        fmt::format("arena: {} bytes asked for {}, {} of {} left; the accounting is wrong",
+            bytes,
+            name,
+            held - std::min(held, used_[k]),
+            label_of(kind)));
   const model::Buffer buffer{memory_[k].data() + used_[k], bytes};
   used_[k] += bytes;
   buffers_.push_back({name, buffer});
@@ -228,7 +260,8 @@ model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name
 
 /// Chunks of transfers, and partial sums of squares: small messages and models use a part of them.
 bool Arena::have_one_size(const model::Buffer& buffer) const {
-  return buffer.data == staging_.data || buffer.data == slot({schedule::SlotClass::squares, 0}).data;
+  return buffer.data == staging_.data ||
+         buffer.data == slot({schedule::SlotClass::squares, 0}).data;
 }
 
 /// Contributions, which of several rails are parts of a shard.
@@ -240,26 +273,38 @@ bool Arena::passes_parts(const model::Buffer& buffer) const {
 std::string Arena::untouched(std::byte fill, std::size_t spare) const {
   const std::size_t granule = 256 + spare;  // sizes are rounded up to 256
   for (const auto& [name, buffer] : buffers_) {
-    if (have_one_size(buffer)) continue;
+    if (have_one_size(buffer))
+      continue;
     const std::size_t least = passes_parts(buffer) ? std::max(granule, buffer.bytes) : granule;
-    using Bytes = Kokkos::View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-    const auto bytes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
+    using Bytes = Kokkos::
+        View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+    const auto bytes =
+        Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
     std::size_t run = 0;
     for (std::size_t i = 0; i < buffer.bytes; ++i) {
       run = bytes[i] == fill ? run + 1 : 0;
       const bool ends = i + 1 == buffer.bytes || bytes[i + 1] != fill;
       if (ends && run >= least)
-        return fmt::format(
-            "{} of {} bytes of {}, from byte {} on, were never written", run, buffer.bytes, name, i + 1 - run);
+        return fmt::format("{} of {} bytes of {}, from byte {} on, were never written",
+            run,
+            buffer.bytes,
+            name,
+            i + 1 - run);
     }
   }
   return {};
 }
 
-void initialise(
-    const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena, std::uint64_t seed) {
-  using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  const auto draw = [&](model::Buffer weights, model::Buffer state, const std::vector<model::Tensor>& tensors,
+void initialise(const schedule::Program& program,
+    int rank,
+    const model::Layout& layout,
+    const Arena& arena,
+    std::uint64_t seed) {
+  using Bytes =
+      Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  const auto draw = [&](model::Buffer weights,
+                        model::Buffer state,
+                        const std::vector<model::Tensor>& tensors,
                         Range part) {
     model::Buffer master;
     if (state.bytes > 0) {
@@ -272,17 +317,25 @@ void initialise(
   const int shards = static_cast<int>(own.owned_shards.size());
   for (int k = 0; k < shards; ++k) {
     const model::Shard& shard = layout.shards[own.owned_shards[k]];
-    draw(arena.slot({SlotClass::owned, static_cast<std::int16_t>(k)}), arena.optimiser(k), shard.tensors,
+    draw(arena.slot({SlotClass::owned, static_cast<std::int16_t>(k)}),
+        arena.optimiser(k),
+        shard.tensors,
         range_of(shard.elements, {own.slice, program.owned_slices}));
   }
-  if (own.slots[index_of(SlotClass::embeddings)] == 0) return;
+  if (own.slots[index_of(SlotClass::embeddings)] == 0)
+    return;
   const auto& embeddings = layout.embeddings;
   const auto updated = std::ranges::find_if(own.actions, [](const schedule::Action& a) {
     return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings;
   });
   const int slice = updated == own.actions.end() ? 0 : updated->shard;
-  draw(arena.slot({SlotClass::embeddings, 0}), {}, embeddings.tensors,
+  draw(arena.slot({SlotClass::embeddings, 0}),
+      {},
+      embeddings.tensors,
       held(program, rank, SlotClass::embeddings, -1, layout));
-  draw({}, arena.optimiser(shards), embeddings.tensors, {slice * embeddings.slice, embeddings.slice});
+  draw({},
+      arena.optimiser(shards),
+      embeddings.tensors,
+      {slice * embeddings.slice, embeddings.slice});
 }
 }  // namespace minitaw::engine

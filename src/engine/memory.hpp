@@ -7,16 +7,19 @@
 #include "schedule/account.hpp"
 
 namespace minitaw::engine {
-/// Bytes that processes on this node may still take: free or in caches, within the limits of its control groups (v2).
+/// Bytes that processes on this node may still take: free or in caches, within the limits of its
+/// control groups (v2).
 [[nodiscard]] std::uint64_t available_memory();
-/// Starts a new peak of this process's resident memory; returns whether Linux allows it (/proc/self/clear_refs).
+/// Starts a new peak of this process's resident memory; returns whether Linux allows it
+/// (/proc/self/clear_refs).
 bool reset_peak_memory();
-/// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not known.
+/// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not
+/// known.
 [[nodiscard]] std::uint64_t peak_memory();
 /// Resident set of this process now, bytes; 0 if it is not known.
 [[nodiscard]] std::uint64_t resident_memory();
-/// Makes the C library return large blocks to the kernel when they are freed, so that the resident set of
-/// a process says what it uses. Called once, before there are any.
+/// Makes the C library return large blocks to the kernel when they are freed, so that the resident
+/// set of a process says what it uses. Called once, before there are any.
 void return_freed_memory();
 
 /// Label of Kokkos allocations of a kind: "minitaw::weights".
@@ -26,51 +29,63 @@ void return_freed_memory();
 struct MemoryTaken {
   /// Most bytes of each label that Kokkos had allocated at a time.
   std::map<std::string, std::uint64_t> kokkos;
-  std::uint64_t process_begin = 0;  ///< resident set when the case began; 0: the peak of a case is not known
-  std::uint64_t process_peak = 0;   ///< largest resident set since then
-  std::uint64_t libraries = 0;      ///< workspaces of libraries on the device, now
-  std::uint64_t device_begin = 0;   ///< in use on the device when the case began, by all that runs there; 0: not known
-  std::uint64_t device_used = 0;    ///< in use there now; 0: no device
+  std::uint64_t process_begin =
+      0;  ///< resident set when the case began; 0: the peak of a case is not known
+  std::uint64_t process_peak = 0;  ///< largest resident set since then
+  std::uint64_t libraries = 0;     ///< workspaces of libraries on the device, now
+  std::uint64_t device_begin =
+      0;  ///< in use on the device when the case began, by all that runs there; 0: not known
+  std::uint64_t device_used = 0;  ///< in use there now; 0: no device
 };
 
-/// Measures what a case takes from its construction on: asks Kokkos (its allocation callbacks, from the first
-/// watch on), the kernel and the device, never the plan. One at a time.
+/// Measures what a case takes from its construction on: asks Kokkos (its allocation callbacks, from
+/// the first watch on), the kernel and the device, never the plan. One at a time.
 class MemoryWatch {
 public:
   MemoryWatch();
   /// Runs `work`, whose memory is not the case's; all of it is gone afterwards.
   void leave_out(const std::function<void()>& work);
   [[nodiscard]] MemoryTaken taken() const;
-  /// Returns what Kokkos still holds of what it has allocated since the watch began, by label; empty: nothing.
+  /// Returns what Kokkos still holds of what it has allocated since the watch began, by label;
+  /// empty: nothing.
   [[nodiscard]] std::map<std::string, std::uint64_t> kept() const;
-  /// Returns how many bytes the process has now that it did not have when the watch began; 0 if that is not known.
+  /// Returns how many bytes the process has now that it did not have when the watch began; 0 if
+  /// that is not known.
   [[nodiscard]] std::uint64_t process_growth() const;
+
 private:
   std::uint64_t process_begin_ = 0, process_peak_ = 0, device_begin_ = 0;
 };
 
-/// Memory of a rank's kernels during a step, as the accounting lists it: one allocation for each kind, cut into
-/// buffers at construction.
+/// Memory of a rank's kernels during a step, as the accounting lists it: one allocation for each
+/// kind, cut into buffers at construction.
 class Arena {
 public:
   /// `fill`: the value of every byte at first; else memory is as it was found.
   explicit Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill = {});
   /// No bytes where the rank has no such slot.
   [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
+
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
+
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
+
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
+
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
-  /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action has used. Empty if
-  /// there is none. Staging and partial sums of squares do not count: they have one size, of which little may be
-  /// used. Of contributions, only whole buffers count: those of several rails are parts. `spare`: as many bytes more
-  /// in a row may be left.
+
+  /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action
+  /// has used. Empty if there is none. Staging and partial sums of squares do not count: they have
+  /// one size, of which little may be used. Of contributions, only whole buffers count: those of
+  /// several rails are parts. `spare`: as many bytes more in a row may be left.
   [[nodiscard]] std::string untouched(std::byte fill, std::size_t spare = 0) const;
 
-  /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before an allocation.
+  /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before
+  /// an allocation.
   static constexpr std::size_t alignment = 256;
+
 private:
   using Block = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space>;
   [[nodiscard]] bool have_one_size(const model::Buffer& buffer) const;
@@ -86,6 +101,9 @@ private:
 };
 
 /// Initial weights of a rank in its arena (same on every rank and sharding), moments zero.
-void initialise(
-    const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena, std::uint64_t seed);
+void initialise(const schedule::Program& program,
+    int rank,
+    const model::Layout& layout,
+    const Arena& arena,
+    std::uint64_t seed);
 }  // namespace minitaw::engine

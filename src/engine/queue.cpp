@@ -3,11 +3,13 @@
 #if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
 namespace minitaw::engine {
 namespace {
-/// A device that Kokkos alone knows: an instance of its space for each lane, which has its own thread.
+/// A device that Kokkos alone knows: an instance of its space for each lane, which has its own
+/// thread.
 const std::vector<model::ExecutionSpace>& instances() {
   static std::vector<model::ExecutionSpace> made;
   if (made.empty()) {
-    made = Kokkos::Experimental::partition_space(model::ExecutionSpace(), std::vector<int>(schedule::lanes, 1));
+    made = Kokkos::Experimental::partition_space(
+        model::ExecutionSpace(), std::vector<int>(schedule::lanes, 1));
     Kokkos::push_finalize_hook([] { made.clear(); });
   }
   return made;
@@ -23,8 +25,10 @@ void use_device() {}
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
   for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<FencedQueue>(
-        lane_space(static_cast<schedule::Lane>(l)), options.units[l], *options.clock, options.waiting);
+    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)),
+        options.units[l],
+        *options.clock,
+        options.waiting);
   return queues;
 }
 }  // namespace minitaw::engine

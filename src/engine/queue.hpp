@@ -17,22 +17,30 @@ inline double host_seconds() {
 class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
+
   [[nodiscard]] double now() const { return host_seconds() - start_; }
+
   [[nodiscard]] double started() const { return start_; }
+
 private:
   double start_ = 0;
 };
 
-/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is
-/// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
-template <class Done, class Check> void wait_until(const Done& done, const Check& check) {
+/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time,
+/// which is how long short kernels take, then sleeps in between, at most 50 microseconds. `check`
+/// may throw to end it.
+template <class Done, class Check>
+void wait_until(const Done& done, const Check& check) {
   using namespace std::chrono_literals;
-  comm::Backoff pause({.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
-  for (; !done(); pause.once()) check();
+  comm::Backoff pause(
+      {.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
+  for (; !done(); pause.once())
+    check();
 }
 
-/// Executes the units of a lane in order: on a device's stream, or on the thread that submits them. Units are
-/// numbered from 0 within a step. One thread at a time submits; any may ask begun() and completed().
+/// Executes the units of a lane in order: on a device's stream, or on the thread that submits them.
+/// Units are numbered from 0 within a step. One thread at a time submits; any may ask begun() and
+/// completed().
 class Queue {
 public:
   using Work = std::function<void()>;
@@ -57,8 +65,11 @@ public:
   [[nodiscard]] virtual int begun() const = 0;
   /// Units of this step that are complete.
   [[nodiscard]] virtual int completed() const = 0;
+
   [[nodiscard]] bool is_complete(int unit) const { return completed() > unit; }
-  /// Handle that a queue of the same device can wait for; nullptr if run() returned with a complete unit.
+
+  /// Handle that a queue of the same device can wait for; nullptr if run() returned with a complete
+  /// unit.
   [[nodiscard]] virtual void* event(int) const { return nullptr; }
 
   /// Returns when `unit` ran, seconds since the step began; valid after finish().
@@ -70,37 +81,55 @@ class FencedQueue : public Queue {
 public:
   /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
   FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)
-      : exec_(std::move(exec)), clock_(clock), waiting_(std::move(waiting)), spans_(units) {}
+      : exec_(std::move(exec)),
+        clock_(clock),
+        waiting_(std::move(waiting)),
+        spans_(units) {}
 
   [[nodiscard]] bool asynchronous() const override { return false; }
+
   void begin_step() override {
     begun_.store(0, std::memory_order_relaxed);
     completed_.store(0, std::memory_order_relaxed);
   }
+
   void open(int unit) override { spans_[unit].ready = clock_.now(); }
+
   void after(const Queue& other, int unit) override {
-    if (!other.asynchronous()) return;  // submitted is complete there
+    if (!other.asynchronous())
+      return;  // submitted is complete there
     wait_until([&] { return other.is_complete(unit); }, waiting_);
   }
+
   void run(int unit, const Work& work) override {
     begin(unit);
     work();
     end(unit);
   }
-  /// run() in two halves, for work beside the thread; units may overlap, and end in the order of their begin.
+
+  /// run() in two halves, for work beside the thread; units may overlap, and end in the order of
+  /// their begin.
   void begin(int unit) {
     begun_.store(unit + 1, std::memory_order_relaxed);
     spans_[unit].begin = clock_.now();
   }
+
   void end(int unit) {
     exec_.fence("minitaw::engine::lane");
     spans_[unit].end = clock_.now();
     completed_.store(unit + 1, std::memory_order_release);
   }
+
   void finish(const Check&) override {}
+
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
-  [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }
+
+  [[nodiscard]] int completed() const override {
+    return completed_.load(std::memory_order_acquire);
+  }
+
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
+
 private:
   model::ExecutionSpace exec_;
   const StepClock& clock_;
@@ -109,9 +138,10 @@ private:
   std::atomic<int> begun_ = 0, completed_ = 0;
 };
 
-/// Returns the execution space of a lane's kernels and copies. Made once per process and kept until Kokkos
-/// ends, since libraries keep handles and workspaces by space. On CUDA each lane has a stream, with high
-/// priority for communication; on other devices an instance of the space; on a host all lanes share one.
+/// Returns the execution space of a lane's kernels and copies. Made once per process and kept until
+/// Kokkos ends, since libraries keep handles and workspaces by space. On CUDA each lane has a
+/// stream, with high priority for communication; on other devices an instance of the space; on a
+/// host all lanes share one.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
@@ -125,6 +155,7 @@ struct QueueOptions {
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };
 
-/// The queues of this build: streams on CUDA (of communication only if the transport does), else threads.
+/// The queues of this build: streams on CUDA (of communication only if the transport does), else
+/// threads.
 [[nodiscard]] Queues make_queues(const QueueOptions& options);
 }  // namespace minitaw::engine

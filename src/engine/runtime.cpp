@@ -11,75 +11,115 @@
 namespace minitaw::engine {
 namespace {
 using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
-using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+using Bytes =
+    Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
 Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
-  if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0) return {};
+  if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0)
+    return {};
   return held(program, rank, SlotClass::embeddings, -1, layout);
 }
 
 // Called by the host build only.
-[[maybe_unused]] float to_float(float value) { return value; }
-template <class E> [[maybe_unused]] E rounded(float value) {
-  if constexpr (std::is_same_v<E, Bf16>) return to_bf16(value);
-  else return value;
+[[maybe_unused]] float to_float(float value) {
+  return value;
 }
 
-/// sum = contribution, or +=. On a host a plain loop: communication threads may not enter compute's parallel regions.
 template <class E>
-void add_to_accumulator(
-    schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements, bool accumulate) {
+[[maybe_unused]] E rounded(float value) {
+  if constexpr (std::is_same_v<E, Bf16>)
+    return to_bf16(value);
+  else
+    return value;
+}
+
+/// sum = contribution, or +=. On a host a plain loop: communication threads may not enter compute's
+/// parallel regions.
+template <class E>
+void add_to_accumulator(schedule::Lane lane,
+    float* sum,
+    const E* contribution,
+    std::int64_t elements,
+    bool accumulate) {
   if constexpr (kernels::on_host) {
     if (accumulate)
-      for (std::int64_t i = 0; i < elements; ++i) sum[i] += to_float(contribution[i]);
+      for (std::int64_t i = 0; i < elements; ++i)
+        sum[i] += to_float(contribution[i]);
     else
-      for (std::int64_t i = 0; i < elements; ++i) sum[i] = to_float(contribution[i]);
+      for (std::int64_t i = 0; i < elements; ++i)
+        sum[i] = to_float(contribution[i]);
   } else {
-    kernels::add<E>(lane_space(lane), kernels::Vector<float>(sum, elements),
-        kernels::Vector<const E>(contribution, elements), accumulate);
+    kernels::add<E>(lane_space(lane),
+        kernels::Vector<float>(sum, elements),
+        kernels::Vector<const E>(contribution, elements),
+        accumulate);
   }
 }
 
 /// to = from, rounded, as add_to_accumulator().
-template <class E> void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
+template <class E>
+void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
   if constexpr (kernels::on_host) {
-    for (std::int64_t i = 0; i < elements; ++i) to[i] = rounded<E>(from[i]);
+    for (std::int64_t i = 0; i < elements; ++i)
+      to[i] = rounded<E>(from[i]);
   } else {
-    kernels::round<E>(lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
+    kernels::round<E>(lane_space(lane),
+        kernels::Vector<E>(to, elements),
+        kernels::Vector<const float>(from, elements));
   }
 }
 }  // namespace
 
-double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
+double loss_scale(const Case& c) {
+  return 1.0 / tokens_of_step(c);
+}
 
 model::AdamW adamw_of(const Case& c) {
-  return {.learning_rate = static_cast<float>(c.learning_rate), .clip_norm = static_cast<float>(c.clip_norm)};
+  return {.learning_rate = static_cast<float>(c.learning_rate),
+      .clip_norm = static_cast<float>(c.clip_norm)};
 }
 
 Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)
-    : rank_(rank), program_(std::move(program)),
+    : rank_(rank),
+      program_(std::move(program)),
       layout_(model::make_layout(shape_of_rank(c, rank), schedule::cut_of(program_))),
-      footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_, options.fill),
+      footprint_(schedule::memory(program_, layout_)[rank]),
+      arena_(footprint_, options.fill),
       embeddings_part_(embeddings_part(program_, rank, layout_)),
-      model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-          kernels::parse_attention(c.attention), embeddings_part_, duties_of(program_.ranks[rank], layout_)),
-      case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)), exec_(lane_space(schedule::Lane::compute)),
+      model_(lane_space(schedule::Lane::compute),
+          layout_,
+          loss_scale(c),
+          arena_.workspace(),
+          kernels::parse_attention(c.attention),
+          embeddings_part_,
+          duties_of(program_.ranks[rank], layout_)),
+      case_(c),
+      tokens_(c.shape, c.data, c.seed),
+      adamw_(adamw_of(c)),
+      exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
-  for (const int m : token_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
-  if (!kernels::on_host) rehearse();
+  for (const int m : token_batches_of(program_.ranks[rank]))
+    batches_.try_emplace(m, layout_.shape);
+  if (!kernels::on_host)
+    rehearse();
   initialise(program_, rank, layout_, arena_, c.seed);
 }
 
 void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
   transport_ = transport ? std::move(transport) : std::make_unique<comm::SoloTransport>(program_);
   executor_ = std::make_unique<Executor>(
-      program_, rank_, [this](const schedule::Action& action) { return start(action); }, *transport_, options_);
+      program_,
+      rank_,
+      [this](const schedule::Action& action) { return start(action); },
+      *transport_,
+      options_);
 }
 
 void Runtime::prepare() {
   ++steps_;
-  for (auto& [m, batch] : batches_) batch.fill(tokens_, steps_ - 1, first_sequence(case_, m));
+  for (auto& [m, batch] : batches_)
+    batch.fill(tokens_, steps_ - 1, first_sequence(case_, m));
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
@@ -95,11 +135,16 @@ double Runtime::loss() const {
 }
 
 comm::Transport::Started Runtime::start(const Action& a) {
-  if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
-  if (is_point_to_point(a.kind)) return transport_->start(a.lane, message(a));
-  if (a.kind == Kind::accumulate) add(a);
-  else if (a.kind == Kind::load) load(a);
-  else compute(a);
+  if (is_collective(a.kind))
+    return transport_->start(a.lane, a.kind, collective(a));
+  if (is_point_to_point(a.kind))
+    return transport_->start(a.lane, message(a));
+  if (a.kind == Kind::accumulate)
+    add(a);
+  else if (a.kind == Kind::load)
+    load(a);
+  else
+    compute(a);
   return nullptr;
 }
 
@@ -126,7 +171,8 @@ model::Operands Runtime::operands(const Action& a) const {
 void Runtime::compute(const Action& a) {
   const model::Operands o = operands(a);
   switch (a.kind) {
-  case Kind::zero: return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
+  case Kind::zero:
+    return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
   case Kind::embed: return model_.embed(o, batches_.at(a.micro_batch));
   case Kind::forward: return model_.forward(a.shard, o);
   case Kind::loss: return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
@@ -135,7 +181,8 @@ void Runtime::compute(const Action& a) {
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
   case Kind::square:
-    return model_.square(arena_.slot(a[Operand::squares]), updated(a, Operand::gradient), o.accumulate);
+    return model_.square(
+        arena_.slot(a[Operand::squares]), updated(a, Operand::gradient), o.accumulate);
   case Kind::update: return update(a, o);
   case Kind::join: return;
   default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
@@ -145,9 +192,11 @@ void Runtime::compute(const Action& a) {
 Buffer Runtime::updated(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(slot));
-  const Range part = of_embeddings(slot.cls) ? Range{a.shard * slice - embeddings_part_.begin, slice}
-                                             : Range{0, held(program_, rank_, slot.cls, a.shard, layout_).count};
-  return {arena_.slot(slot).data + part.begin * width, static_cast<std::size_t>(part.count * width)};
+  const Range part = of_embeddings(slot.cls)
+                         ? Range{a.shard * slice - embeddings_part_.begin, slice}
+                         : Range{0, held(program_, rank_, slot.cls, a.shard, layout_).count};
+  return {
+      arena_.slot(slot).data + part.begin * width, static_cast<std::size_t>(part.count * width)};
 }
 
 int Runtime::state_of(const Action& a) const {
@@ -159,30 +208,38 @@ void Runtime::update(const Action& a, const model::Operands& o) {
   const schedule::RankProgram& rank = program_.ranks[rank_];
   const bool embeddings = a.payload == schedule::Payload::embeddings;
   model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state_of(a))};
-  if (a[Operand::squares].valid()) of_update.squares = arena_.slot(a[Operand::squares]);
-  if (embeddings) model_.update_embeddings(a.shard, of_update, adamw_, steps_);
-  else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
+  if (a[Operand::squares].valid())
+    of_update.squares = arena_.slot(a[Operand::squares]);
+  if (embeddings)
+    model_.update_embeddings(a.shard, of_update, adamw_, steps_);
+  else
+    model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
 
-/// Runs every kernel once before ranks wait for each other: the first launch may stop the device to load code, which
-/// would never end while a kernel of NCCL waits for another rank. Executes every kind of action that computes or adds,
-/// whatever its slots hold: a visit of each kind of shard, writing and adding. Products choose their algorithms.
+/// Runs every kernel once before ranks wait for each other: the first launch may stop the device to
+/// load code, which would never end while a kernel of NCCL waits for another rank. Executes every
+/// kind of action that computes or adds, whatever its slots hold: a visit of each kind of shard,
+/// writing and adding. Products choose their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, !options_.repeatable);
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
-    if (a.shard < 0 || of_embeddings(a.payload)) return {};
+    if (a.shard < 0 || of_embeddings(a.payload))
+      return {};
     const model::Shard& shard = layout_.shards[a.shard];
     const auto first = layout_.shape.ffn.begin() + shard.first_layer;
     return {first, first + shard.layers};
   };
   std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
-    if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load) continue;
+    if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
+      continue;
     SlotClass written = SlotClass::owned;  // the last one: a gradient's, which may be of two types
     for (const schedule::Access& access : accesses(a, rank_))
-      if (access.write) written = access.slot.cls;
-    if (!done.emplace(a.kind, a.accumulates, written, widths(a)).second) continue;
+      if (access.write)
+        written = access.slot.cls;
+    if (!done.emplace(a.kind, a.accumulates, written, widths(a)).second)
+      continue;
     (void)start(a);
     Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own
   }
@@ -194,7 +251,8 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
-  const Range there = slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there =
+      slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
@@ -210,20 +268,25 @@ std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
       buffer = part(a, access.operand);
     else if (of_update && (access.operand == Operand::gradient || of_embeddings(access.slot.cls)))
       buffer = updated(a, access.operand);
-    else if (access.slot.cls == SlotClass::squares) buffer.bytes = sizeof(float);  // scratch follows
+    else if (access.slot.cls == SlotClass::squares)
+      buffer.bytes = sizeof(float);  // scratch follows
     Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
     if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
       const std::vector<int>& members = program_.communicators[a.communicator].ranks;
       const auto width = bytes_of(dtype_of(access.slot));
-      const Range own = slice(schedule::moved(a, layout_).count, static_cast<int>(members.size()),
+      const Range own = slice(schedule::moved(a, layout_).count,
+          static_cast<int>(members.size()),
           static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
-      (a.kind == Kind::all_gather ? touched.in : touched.out) = {buffer.data + own.begin * width, own.count * width};
+      (a.kind == Kind::all_gather ? touched.in : touched.out) = {
+          buffer.data + own.begin * width, own.count * width};
     }
     all.push_back(touched);
   }
   const Buffer loss{reinterpret_cast<std::byte*>(arena_.loss()), sizeof(double)};
-  if (a.kind == Kind::update) all.push_back({arena_.optimiser(state_of(a)), arena_.optimiser(state_of(a))});
-  if (a.kind == Kind::loss) all.push_back({loss, loss});
+  if (a.kind == Kind::update)
+    all.push_back({arena_.optimiser(state_of(a)), arena_.optimiser(state_of(a))});
+  if (a.kind == Kind::loss)
+    all.push_back({loss, loss});
   return all;
 }
 
@@ -233,7 +296,11 @@ comm::Message Runtime::message(const Action& a) const {
 }
 
 comm::Collective Runtime::collective(const Action& a) const {
-  return {a.communicator, a.peer, a.payload, dtype_of(a[Operand::buffer]), part(a, Operand::buffer).data,
+  return {a.communicator,
+      a.peer,
+      a.payload,
+      dtype_of(a[Operand::buffer]),
+      part(a, Operand::buffer).data,
       schedule::moved(a, layout_).count};
 }
 
@@ -241,16 +308,20 @@ void Runtime::add(const Action& a) const {
   float* const sum = part(a, Operand::destination).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
   model::with_element(dtype_of(a[Operand::source]), [&]<class E>(E) {
-    add_to_accumulator(a.lane, sum, part(a, Operand::source).as<const E>(), elements, a.accumulates);
+    add_to_accumulator(
+        a.lane, sum, part(a, Operand::source).as<const E>(), elements, a.accumulates);
   });
 }
 
 void Runtime::load(const Action& a) const {
   const Buffer from = part(a, Operand::source), to = part(a, Operand::destination);
   if (dtype_of(a[Operand::source]) != dtype_of(a[Operand::destination]))
-    return model::with_element(dtype_of(a[Operand::destination]),
-        [&]<class E>(E) { round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count); });
-  if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
-  else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
+    return model::with_element(dtype_of(a[Operand::destination]), [&]<class E>(E) {
+      round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count);
+    });
+  if constexpr (kernels::on_host)
+    std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
+  else
+    Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }
 }  // namespace minitaw::engine

@@ -7,11 +7,13 @@
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
-/// One rank of one case: finds the memory of each action's operands, and calls the model or the transport.
+/// One rank of one case: finds the memory of each action's operands, and calls the model or the
+/// transport.
 class Runtime {
 public:
   /// `program` must be valid (schedule::validate()) and have the ranks of the case.
   Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options = {});
+
   /// Builds and validates the program. Throws InputError, or LogicError if it is not valid.
   Runtime(const Case& c, int rank, const StepOptions& options = {})
       : Runtime(c, rank, schedule::build_valid(request_of(c)), options) {}
@@ -19,36 +21,50 @@ public:
   /// Adds the transport (none: the rank is alone). The runtime can then execute steps.
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
-  /// Memory that an action reads and writes: of each access (schedule::accesses()), then the optimiser state
-  /// of an update or the sum of a loss. Only the part that a transfer moves, an addition adds, and so on.
+  /// Memory that an action reads and writes: of each access (schedule::accesses()), then the
+  /// optimiser state of an update or the sum of a loss. Only the part that a transfer moves, an
+  /// addition adds, and so on.
   struct Touched {
     model::Buffer in{}, out{};
   };
+
   [[nodiscard]] std::vector<Touched> touched(const schedule::Action& action) const;
+
   void observe(const Observer& observer) { executor_->observe(observer); }
 
   /// Prepares the tokens of the next step; not part of its time.
   void prepare();
-  /// Executes the step that prepare() has prepared, without a stop of the host; returns its seconds on this rank.
+  /// Executes the step that prepare() has prepared, without a stop of the host; returns its seconds
+  /// on this rank.
   double step();
   /// This rank's part of the mean loss of the last step.
   [[nodiscard]] double loss() const;
 
   [[nodiscard]] const schedule::Program& program() const { return program_; }
+
   [[nodiscard]] const model::Layout& layout() const { return layout_; }
+
   [[nodiscard]] const schedule::Footprint& footprint() const { return footprint_; }
+
   [[nodiscard]] const Arena& arena() const { return arena_; }
+
   [[nodiscard]] comm::Transport& transport() { return *transport_; }
+
   [[nodiscard]] const model::Model& model() const { return model_; }
+
   [[nodiscard]] const Executor& executor() const { return *executor_; }
+
   [[nodiscard]] int rank() const { return rank_; }
+
 private:
-  /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load; on lanes' threads.
+  /// Enqueues a computation, or starts a transfer (returned if under way), an addition or a load;
+  /// on lanes' threads.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
   /// Returns the part of an operand's slot that an update of a shard or of the embeddings uses.
-  [[nodiscard]] model::Buffer updated(const schedule::Action& action, schedule::Operand operand) const;
+  [[nodiscard]] model::Buffer updated(
+      const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] int state_of(const schedule::Action& update) const;
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
@@ -57,7 +73,11 @@ private:
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const { return schedule::dtype_of(slot.cls, layout_.shape); }
+
+  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
+    return schedule::dtype_of(slot.cls, layout_.shape);
+  }
+
   void rehearse();
 
   int rank_;

@@ -16,10 +16,11 @@
 namespace minitaw::harness {
 namespace {
 using comm::mpi::check;
-/// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
+/// A serial step that costs more than this is not executed beside the case; about two seconds of
+/// one core.
 constexpr double affordable_flops = 1e11;
-/// Fills memory before verify() executes a case. Four of them are no number in fp32, two none in bf16: what is
-/// read before it is written shows in the losses.
+/// Fills memory before verify() executes a case. Four of them are no number in fp32, two none in
+/// bf16: what is read before it is written shows in the losses.
 constexpr std::byte unwritten{0xff};
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
@@ -28,10 +29,12 @@ constexpr std::chrono::seconds time_to_print{2};
 
 /// Kokkos and CUDA say it in words.
 bool is_out_of_memory(std::string_view message) {
-  return message.find("failed to allocate") != message.npos || message.find("out of memory") != message.npos;
+  return message.find("failed to allocate") != message.npos ||
+         message.find("out of memory") != message.npos;
 }
 
-/// Why `work` has failed: 'i' (InputError), 'm' (memory) or 'o' (all else), then words; empty: it has not.
+/// Why `work` has failed: 'i' (InputError), 'm' (memory) or 'o' (all else), then words; empty: it
+/// has not.
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -52,11 +55,14 @@ std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason wh
   return {loss, why};
 }
 
-/// Partial sums of a norm's gain are planned for the device that makes most of them, and others make fewer.
+/// Partial sums of a norm's gain are planned for the device that makes most of them, and others
+/// make fewer.
 std::size_t spare_bytes(const engine::Runtime& runtime) {
   const model::Shape& shape = runtime.layout().shape;
   const std::int64_t planned = std::min(shape.tokens(), model::most_gain_chunks);
-  return static_cast<std::size_t>((planned - kernels::rmsnorm_chunks(shape.tokens())) * shape.hidden) * sizeof(float);
+  return static_cast<std::size_t>(
+             (planned - kernels::rmsnorm_chunks(shape.tokens())) * shape.hidden) *
+         sizeof(float);
 }
 
 void print_error(const std::string& report) {
@@ -65,15 +71,21 @@ void print_error(const std::string& report) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(
-    const engine::Runtime& runtime, const Case& c, MPI_Comm comm, const Reference& reference, CaseResult& result) {
-  const Reference executed{.losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
-  if (runtime.rank() != 0) return;
+void check_first_step(const engine::Runtime& runtime,
+    const Case& c,
+    MPI_Comm comm,
+    const Reference& reference,
+    CaseResult& result) {
+  const Reference executed{
+      .losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
+  if (runtime.rank() != 0)
+    return;
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
   const Tolerance tolerance = serial_tolerance(c);
-  if (!found.passes(tolerance)) fail(result, found.failure(tolerance));
+  if (!found.passes(tolerance))
+    fail(result, found.failure(tolerance));
 }
 }  // namespace
 
@@ -81,7 +93,8 @@ void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
   using namespace std::chrono_literals;
-  comm::mpi::wait({&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = 10us, .longest_sleep = 2ms});
+  comm::mpi::wait(
+      {&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = 10us, .longest_sleep = 2ms});
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
@@ -89,22 +102,29 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
   wait_for_all(comm);
   const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
   const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  if (first == all.end()) return;
+  if (first == all.end())
+    return;
   const std::string words = first->substr(1);
-  if (first->front() == 'i') throw InputError(words);
-  if (first->front() == 'm') throw AgreedOutOfMemory(words);
+  if (first->front() == 'i')
+    throw InputError(words);
+  if (first->front() == 'm')
+    throw AgreedOutOfMemory(words);
   throw AgreedError(words);
 }
 
 CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
-    : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
+    : world_(world),
+      options_(options),
+      rank_(comm::mpi::rank_in(world)),
+      ranks_(comm::mpi::size_of(world)),
       finder_(world, options.nodes.value_or(topology::Groups({ranks_}))),
       hang_([this](const std::string& report, const std::string&) {
         print_error(fmt::format("rank {}: {}", rank_, report));
       }),
       guard_([this](const std::string& report) {
         const std::string root = finder_.find();
-        if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
+        if (rank_ != 0)
+          std::this_thread::sleep_for(time_to_record);
         hang_(report, root);
         std::this_thread::sleep_for(time_to_print);
         alarm(10);  // the process ends even if the MPI library does not manage to end the job
@@ -115,7 +135,8 @@ void CaseRunner::require_possible(const Case& c) const {
   engine::require_transport(c.transport, options_.shared_devices);
   const kernels::Attention wanted = kernels::parse_attention(c.attention);
   const kernels::AttentionSizes sizes = model::attention_sizes(c.shape);
-  model::with_element(c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
+  model::with_element(
+      c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
 }
 
 bool CaseRunner::has_time_to_check(const Case& c) {
@@ -123,7 +144,8 @@ bool CaseRunner::has_time_to_check(const Case& c) {
   return (per_token.matmul + per_token.attention_causal) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
+Check CaseRunner::verify(
+    const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   Check result;
   comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
@@ -133,8 +155,10 @@ Check CaseRunner::verify(const Case& c, int steps, const Reference& reference, c
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     CaseResult bytes;
     collect_bytes(*runtime, steps, members.comm, bytes);
-    const std::string unused = first_text(runtime->arena().untouched(unwritten, spare_bytes(*runtime)), members.comm);
-    if (rank_ == 0) result = compare(executed, reference);
+    const std::string unused =
+        first_text(runtime->arena().untouched(unwritten, spare_bytes(*runtime)), members.comm);
+    if (rank_ == 0)
+      result = compare(executed, reference);
     result.bytes = bytes.reason;
     result.unused = unused;
   }
@@ -158,7 +182,8 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     const Reference none;  // of ranks that compare nothing
     const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
-      if (rank_ == 0 && reference != nullptr) reference = &references_.of(c);
+      if (rank_ == 0 && reference != nullptr)
+        reference = &references_.of(c);
     });
     engine::MemoryWatch watch;
     outcome.stopped = execute(c, reference, limits, watch, result);
@@ -171,18 +196,22 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     failed(Status::error, e);
   }
   // A rank that has no part in the case waits here for all of it.
-  guard_.expect(
-      "waiting for the end of a case", rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
+  guard_.expect("waiting for the end of a case",
+      rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
   wait_for_all(world_);
   fail_at_first(result, left_behind, world_);
-  check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
+  check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
+      "sharing why a case stopped");
   finder_.next_case();
   guard_.pause();
   return outcome;
 }
 
-StopReason CaseRunner::execute(
-    const Case& c, const Reference* reference, const Limits& limits, engine::MemoryWatch& watch, CaseResult& result) {
+StopReason CaseRunner::execute(const Case& c,
+    const Reference* reference,
+    const Limits& limits,
+    engine::MemoryWatch& watch,
+    CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
     const StopReason mine = limits.stop();
@@ -193,13 +222,16 @@ StopReason CaseRunner::execute(
   engine::StepOptions options = options_.step;
   options.stall_limit = limits.stall_limit;
   const auto runtime = make_runtime(c, nullptr, rank_, members, options);
-  if (runtime == nullptr) return StopReason::no;
+  if (runtime == nullptr)
+    return StopReason::no;
   const auto watched = finder_.watch(*runtime);
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
-  const std::span all(options_.cores), cores = all.first(std::min<std::size_t>(c.ranks, all.size()));
-  trace::Surroundings around{nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(cores)};
+  const std::span all(options_.cores),
+      cores = all.first(std::min<std::size_t>(c.ranks, all.size()));
+  trace::Surroundings around{
+      nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(cores)};
   CoreWatch load(cores, options_.stat);
   StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
@@ -207,7 +239,8 @@ StopReason CaseRunner::execute(
   for (int s = 0; s < count; ++s) {
     guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
     runtime->prepare();
-    if (s == c.warmup) device.begin(), node.begin();
+    if (s == c.warmup)
+      device.begin(), node.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
     if (s == c.warmup) {
       begun = utc_now(true);
@@ -215,12 +248,15 @@ StopReason CaseRunner::execute(
     }
     guard_.pause();
     const double seconds = runtime->step();
-    if (s >= c.warmup) device.sample(), node.sample();
+    if (s >= c.warmup)
+      device.sample(), node.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
     const auto [loss, stop] = sum_loss(comm, runtime->loss(), ask());
-    if (s + 1 < count && stop != StopReason::no) return stop;
+    if (s + 1 < count && stop != StopReason::no)
+      return stop;
     result.losses.push_back(loss);
-    if (s >= c.warmup) steps.add(runtime->executor(), seconds);
+    if (s >= c.warmup)
+      steps.add(runtime->executor(), seconds);
     if (s == 0 && reference != nullptr)
       watch.leave_out([&] { check_first_step(*runtime, c, comm, *reference, result); });
   }
@@ -228,37 +264,51 @@ StopReason CaseRunner::execute(
   result.ended = {utc_now(true)};
   device.collect(comm, result.device);
   node.collect(comm, result.node);
-  if (const std::string others = load.end(comm); around.crowd.empty()) around.crowd = others;
+  if (const std::string others = load.end(comm); around.crowd.empty())
+    around.crowd = others;
   engine::MemoryTaken taken = watch.taken();
-  if (options_.shared_devices) taken.device_begin = 0;  // others take memory there as well
+  if (options_.shared_devices)
+    taken.device_begin = 0;  // others take memory there as well
   collect(*runtime, steps, count, taken, options_.timeline, around, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
-    if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
+    if (!std::isfinite(result.losses[s]))
+      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
   result.attention = kernels::name_of(runtime->model().attention());
-  result.matmul_algorithms =
-      fmt::format("{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
+  result.matmul_algorithms = fmt::format(
+      "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
   result.transport = c.ranks == 1 ? "none" : runtime->transport().name();
   return StopReason::no;
 }
 
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program, int place,
-    comm::mpi::OwnComm& members, engine::StepOptions options) {
-  check(MPI_Comm_split(world_, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm), "MPI_Comm_split");
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
+    const schedule::Program* program,
+    int place,
+    comm::mpi::OwnComm& members,
+    engine::StepOptions options) {
+  check(MPI_Comm_split(world_, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm),
+      "MPI_Comm_split");
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {
-    if (place >= c.ranks) return;
+    if (place >= c.ranks)
+      return;
     runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, place, options)
                                  : std::make_unique<engine::Runtime>(c, place, *program, options);
   });
-  if (runtime == nullptr) return runtime;
+  if (runtime == nullptr)
+    return runtime;
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport,
-      {members.comm, runtime->program(), runtime->arena().staging(), options_.step.waiting, options_.shared_devices}));
+      {members.comm,
+          runtime->program(),
+          runtime->arena().staging(),
+          options_.step.waiting,
+          options_.shared_devices}));
   return runtime;
 }
 
-/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the job ends.
+/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the
+/// job ends.
 std::string CaseRunner::on_stall(const std::string& report) {
   std::string root = finder_.find();
   print_error(report);

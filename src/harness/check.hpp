@@ -15,24 +15,30 @@ struct NamedTensor {
 
 enum class Which { weights, gradients };
 
-/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the layers,
-/// embeddings last: the current weights, or the gradients of the last step. Collective over the ranks of the case.
-[[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
+/// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order
+/// of the layers, embeddings last: the current weights, or the gradients of the last step.
+/// Collective over the ranks of the case.
+[[nodiscard]] std::vector<NamedTensor> gather(
+    const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
 struct Difference {
   double worst = 0;    ///< largest relative error of a tensor
   std::string tensor;  ///< where
 };
 
-/// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not shrink with it.
+/// |a - b| over |b|, at least 1 nat: a loss is a difference of logits, whose rounding does not
+/// shrink with it.
 [[nodiscard]] double loss_error(double a, double b);
-/// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding does not shrink: b
-/// counts as at least the root mean square of its like in all layers, a tenth of that of all tensors, and 1e-9.
-[[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
+/// Root mean square of a - b over that of b, tensor by tensor. Where a gradient cancels, rounding
+/// does not shrink: b counts as at least the root mean square of its like in all layers, a tenth of
+/// that of all tensors, and 1e-9.
+[[nodiscard]] Difference compare_gradients(
+    const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
-/// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
-/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border between
-/// two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as right.
+/// Returns the error of the weights of one tensor against `wanted`, their values in double
+/// precision, as compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is
+/// so close to the border between two bf16 numbers that an error of `slack`, relative to the
+/// tensor, decides, both numbers count as right.
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
@@ -44,15 +50,18 @@ struct Tolerance {
   struct Step {
     double loss, gradient;
   };
+
   std::string reference;
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
-  /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step may be missing.
+  /// Of the first gradient, or half of that of the later ones. At 1, a gradient of the first step
+  /// may be missing.
   [[nodiscard]] double largest(int steps) const;
 };
 
-/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of tokens.
+/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and
+/// number of tokens.
 [[nodiscard]] Tolerance serial_tolerance(const Case& c);
 /// Tolerance of the serial schedule against plain loops in double precision.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
@@ -62,11 +71,14 @@ struct Check {
     double loss = 0;  ///< of the later ones, the largest
     Difference gradient;
   };
+
   Step first;
-  Step later;            ///< losses of all steps behind the first, gradients of the last
-  Difference weights;    ///< after the last step, from AdamW in double precision on the case's own gradients
+  Step later;  ///< losses of all steps behind the first, gradients of the last
+  Difference
+      weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
   std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all
   std::string unused{};  ///< memory that was planned and that a rank has never written; empty: none
+
   /// What is compared with a limit.
   struct Figure {
     std::string what;
@@ -75,6 +87,7 @@ struct Check {
     /// Of the limit; infinite if it is no number.
     [[nodiscard]] double share() const;
   };
+
   [[nodiscard]] std::vector<Figure> figures(const Tolerance& tolerance) const;
   /// The figure that uses the largest share of its limit.
   [[nodiscard]] Figure closest(const Tolerance& tolerance) const;
@@ -83,14 +96,16 @@ struct Check {
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
 
-/// Losses, gradients and weights of some steps of a case; as a reference, those that every schedule must reproduce.
+/// Losses, gradients and weights of some steps of a case; as a reference, those that every schedule
+/// must reproduce.
 struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
   std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
-  /// Difference between the weights after the last step and those that AdamW in double precision makes of the initial
-  /// weights and the executed gradients. A comparison with the weights of another training would be useless: the first
-  /// steps of AdamW are as long as the learning rate whatever the size of the gradient, rounding noise included.
+  /// Difference between the weights after the last step and those that AdamW in double precision
+  /// makes of the initial weights and the executed gradients. A comparison with the weights of
+  /// another training would be useless: the first steps of AdamW are as long as the learning rate
+  /// whatever the size of the gradient, rounding noise included.
   Difference weights{};
 };
 
@@ -98,7 +113,8 @@ struct Reference {
 /// Key of a reference: model, data, seed and number of steps.
 [[nodiscard]] std::string reference_key(const Case& c);
 /// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
-[[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
+[[nodiscard]] Reference run_steps(
+    engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
 [[nodiscard]] Reference serial_reference(const Case& c, int steps);
 /// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
@@ -106,21 +122,26 @@ struct Reference {
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 
-/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and compared tensors.
+/// Bytes that rank 0 needs for a reference: on a device its arena, on a host also the gathered and
+/// compared tensors.
 struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own
 };
+
 /// Memory for the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
-/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are kept.
+/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the
+/// first kind are kept.
 [[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
 
-/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share a few.
+/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a
+/// sweep share a few.
 class References {
 public:
   /// Returns the reference of a case; executes it at first use. Valid until the next call.
   [[nodiscard]] const Reference& of(const Case& c);
+
 private:
   std::map<std::string, Reference> known_;
   std::size_t values_ = 0;  ///< floats held

@@ -25,7 +25,8 @@ double receive(int from, MPI_Comm comm) {
   return value;
 }
 
-template <class T> std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
+template <class T>
+std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
   std::vector<T> all(size_of(comm));
   check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
@@ -35,18 +36,22 @@ template <class T> std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view unavailable = "unavailable: ";
 
-/// Returns the first rank's fault, on all ranks, with the rank unless all have one; empty if there is none.
+/// Returns the first rank's fault, on all ranks, with the rank unless all have one; empty if there
+/// is none.
 std::string first_fault(const std::string& fault, MPI_Comm comm) {
   const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
   const auto first = std::ranges::find_if_not(faults, &std::string::empty);
-  if (first == faults.end()) return {};
+  if (first == faults.end())
+    return {};
   const bool all = std::ranges::none_of(faults, &std::string::empty);
   return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
 }
 
-/// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one kept.
+/// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one
+/// kept.
 int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
-  if (!steps.keeps_all()) return static_cast<int>(steps.seconds().size()) - 1;
+  if (!steps.keeps_all())
+    return static_cast<int>(steps.seconds().size()) - 1;
   std::vector<std::pair<double, int>> lengths;
   for (const std::vector<double>& ranks : result.seconds)
     lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
@@ -58,43 +63,60 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
 }
 
 /// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
-void collect_blame(const engine::Runtime& runtime, const TimedSteps& steps, const trace::StepSpans& spans,
-    const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
+void collect_blame(const engine::Runtime& runtime,
+    const TimedSteps& steps,
+    const trace::StepSpans& spans,
+    const trace::Surroundings& around,
+    MPI_Comm comm,
+    CaseResult& result) {
   const schedule::Program& program = runtime.program();
   std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
+  for (const schedule::RankProgram& rank : program.ranks)
+    actions += rank.actions.size();
   const int most = static_cast<int>(std::clamp<std::size_t>((1U << 21) / actions, 3, 10));
   const auto end = static_cast<int>(steps.seconds().size());
   std::vector<trace::StepSpans> some = {spans};
   for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
-    if (step != result.accounted_step) some.push_back(steps.gather(program, step, comm));
+    if (step != result.accounted_step)
+      some.push_back(steps.gather(program, step, comm));
   if (runtime.rank() == 0)
-    result.blame = trace::find_blame(program, runtime.layout(), result.settings.micro_batch_per_rank, around, some);
+    result.blame = trace::find_blame(
+        program, runtime.layout(), result.settings.micro_batch_per_rank, around, some);
 }
 
-void collect_time(const engine::Runtime& runtime, const TimedSteps& steps, bool timeline,
-    const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
-  if (steps.seconds().empty()) return;
+void collect_time(const engine::Runtime& runtime,
+    const TimedSteps& steps,
+    bool timeline,
+    const trace::Surroundings& around,
+    MPI_Comm comm,
+    CaseResult& result) {
+  if (steps.seconds().empty())
+    return;
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
   const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
   collect_blame(runtime, steps, spans, around, comm, result);
-  if (spans.empty()) return;
+  if (spans.empty())
+    return;
   trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
-  if (timeline) result.timeline = trace::make_timeline(program, spans, "");
+  if (timeline)
+    result.timeline = trace::make_timeline(program, spans, "");
 }
 
-void collect_memory(
-    const engine::Runtime& runtime, const engine::MemoryTaken& taken, MPI_Comm comm, CaseResult& result) {
+void collect_memory(const engine::Runtime& runtime,
+    const engine::MemoryTaken& taken,
+    MPI_Comm comm,
+    CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
   result.memory = gather_all(memory_of(plan, taken), comm, "gathering memory");
-  const std::uint64_t beside = schedule::process_bytes(runtime.program(), runtime.rank(), result.settings.steps) +
-                               blas_bytes(runtime.layout().shape);
+  const std::uint64_t beside =
+      schedule::process_bytes(runtime.program(), runtime.rank(), result.settings.steps) +
+      blas_bytes(runtime.layout().shape);
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const int communicators =
-      engine::communicators_of(runtime.program(), result.settings.transport, shared)[runtime.rank()];
+  const int communicators = engine::communicators_of(
+      runtime.program(), result.settings.transport, shared)[runtime.rank()];
   fail_at_first(result, excess(plan, taken, beside, communicators), comm);
 }
 
@@ -107,7 +129,8 @@ std::string largest(const std::map<std::string, std::uint64_t>& bytes) {
 
 std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
   std::uint64_t sum = 0;
-  for (const auto& [label, of_label] : bytes) sum += of_label;
+  for (const auto& [label, of_label] : bytes)
+    sum += of_label;
   return sum;
 }
 
@@ -118,7 +141,9 @@ std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64
   return bytes;
 }
 
-std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
+std::uint64_t less(std::uint64_t a, std::uint64_t b) {
+  return a > b ? a - b : 0;
+}
 }  // namespace
 
 RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken) {
@@ -126,7 +151,8 @@ RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken&
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
     memory.planned[k] = plan.by_kind[k];
     const auto of_kind = taken.kokkos.find(engine::label_of(static_cast<schedule::Memory>(k)));
-    if (of_kind != taken.kokkos.end()) memory.measured[k] = of_kind->second;
+    if (of_kind != taken.kokkos.end())
+      memory.measured[k] = of_kind->second;
   }
   memory.other = sum_of(unplanned(taken.kokkos));
   memory.libraries = taken.libraries;
@@ -142,30 +168,38 @@ std::uint64_t slack_of_kokkos() {
   return kernels::on_host ? of_thread * model::ExecutionSpace().concurrency() : of_device;
 }
 
-std::string excess(
-    const schedule::Footprint& plan, const engine::MemoryTaken& taken, std::uint64_t beside, int communicators) {
+std::string excess(const schedule::Footprint& plan,
+    const engine::MemoryTaken& taken,
+    std::uint64_t beside,
+    int communicators) {
   const RankMemory memory = memory_of(plan, taken);
   std::map<std::string, std::uint64_t> beyond = unplanned(taken.kokkos);
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
     const std::string label = engine::label_of(static_cast<schedule::Memory>(k));
     const std::uint64_t planned = memory.planned[k], measured = memory.measured[k];
-    if (measured < planned) return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
+    if (measured < planned)
+      return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
     beyond[label] = measured - planned;
   }
   if (sum_of(beyond) > slack_of_kokkos())
-    return fmt::format("Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
+    return fmt::format(
+        "Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
 
   const auto outside = [](const char* where, std::uint64_t taken_there, std::uint64_t allowed) {
-    return fmt::format("{} has taken {} bytes outside of Kokkos where {} were allowed", where, taken_there, allowed);
+    return fmt::format("{} has taken {} bytes outside of Kokkos where {} were allowed",
+        where,
+        taken_there,
+        allowed);
   };
   const std::uint64_t in_process = (kernels::on_host ? plan.total() : plan.tokens) + memory.other,
                       process = less(less(taken.process_peak, taken.process_begin), in_process);
   if (taken.process_begin > 0 && process > beside + slack_of_process)
     return outside("the process", process, beside + slack_of_process);
-  const std::uint64_t device =
-      less(less(taken.device_used, taken.device_begin), plan.arena() + memory.other + memory.libraries);
+  const std::uint64_t device = less(
+      less(taken.device_used, taken.device_begin), plan.arena() + memory.other + memory.libraries);
   const std::uint64_t slack = slack_of_device + communicators * slack_of_device / 4;
-  if (taken.device_begin > 0 && device > slack) return outside("the device", device, slack);
+  if (taken.device_begin > 0 && device > slack)
+    return outside("the device", device, slack);
   return {};
 }
 
@@ -173,10 +207,13 @@ std::uint64_t blas_bytes(const model::Shape& shape) {
   return kernels::on_host ? model::blas_estimate(shape, model::ExecutionSpace().concurrency()) : 0;
 }
 
-std::string leftover(const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside) {
-  if (sum_of(kept) > slack_of_kokkos()) return fmt::format("after the case Kokkos still holds {}", largest(kept));
+std::string leftover(
+    const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside) {
+  if (sum_of(kept) > slack_of_kokkos())
+    return fmt::format("after the case Kokkos still holds {}", largest(kept));
   if (grown > beside + slack_of_process)
-    return fmt::format("after the case the process holds {} bytes more than before, outside of Kokkos", grown);
+    return fmt::format(
+        "after the case the process holds {} bytes more than before, outside of Kokkos", grown);
   return {};
 }
 
@@ -188,7 +225,8 @@ std::string first_text(const std::string& mine, MPI_Comm comm) {
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {
   const std::string text = first_text(mine, comm);
-  if (!text.empty() && rank_in(comm) == 0) fail(result, text);
+  if (!text.empty() && rank_in(comm) == 0)
+    fail(result, text);
 }
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
@@ -207,7 +245,8 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
     const double asked = now();
     send(asked, 0, comm);
     const double theirs = receive(0, comm), answered = now();
-    if (answered - asked >= fastest) continue;
+    if (answered - asked >= fastest)
+      continue;
     fastest = answered - asked;
     offset = theirs - 0.5 * (asked + answered);
   }
@@ -216,10 +255,13 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
 
 double clock_offset(MPI_Comm comm) {
   comm::mpi::OwnComm node, first_ranks;
-  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
-  check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm), "MPI_Comm_split");
+  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+      "MPI_Comm_split_type");
+  check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
+      "MPI_Comm_split");
   double offset = 0;
-  if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
+  if (first_ranks.comm != MPI_COMM_NULL)
+    offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
   check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
   return offset;
 }
@@ -231,15 +273,23 @@ void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResul
   result.planned_bytes = list_of(planned.cells() | std::views::join);
   result.counted_bytes.resize(result.planned_bytes.size());
   const int row = static_cast<int>(sent.size());
-  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
+  check(
+      MPI_Gather(
+          sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
       "gathering byte counters");
   const std::string call = first_fault(comm::mpi::take_uncounted(), comm);
-  if (runtime.rank() != 0) return;
-  if (!call.empty()) fail(result, fmt::format("a step sends what is not counted: {}", call));
+  if (runtime.rank() != 0)
+    return;
+  if (!call.empty())
+    fail(result, fmt::format("a step sends what is not counted: {}", call));
   for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
-                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
+      fail(result,
+          fmt::format("rank {} sent {} bytes in {} where {} were planned",
+              i / sent.size(),
+              result.counted_bytes[i],
+              counted(steps, "step"),
+              result.planned_bytes[i] * steps));
     result.counted_bytes[i] /= steps;
   }
 }
@@ -249,29 +299,37 @@ TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t 
 
 void TimedSteps::add(const engine::Executor& executor, double seconds) {
   seconds_.push_back(seconds);
-  if (!keeps_all_) kept_.clear();
+  if (!keeps_all_)
+    kept_.clear();
   kept_.push_back({executor.started(), executor.spans()});
 }
 
-trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
+trace::StepSpans TimedSteps::gather(
+    const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = kept(step);
-  const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
+  const std::vector<double> started =
+      gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   static_assert(sizeof(engine::Span) == 3 * sizeof(double), "spans travel as doubles");
   // One rank after the other: together they may be more doubles than an int can count.
-  const auto doubles = [](const std::vector<engine::Span>& spans) { return static_cast<int>(3 * spans.size()); };
+  const auto doubles = [](const std::vector<engine::Span>& spans) {
+    return static_cast<int>(3 * spans.size());
+  };
   if (rank_in(comm) != 0) {
-    check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm), "sending spans");
+    check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm),
+        "sending spans");
     return {};
   }
   trace::StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
     std::vector<engine::Span>& spans = all.emplace_back(program.ranks[from].actions.size());
-    check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE), "gathering spans");
+    check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
+        "gathering spans");
   }
   const double first = *std::ranges::min_element(started);
   for (std::size_t r = 0; r < all.size(); ++r)
     for (engine::Span& span : all[r])
-      for (double* time : {&span.ready, &span.begin, &span.end}) *time += started[r] - first;
+      for (double* time : {&span.ready, &span.begin, &span.end})
+        *time += started[r] - first;
   return all;
 }
 
@@ -299,26 +357,37 @@ void StepMeter::collect(MPI_Comm comm, Readings& readings) {
     std::vector<double> all = gather_all(used > 0 ? part * used : none, comm, "gathering energies");
     int counted = std::isnan(before_) ? 0 : 1;
     check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
-    if (counted != 0) readings.energy.push_back(std::move(all));
-    if (!lost) readings.source = meter_.name();
+    if (counted != 0)
+      readings.energy.push_back(std::move(all));
+    if (!lost)
+      readings.source = meter_.name();
   } else if (!lost) {
     readings.source = fmt::format("{}{}", unavailable, fault);
   }
-  if (!readings.source.starts_with(unavailable)) return;
+  if (!readings.source.starts_with(unavailable))
+    return;
   readings.samples.clear();
   readings.energy.clear();
 }
 
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
-    bool timeline, const trace::Surroundings& around, MPI_Comm comm, CaseResult& result) {
+void collect(engine::Runtime& runtime,
+    const TimedSteps& steps,
+    int executed,
+    const engine::MemoryTaken& taken,
+    bool timeline,
+    const trace::Surroundings& around,
+    MPI_Comm comm,
+    CaseResult& result) {
   collect_bytes(runtime, executed, comm, result);
-  for (const double mine : steps.seconds()) result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
+  for (const double mine : steps.seconds())
+    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
   collect_time(runtime, steps, timeline, around, comm, result);
   collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
-  for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
+  for (int r = 0; r < size_of(comm); ++r)
+    result.idle_ticks.push_back(ticks.idle(r));
 }
 }  // namespace minitaw::harness

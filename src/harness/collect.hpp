@@ -7,16 +7,20 @@
 
 namespace minitaw::harness {
 using Now = std::function<double()>;
-/// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the fastest. Collective.
+/// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the
+/// fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
-/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock. Collective.
+/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one
+/// clock. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
-/// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if they differ from the
-/// plan, or if data left by a call that is not counted. Collective over the ranks of the case.
+/// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if
+/// they differ from the plan, or if data left by a call that is not counted. Collective over the
+/// ranks of the case.
 void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result);
 
-/// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks while steps are timed.
+/// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks
+/// while steps are timed.
 class TimedSteps {
 public:
   /// A rank keeps the spans (24 bytes each) of schedule::kept_steps().
@@ -25,15 +29,20 @@ public:
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
+
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
-  /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin. Collective.
-  [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
+  /// Returns the spans of all ranks in a step on rank 0, on one clock, from the first rank's begin.
+  /// Collective.
+  [[nodiscard]] trace::StepSpans gather(
+      const schedule::Program& program, int step, MPI_Comm comm) const;
+
 private:
   struct Kept {
     double started = 0;  ///< by engine::host_seconds()
     std::vector<engine::Span> spans;
   };
+
   [[nodiscard]] const Kept& kept(int step) const { return keeps_all_ ? kept_[step] : kept_.back(); }
 
   bool keeps_all_;
@@ -41,20 +50,27 @@ private:
   std::vector<Kept> kept_;
 };
 
-/// Reads a meter before, between and after the timed steps of one repetition, never while a step is timed, so
-/// that the time of a reading (Meter::name()) lies between two steps. The meter of a node is shared by all
-/// ranks of the case there: the first of them reads, and each has an equal part of energy and power.
+/// Reads a meter before, between and after the timed steps of one repetition, never while a step is
+/// timed, so that the time of a reading (Meter::name()) lies between two steps. The meter of a node
+/// is shared by all ranks of the case there: the first of them reads, and each has an equal part of
+/// energy and power.
 class StepMeter {
 public:
   explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
-  /// Of a node. `nodes`: of the job, whose first ranks the case has.
-  StepMeter(meters::Meter& meter, topology::Groups nodes) : meter_(meter), nodes_(std::move(nodes)) {}
 
-  void begin() { before_ = meter_.energy(); }           ///< before the first timed step
+  /// Of a node. `nodes`: of the job, whose first ranks the case has.
+  StepMeter(meters::Meter& meter, topology::Groups nodes)
+      : meter_(meter),
+        nodes_(std::move(nodes)) {}
+
+  void begin() { before_ = meter_.energy(); }  ///< before the first timed step
+
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
-  /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says why. Collective.
+  /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says
+  /// why. Collective.
   void collect(MPI_Comm comm, Readings& readings);
+
 private:
   meters::Meter& meter_;
   std::optional<topology::Groups> nodes_{};  ///< nothing: each rank has a meter
@@ -62,34 +78,46 @@ private:
   double before_ = 0;  ///< J
 };
 
-/// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of the process:
-/// what libraries take in their first calls. Of a device: its driver; each communicator of NCCL has as much
-/// as a quarter of it. docs/results.md names these.
+/// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
+/// the process: what libraries take in their first calls. Of a device: its driver; each
+/// communicator of NCCL has as much as a quarter of it. docs/results.md names these.
 [[nodiscard]] std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
-[[nodiscard]] RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken);
-/// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says "outside of
-/// Kokkos"; empty: nothing. `beside`: bytes that are planned for the process beside Kokkos's; `communicators`:
-/// of NCCL.
-[[nodiscard]] std::string excess(
-    const schedule::Footprint& plan, const engine::MemoryTaken& taken, std::uint64_t beside, int communicators = 0);
-/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process, `beside` of that planned.
+[[nodiscard]] RankMemory memory_of(
+    const schedule::Footprint& plan, const engine::MemoryTaken& taken);
+/// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says
+/// "outside of Kokkos"; empty: nothing. `beside`: bytes that are planned for the process beside
+/// Kokkos's; `communicators`: of NCCL.
+[[nodiscard]] std::string excess(const schedule::Footprint& plan,
+    const engine::MemoryTaken& taken,
+    std::uint64_t beside,
+    int communicators = 0);
+/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process,
+/// `beside` of that planned.
 [[nodiscard]] std::string leftover(
     const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside);
 /// Returns what the BLAS of this process keeps after a case of this shape; 0 on a device.
 [[nodiscard]] std::uint64_t blas_bytes(const model::Shape& shape);
 
-/// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are. Collective.
+/// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are.
+/// Collective.
 [[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);
 /// Fails the case on rank 0 if some rank has a text. Collective.
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 
-/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport has sent in
-/// `executed` steps. The status becomes `wrong` if memory exceeds the plan or bytes differ from it. Collective over the
-/// ranks of the case. taken: by this rank. timeline: store the step's.
-void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, const engine::MemoryTaken& taken,
-    bool timeline, const trace::Surroundings& around, MPI_Comm comm, CaseResult& result);
+/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the
+/// transport has sent in `executed` steps. The status becomes `wrong` if memory exceeds the plan or
+/// bytes differ from it. Collective over the ranks of the case. taken: by this rank. timeline:
+/// store the step's.
+void collect(engine::Runtime& runtime,
+    const TimedSteps& steps,
+    int executed,
+    const engine::MemoryTaken& taken,
+    bool timeline,
+    const trace::Surroundings& around,
+    MPI_Comm comm,
+    CaseResult& result);
 }  // namespace minitaw::harness

@@ -13,10 +13,11 @@ struct CoreUse {
   double own = 0;   ///< of the processor, by the rank's process
 };
 
-/// Returns the ranks whose cores other programs took, the worst of them: "other programs take 62 % of the cores of
-/// rank 3". Empty: none had less than 95 %, but for what a clock of hundredths of a second cannot tell. `ranks`,
-/// `uses`: of each rank.
-[[nodiscard]] std::string taken_by_others(std::span<const topology::RankCores> ranks, std::span<const CoreUse> uses);
+/// Returns the ranks whose cores other programs took, the worst of them: "other programs take 62 %
+/// of the cores of rank 3". Empty: none had less than 95 %, but for what a clock of hundredths of a
+/// second cannot tell. `ranks`, `uses`: of each rank.
+[[nodiscard]] std::string taken_by_others(
+    std::span<const topology::RankCores> ranks, std::span<const CoreUse> uses);
 
 /// Watches the cores of this rank while steps are timed.
 class CoreWatch {
@@ -26,6 +27,7 @@ public:
   void begin(MPI_Comm comm);
   /// Returns taken_by_others() of the time since begin(), on rank 0. Collective.
   [[nodiscard]] std::string end(MPI_Comm comm) const;
+
 private:
   [[nodiscard]] CoreUse now() const;
 

@@ -10,9 +10,10 @@
 #include "schedule/hang.hpp"
 
 namespace minitaw::harness {
-/// Finds what a job that hangs waits for. A thread of each rank answers when it is asked how far its rank has
-/// come, whatever that rank waits for. When a rank's watchdog asks, a few ranks on different nodes (rank 0
-/// may be the one that hangs) collect the states of all; the lowest of them that answers says the sentence.
+/// Finds what a job that hangs waits for. A thread of each rank answers when it is asked how far
+/// its rank has come, whatever that rank waits for. When a rank's watchdog asks, a few ranks on
+/// different nodes (rank 0 may be the one that hangs) collect the states of all; the lowest of them
+/// that answers says the sentence.
 class HangFinder {
 public:
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
@@ -20,8 +21,10 @@ public:
   void next_case();
   /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
   [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
-  /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
+  /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or
+  /// after a few seconds.
   [[nodiscard]] std::string find();
+
 private:
   enum class Tag : int { ask, state, said };
 
@@ -45,7 +48,8 @@ private:
   // Of the thread alone:
   std::vector<schedule::RankState> states_;  ///< of all ranks; none before they are collected
   std::chrono::steady_clock::time_point asked_;
-  std::deque<schedule::RankState> sent_;  ///< never freed: a message to a rank that is dead does not end
+  std::deque<schedule::RankState>
+      sent_;  ///< never freed: a message to a rank that is dead does not end
   std::jthread thread_;
 };
 }  // namespace minitaw::harness

@@ -12,25 +12,33 @@
 
 namespace minitaw::kernels {
 namespace {
-constexpr std::array<std::string_view, 4> names = {"auto", "host", "portable", "cudnn"};  // as in Attention
+constexpr std::array<std::string_view, 4> names = {
+    "auto", "host", "portable", "cudnn"};  // as in Attention
 
 /// The host's version works on float in host memory.
-template <class E> inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
+template <class E>
+inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 
 #ifdef MINITAW_HAVE_CUDNN
-template <class E> inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
+template <class E>
+inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
 
 /// The queue whose cuDNN shall work on these addresses.
-detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
-  if (!detail::aligned(addresses)) throw LogicError("attention = cudnn: an address is not a multiple of 16");
+detail::cuda::Queue& queue_for(
+    const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
+  if (!detail::aligned(addresses))
+    throw LogicError("attention = cudnn: an address is not a multiple of 16");
   return detail::cuda::queue_of(exec);
 }
 #endif
 
 /// Why `kernel` cannot compute this; empty if it can.
-template <class E> std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
-  if (kernel == Attention::host && !host_possible<E>) return "it needs dtype = fp32 and a host build";
-  if (kernel != Attention::cudnn) return {};
+template <class E>
+std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
+  if (kernel == Attention::host && !host_possible<E>)
+    return "it needs dtype = fp32 and a host build";
+  if (kernel != Attention::cudnn)
+    return {};
 #ifdef MINITAW_HAVE_CUDNN
   return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(sizes) : "it needs dtype = bf16";
 #else
@@ -39,27 +47,36 @@ template <class E> std::string reason_against(Attention kernel, [[maybe_unused]]
 }
 }  // namespace
 
-std::string name_of(Attention kernel) { return std::string(names.at(static_cast<std::size_t>(kernel))); }
+std::string name_of(Attention kernel) {
+  return std::string(names.at(static_cast<std::size_t>(kernel)));
+}
 
 Attention parse_attention(std::string_view text) {
   const auto name = std::ranges::find(names, text);
-  if (name == names.end()) throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+  if (name == names.end())
+    throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
   return static_cast<Attention>(name - names.begin());
 }
 
-template <class E> Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
+template <class E>
+Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
   if (kernel == Attention::automatic)
     for (const Attention faster : {Attention::host, Attention::cudnn})
-      if (reason_against<E>(faster, sizes).empty()) return faster;
-  if (kernel == Attention::automatic) return Attention::portable;
+      if (reason_against<E>(faster, sizes).empty())
+        return faster;
+  if (kernel == Attention::automatic)
+    return Attention::portable;
   if (const std::string reason = reason_against<E>(kernel, sizes); !reason.empty())
-    throw InputError(fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+    throw InputError(
+        fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
   return kernel;
 }
 
-template <class E> void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
+template <class E>
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
   const Attention chosen = resolve_attention<E>(kernel, sizes);
-  if (chosen == Attention::portable) detail::portable::attention_prepare(exec, sizes);
+  if (chosen == Attention::portable)
+    detail::portable::attention_prepare(exec, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
@@ -69,31 +86,46 @@ template <class E> void attention_prepare(const ExecutionSpace& exec, const Atte
 }
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
-    const AttentionSizes& sizes, Attention kernel) {
+void attention_forward(const ExecutionSpace& exec,
+    Matrix<E> y,
+    Vector<float> lse,
+    MatrixIn<E> qkv,
+    const AttentionSizes& sizes,
+    Attention kernel) {
   [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
-    if (chosen == Attention::host) return detail::host::attention_forward(exec, y, lse, qkv, sizes);
+    if (chosen == Attention::host)
+      return detail::host::attention_forward(exec, y, lse, qkv, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
       detail::cuda::Queue& queue = queue_for(exec, {y.data(), lse.data(), qkv.data()});
-      return queue.attention.forward(sizes, y.data(), lse.data(), qkv.data(), queue.workspace.data());
+      return queue.attention.forward(
+          sizes, y.data(), lse.data(), qkv.data(), queue.workspace.data());
     }
 #endif
   detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
 }
 
 template <class E>
-void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
-    MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes, Attention kernel) {
+void attention_backward(const ExecutionSpace& exec,
+    Matrix<E> dqkv,
+    Vector<float> delta,
+    MatrixIn<E> dy,
+    MatrixIn<E> qkv,
+    MatrixIn<E> y,
+    Vector<const float> lse,
+    const AttentionSizes& sizes,
+    Attention kernel) {
   [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
-    if (chosen == Attention::host) return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+    if (chosen == Attention::host)
+      return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
-      detail::cuda::Queue& queue = queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
+      detail::cuda::Queue& queue =
+          queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
       return queue.attention.backward(
           sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), queue.workspace.data());
     }

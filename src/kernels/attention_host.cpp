@@ -5,7 +5,8 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
-/// Products of small packed matrices in the cache, with work on the result before it leaves. Large ones are for BLAS.
+/// Products of small packed matrices in the cache, with work on the result before it leaves. Large
+/// ones are for BLAS.
 
 namespace minitaw::kernels::detail::host {
 namespace {
@@ -28,7 +29,9 @@ Simd load_simd(const float* from) {
   return value;
 }
 
-void store_simd(float* to, Simd value) { std::memcpy(to, &value, sizeof value); }
+void store_simd(float* to, Simd value) {
+  std::memcpy(to, &value, sizeof value);
+}
 
 /// Element (i, k) of the left operand is data[i * row + k * step].
 struct Left {
@@ -43,21 +46,25 @@ struct Packed {
 };
 
 /// One block: c = (or, if `add`, +=) a b over `depth`.
-template <bool add> void multiply_block(int depth, Left a, Packed b, Packed c) {
+template <bool add>
+void multiply_block(int depth, Left a, Packed b, Packed c) {
   Simd sums[block_rows][block_vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < block_vectors; ++v) sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
+    for (int v = 0; v < block_vectors; ++v)
+      sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
   for (int k = 0; k < depth; ++k) {
     Simd right[block_vectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < block_vectors; ++v) right[v] = load_simd(b.data + v * simd_floats);
+    for (int v = 0; v < block_vectors; ++v)
+      right[v] = load_simd(b.data + v * simd_floats);
 #pragma GCC unroll 8
     for (int i = 0; i < block_rows; ++i) {
       const float left = a.data[i * a.row];
 #pragma GCC unroll 8
-      for (int v = 0; v < block_vectors; ++v) sums[i][v] += left * right[v];
+      for (int v = 0; v < block_vectors; ++v)
+        sums[i][v] += left * right[v];
     }
     a.data += a.step;
     b.data += b.row;
@@ -65,25 +72,32 @@ template <bool add> void multiply_block(int depth, Left a, Packed b, Packed c) {
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < block_vectors; ++v) store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
+    for (int v = 0; v < block_vectors; ++v)
+      store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
 }
 
-/// c [rows, columns] = (`add`: +=) a [rows, depth] b [depth, columns]; rows and columns: multiples of those of a block.
-template <bool add> void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
+/// c [rows, columns] = (`add`: +=) a [rows, depth] b [depth, columns]; rows and columns: multiples
+/// of those of a block.
+template <bool add>
+void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
-      multiply_block<add>(
-          depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row}, {c.data + i * c.row + j, c.row});
+      multiply_block<add>(depth,
+          {a.data + i * a.row, a.row, a.step},
+          {b.data + j, b.row},
+          {c.data + i * c.row + j, c.row});
 }
 
-// What the host's forward and backward have in common. A tile of scores is kept as its transpose, [key][query]:
-// statistics of a query then lie in the lanes of a vector, and no operand has to be transposed but the queries, once.
+// What the host's forward and backward have in common. A tile of scores is kept as its transpose,
+// [key][query]: statistics of a query then lie in the lanes of a vector, and no operand has to be
+// transposed but the queries, once.
 
 /// Queries and keys of a tile: its operands, two of them in the backward, stay in the L2 cache.
 constexpr int tile = 128;
 static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
 
-template <class Tag> using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
+template <class Tag>
+using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
 using TileTeam = TilePolicy<void>::member_type;
 
 /// Tasks differ much in length (causal), so a free thread takes the next one.
@@ -93,7 +107,9 @@ TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int 
       .set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(scratch_floats)));
 }
 
-[[nodiscard]] constexpr int round_up(int count, int to) { return (count + to - 1) / to * to; }
+[[nodiscard]] constexpr int round_up(int count, int to) {
+  return (count + to - 1) / to * to;
+}
 
 /// A tile: queries [q, q + nq), keys [k, k + nk), none of them behind the last query.
 struct Tile {
@@ -103,58 +119,86 @@ struct Tile {
     const int nq = std::min(tile, seq - q);
     return {q, nq, k, std::min(tile, q + nq - k)};
   }
+
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
   [[nodiscard]] bool on_diagonal() const { return k == q; }
-  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends to.
-  [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
+
+  /// Returns the largest number of keys that a block of columns of queries, beginning with query p,
+  /// attends to.
+  [[nodiscard]] int keys_of(int p) const {
+    return on_diagonal() ? std::min(nk, p + block_columns) : nk;
+  }
+
   /// The first query, of a whole block of columns, that sees key i.
-  [[nodiscard]] int queries_from(int i) const { return on_diagonal() ? i / block_columns * block_columns : 0; }
+  [[nodiscard]] int queries_from(int i) const {
+    return on_diagonal() ? i / block_columns * block_columns : 0;
+  }
 };
 
-/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows after
-/// them, up to a whole block, keep their values: they are multiplied, too, into rows that are never read.
+/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of
+/// `to`. Rows after them, up to a whole block, keep their values: they are multiplied, too, into
+/// rows that are never read.
 void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
   for (int i = 0; i < count; ++i) {
     const float* const in = from + i * stride;
     float* const out = to.data + i * to.row;
-    for (int c = 0; c < width; ++c) out[c] = in[c] * factor;
-    for (int c = width; c < to.row; ++c) out[c] = 0;
+    for (int c = 0; c < width; ++c)
+      out[c] = in[c] * factor;
+    for (int c = width; c < to.row; ++c)
+      out[c] = 0;
   }
 }
 
 void unpack(Packed from, float factor, float* to, std::int64_t stride, int count, int width) {
   for (int i = 0; i < count; ++i)
-    for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c] * factor;
+    for (int c = 0; c < width; ++c)
+      to[i * stride + c] = from.data[i * from.row + c] * factor;
 }
 
 /// to [width][tile], zeros behind `count`.
 void transpose(Packed from, int count, int width, float* to) {
   for (int c = 0; c < width; ++c) {
-    for (int i = 0; i < count; ++i) to[c * tile + i] = from.data[i * from.row + c];
-    for (int i = count; i < tile; ++i) to[c * tile + i] = 0;
+    for (int i = 0; i < count; ++i)
+      to[c * tile + i] = from.data[i * from.row + c];
+    for (int i = count; i < tile; ++i)
+      to[c * tile + i] = 0;
   }
 }
 
 /// Scores or their like: out [key][query] = left [key][d] right [d][query], where queries see keys.
 void multiply_visible(const Tile& t, int width, Packed left, float* right, float* out) {
   for (int p = 0; p < t.nq; p += block_columns)
-    multiply<false>(round_up(t.keys_of(p), block_rows), block_columns, width, {left.data, left.row, 1},
-        {right + p, tile}, {out + p, tile});
+    multiply<false>(round_up(t.keys_of(p), block_rows),
+        block_columns,
+        width,
+        {left.data, left.row, 1},
+        {right + p, tile},
+        {out + p, tile});
 }
 
-/// sums [query][d] += weights [key][query] times right [key][d] over the keys that each query attends to.
+/// sums [query][d] += weights [key][query] times right [key][d] over the keys that each query
+/// attends to.
 void add_over_keys(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int p = 0; p < t.nq; p += block_columns)
-    multiply<true>(block_columns, static_cast<int>(sums.row), t.keys_of(p), {weights + p, 1, tile}, right,
+    multiply<true>(block_columns,
+        static_cast<int>(sums.row),
+        t.keys_of(p),
+        {weights + p, 1, tile},
+        right,
         {sums.data + p * sums.row, sums.row});
 }
 
 /// sums [key][d] += of the queries that see each key, weights [key][query] times right [query][d].
 void add_over_queries(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int i = 0; i < t.nk; i += block_columns) {
-    const int from = t.queries_from(i), rows = round_up(std::min(block_columns, t.nk - i), block_rows);
-    multiply<true>(rows, static_cast<int>(sums.row), t.nq - from, {weights + i * tile + from, tile, 1},
-        {right.data + from * right.row, right.row}, {sums.data + i * sums.row, sums.row});
+    const int from = t.queries_from(i),
+              rows = round_up(std::min(block_columns, t.nk - i), block_rows);
+    multiply<true>(rows,
+        static_cast<int>(sums.row),
+        t.nq - from,
+        {weights + i * tile + from, tile, 1},
+        {right.data + from * right.row, right.row},
+        {sums.data + i * sums.row, sums.row});
   }
 }
 
@@ -163,6 +207,7 @@ struct Memory {
   int floats = 0;
 
   float* take(int count) { return data + std::exchange(floats, floats + count); }
+
   Packed rows(int width) { return {take(tile * width), width}; }
 };
 
@@ -171,13 +216,19 @@ struct Inputs {
   AttentionSizes z;
 
   [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
+
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
-  template <class Work> [[nodiscard]] int scratch_floats() const {
+
+  template <class Work>
+  [[nodiscard]] int scratch_floats() const {
     return Work{{nullptr}, z.head_dim, width()}.memory.floats;
   }
-  template <class Work> [[nodiscard]] Work work_of(const TileTeam& team) const {
+
+  template <class Work>
+  [[nodiscard]] Work work_of(const TileTeam& team) const {
     return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, z.head_dim, width()};
   }
+
   [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
 
   void load_queries(const Head& at, int q, Packed to, float* columns) const {
@@ -185,6 +236,7 @@ struct Inputs {
     pack(qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim, scaling(), to);
     transpose(to, nq, z.head_dim, columns);
   }
+
   void load_keys(const Head& at, const Tile& t, Packed key, Packed value) const {
     pack(qkv.data() + at.key + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, key);
     pack(qkv.data() + at.value + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, value);
@@ -215,7 +267,8 @@ struct Forward : Inputs {
     std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
     std::fill_n(work.sum, tile, 0.0F);
     std::fill_n(work.out.data, tile * work.out.row, 0.0F);
-    for (int k = 0; k <= q; k += tile) add_keys(at, Tile::at(q, k, z.seq), work);
+    for (int k = 0; k <= q; k += tile)
+      add_keys(at, Tile::at(q, k, z.seq), work);
     finish(at, q, work);
   }
 
@@ -223,7 +276,8 @@ struct Forward : Inputs {
     load_keys(at, t, work.key, work.value);
     multiply_visible(t, z.head_dim, work.key, work.query, work.scores);
     soften(t, work);
-    if (t.k > 0) shrink(t, work);
+    if (t.k > 0)
+      shrink(t, work);
     add_over_keys(t, work.scores, work.value, work.out);
   }
 
@@ -235,9 +289,11 @@ struct Forward : Inputs {
     for (int i = 0; i < t.nk; ++i) {
       float* const row = work.scores + i * tile;
       const int from = t.queries_from(i);
-      if (t.on_diagonal()) std::fill(row + from, row + i, -std::numeric_limits<float>::infinity());
+      if (t.on_diagonal())
+        std::fill(row + from, row + i, -std::numeric_limits<float>::infinity());
 #pragma GCC ivdep
-      for (int q = from; q < tile; ++q) largest[q] = row[q] > largest[q] ? row[q] : largest[q];
+      for (int q = from; q < tile; ++q)
+        largest[q] = row[q] > largest[q] ? row[q] : largest[q];
     }
 #pragma GCC ivdep
     for (int q = 0; q < tile; ++q) {
@@ -258,8 +314,10 @@ struct Forward : Inputs {
     for (int q = 0; q < t.nq; ++q) {
       float* const row = work.out.data + q * work.out.row;
       const float factor = work.shrink[q];
-      if (factor == 1.0F) continue;
-      for (int c = 0; c < work.out.row; ++c) row[c] *= factor;
+      if (factor == 1.0F)
+        continue;
+      for (int c = 0; c < work.out.row; ++c)
+        row[c] *= factor;
     }
   }
 
@@ -269,17 +327,21 @@ struct Forward : Inputs {
       const float* const row = work.out.data + r * work.out.row;
       float* const out = y.data() + at.output + (q + r) * at.y_stride;
       const float factor = 1.0F / work.sum[r];
-      for (int c = 0; c < z.head_dim; ++c) out[c] = row[c] * factor;
+      for (int c = 0; c < z.head_dim; ++c)
+        out[c] = row[c] * factor;
       lse(at.row + q + r) = work.largest[r] + std::log(work.sum[r]);
     }
   }
 };
 
-/// Division of the backward pass into tasks, with the same bits either way. ByHead: a key/value head of a sequence with
-/// all the query heads that read it: 5 products a tile. ByKeys: a tile of its keys, for their gradients and those of
-/// the values: 4. ByQueries: a tile of queries of a query head, for their gradients: 3.
+/// Division of the backward pass into tasks, with the same bits either way. ByHead: a key/value
+/// head of a sequence with all the query heads that read it: 5 products a tile. ByKeys: a tile of
+/// its keys, for their gradients and those of the values: 4. ByQueries: a tile of queries of a
+/// query head, for their gradients: 3.
 struct ByHead {};
+
 struct ByKeys {};
+
 struct ByQueries {};
 
 struct Backward : Inputs {
@@ -290,13 +352,16 @@ struct Backward : Inputs {
   struct Work {
     Memory memory;
     int d, width;
-    float *query_columns = memory.take(d * tile), *slope_columns = memory.take(d * tile);  ///< [d][query]
+    float *query_columns = memory.take(d * tile),
+          *slope_columns = memory.take(d * tile);  ///< [d][query]
     /// [query][d], queries scaled; slope: dy
     Packed query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
     /// [key][d]
-    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width), dvalue = memory.rows(width);
-    float *probability = memory.take(tile * tile), *dscore = memory.take(tile * tile);  ///< [key][query]
-    float *lse = memory.take(tile), *delta = memory.take(tile);                         ///< of each query; delta: y dy
+    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
+           dvalue = memory.rows(width);
+    float *probability = memory.take(tile * tile),
+          *dscore = memory.take(tile * tile);                    ///< [key][query]
+    float *lse = memory.take(tile), *delta = memory.take(tile);  ///< of each query; delta: y dy
   };
 
   void operator()(ByHead, const TileTeam& team) const {
@@ -338,7 +403,8 @@ struct Backward : Inputs {
   }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
-  template <class Also> void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
+  template <class Also>
+  void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
       const Tile t = Tile::at(q, k, z.seq);
@@ -347,7 +413,11 @@ struct Backward : Inputs {
       also(at, t);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
-    unpack(work.dquery, scaling(), dqkv.data() + at.query + q * at.stride, at.stride, std::min(tile, z.seq - q),
+    unpack(work.dquery,
+        scaling(),
+        dqkv.data() + at.query + q * at.stride,
+        at.stride,
+        std::min(tile, z.seq - q),
         z.head_dim);
   }
 
@@ -372,8 +442,10 @@ struct Backward : Inputs {
   void load_sums(const Head& at, const Tile& t, bool first, const Work& work) const {
     const std::int64_t row = t.k * at.stride;
     for (const auto& [sums, place] : {std::pair{work.dkey, at.key}, {work.dvalue, at.value}}) {
-      if (first) std::fill_n(sums.data, tile * sums.row, 0.0F);
-      else pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
+      if (first)
+        std::fill_n(sums.data, tile * sums.row, 0.0F);
+      else
+        pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
     }
   }
 
@@ -394,7 +466,8 @@ struct Backward : Inputs {
     add_over_queries(t, work.dscore, work.query, work.dkey);
   }
 
-  /// Scores become probabilities, gradients of probabilities become gradients of scores; hidden ones 0.
+  /// Scores become probabilities, gradients of probabilities become gradients of scores; hidden
+  /// ones 0.
   static void soften(const Tile& t, const Work& work) {
     for (int i = 0; i < t.nk; ++i) {
       float* const p = work.probability + i * tile;
@@ -405,16 +478,19 @@ struct Backward : Inputs {
         p[q] = host_exponential(p[q] - work.lse[q]);
         d[q] = p[q] * (d[q] - work.delta[q]);
       }
-      if (!t.on_diagonal()) continue;
+      if (!t.on_diagonal())
+        continue;
       std::fill(p + from, p + i, 0.0F);
       std::fill(d + from, d + i, 0.0F);
     }
   }
 };
 
-template <class Tag> void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
+template <class Tag>
+void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
   Kokkos::parallel_for("minitaw::attention_backward",
-      tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
+      tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()),
+      backward);
 }
 
 /// By tiles takes 7 products instead of 5, but leaves no thread idle.
@@ -424,21 +500,33 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 }
 }  // namespace
 
-void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse, Matrix<const float> qkv,
+void attention_forward(const ExecutionSpace& exec,
+    Matrix<float> y,
+    Vector<float> lse,
+    Matrix<const float> qkv,
     const AttentionSizes& sizes) {
   const Forward forward{{qkv, sizes}, y, lse};
   Kokkos::parallel_for("minitaw::attention_forward",
-      tile_policy(
-          exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads, forward.scratch_floats<Forward::Work>()),
+      tile_policy(exec,
+          std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
+          forward.scratch_floats<Forward::Work>()),
       forward);
 }
 
-void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy, Matrix<const float> qkv,
-    Matrix<const float> y, Vector<const float> lse, const AttentionSizes& sizes, Tasks tasks) {
+void attention_backward(const ExecutionSpace& exec,
+    Matrix<float> dqkv,
+    Matrix<const float> dy,
+    Matrix<const float> qkv,
+    Matrix<const float> y,
+    Vector<const float> lse,
+    const AttentionSizes& sizes,
+    Tasks tasks) {
   const Backward backward{{qkv, sizes}, dqkv, dy, y, lse};
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
-  if (tasks == Tasks::automatic) tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
-  if (tasks == Tasks::heads) return launch<ByHead>(exec, heads, backward);
+  if (tasks == Tasks::automatic)
+    tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
+  if (tasks == Tasks::heads)
+    return launch<ByHead>(exec, heads, backward);
   launch<ByKeys>(exec, heads * backward.tiles(), backward);
   launch<ByQueries>(exec, heads * sizes.group() * backward.tiles(), backward);
 }

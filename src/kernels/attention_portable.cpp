@@ -4,15 +4,25 @@
 
 namespace minitaw::kernels::detail::portable {
 namespace {
-/// From one row of a tile to the next: one more, so that threads that read a column meet different banks.
-KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width : width + 1; }
+/// From one row of a tile to the next: one more, so that threads that read a column meet different
+/// banks.
+KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) {
+  return on_host ? width : width + 1;
+}
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
-/// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
+/// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch`
+/// apart.
 using ScratchFloats = int (*)(int tile, int pitch);
-KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) { return tile * (4 * pitch + tile + 3); }
-KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) { return tile * (6 * pitch + 2 * tile); }
+
+KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) {
+  return tile * (4 * pitch + tile + 3);
+}
+
+KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
+  return tile * (6 * pitch + 2 * tile);
+}
 
 /// Launch of teams on sequences of `seq` tokens: one team for each tile of each of `heads`.
 struct Launch {
@@ -21,27 +31,40 @@ struct Launch {
   int tiles;                                           ///< of a sequence
   Policy policy;
 
-  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes that Kokkos
-  /// 4.6 leaves a team on an NVIDIA device); else slow memory with large ones. On a host all memory is alike and large
-  /// tiles are faster. A device's team is a thread for each score; small tiles take more, for all the other loops.
-  Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats) {
-    const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(z.head_dim))); };
+  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the
+  /// 40936 bytes that Kokkos 4.6 leaves a team on an NVIDIA device); else slow memory with large
+  /// ones. On a host all memory is alike and large tiles are faster. A device's team is a thread
+  /// for each score; small tiles take more, for all the other loops.
+  Launch(const ExecutionSpace& exec,
+      std::int64_t heads,
+      const AttentionSizes& z,
+      ScratchFloats floats) {
+    const auto bytes = [&](int side) {
+      return Scratch::shmem_size(floats(side, pitch(z.head_dim)));
+    };
     for (const int side : {8, 16})
-      if (!on_host && std::cmp_less(bytes(side), Policy::scratch_size_max(0))) tile = side, level = 0;
+      if (!on_host && std::cmp_less(bytes(side), Policy::scratch_size_max(0)))
+        tile = side, level = 0;
     tiles = (z.seq + tile - 1) / tile;
-    policy = Policy(exec, static_cast<int>(tiles * heads), on_host ? threads_on_host : (tile == 16 ? 256 : 128));
+    policy = Policy(exec,
+        static_cast<int>(tiles * heads),
+        on_host ? threads_on_host : (tile == 16 ? 256 : 128));
     policy.set_scratch_size(level, Kokkos::PerTeam(bytes(tile)));
   }
 
   /// Runs what kernel(tile), with a compile-time constant, makes.
-  template <class Kernel> void run(const char* label, const Kernel& kernel) const {
-    if (tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
-    else Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
+  template <class Kernel>
+  void run(const char* label, const Kernel& kernel) const {
+    if (tile == 16)
+      Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
+    else
+      Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
   }
 };
 
 /// body(i) for i in [0, count), then a barrier.
-template <class Body> KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
+template <class Body>
+KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& body) {
   Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);
   team.team_barrier();
 }
@@ -64,7 +87,8 @@ KOKKOS_INLINE_FUNCTION void scores_of(
     const float* const left = a + i / tile * pitch(width);
     const float* const right = b + i % tile * pitch(width);
     float sum = 0;
-    for (int k = 0; k < width; ++k) sum += left[k] * right[k];
+    for (int k = 0; k < width; ++k)
+      sum += left[k] * right[k];
     out[i] = factor * sum;
   });
 }
@@ -78,7 +102,8 @@ KOKKOS_INLINE_FUNCTION void add_product(
     const int row = i / width, column = i % width;
     const float* const weights = p + row * row_step;
     float sum = out[row * pitch(width) + column];
-    for (int k = 0; k < tile; ++k) sum += weights[k * k_step] * b[k * pitch(width) + column];
+    for (int k = 0; k < tile; ++k)
+      sum += weights[k * k_step] * b[k * pitch(width) + column];
     out[row * pitch(width) + column] = sum;
   });
 }
@@ -93,8 +118,10 @@ KOKKOS_INLINE_FUNCTION void store_tile(
   });
 }
 
-/// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
-template <class E, int tile> struct Forward {
+/// A team computes one tile of queries of one head: scores of a tile of keys at a time, online
+/// softmax.
+template <class E, int tile>
+struct Forward {
   E* y;
   float* lse;
   const E* qkv;
@@ -105,9 +132,14 @@ template <class E, int tile> struct Forward {
     float *query, *key, *value, *sum, *score, *largest, *total, *shrink;
 
     KOKKOS_FUNCTION Work(float* base, int width)
-        : query(base), key(query + tile * pitch(width)), value(key + tile * pitch(width)),
-          sum(value + tile * pitch(width)), score(sum + tile * pitch(width)), largest(score + tile * tile),
-          total(largest + tile), shrink(total + tile) {}
+        : query(base),
+          key(query + tile * pitch(width)),
+          value(key + tile * pitch(width)),
+          sum(value + tile * pitch(width)),
+          score(sum + tile * pitch(width)),
+          largest(score + tile * tile),
+          total(largest + tile),
+          shrink(total + tile) {}
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
@@ -123,24 +155,33 @@ template <class E, int tile> struct Forward {
       work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
       work.total[r] = 0;
     });
-    for (int k = 0; k < q + nq; k += tile) add_keys(team, work, at, q, k);
+    for (int k = 0; k < q + nq; k += tile)
+      add_keys(team, work, at, q, k);
     finish(team, work, at, q, nq);
   }
 
-  KOKKOS_FUNCTION void add_keys(const Team& team, const Work& work, const Head& at, int q, int k) const {
+  KOKKOS_FUNCTION void add_keys(
+      const Team& team, const Work& work, const Head& at, int q, int k) const {
     const int nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
-    scores_of<tile>(team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
+    scores_of<tile>(team,
+        work.score,
+        work.query,
+        work.key,
+        width,
+        1.0F / Kokkos::sqrt(static_cast<float>(width)));
     together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
-    together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
+    together(
+        team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
     add_product<tile>(team, work.sum, work.score, false, work.value, width);
   }
 
   KOKKOS_FUNCTION static void soften(const Work& work, int r, int visible) {
     float* const row = work.score + r * tile;
     float largest = work.largest[r];
-    for (int i = 0; i < visible; ++i) largest = Kokkos::fmax(largest, row[i]);
+    for (int i = 0; i < visible; ++i)
+      largest = Kokkos::fmax(largest, row[i]);
     const float shrink = exponential(work.largest[r] - largest);
     float total = work.total[r] * shrink;
     for (int i = 0; i < tile; ++i) {
@@ -152,19 +193,24 @@ template <class E, int tile> struct Forward {
     work.shrink[r] = shrink;
   }
 
-  KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const Head& at, int q, int nq) const {
+  KOKKOS_FUNCTION void finish(
+      const Team& team, const Work& work, const Head& at, int q, int nq) const {
     const int width = z.head_dim;
     float* const statistics = lse + at.row + q;
-    together(team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
+    together(
+        team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
     store_tile(team, y + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
-    together(team, nq, [=](int r) { statistics[r] = work.largest[r] + Kokkos::log(work.total[r]); });
+    together(
+        team, nq, [=](int r) { statistics[r] = work.largest[r] + Kokkos::log(work.total[r]); });
   }
 };
 
-// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then the
-// gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
+// Three kernels without atomics, so that the sums have one order: the row sums of output x
+// gradient, then the gradient of queries (a team per tile of queries), then of keys and values (a
+// team per tile of keys).
 
-template <class E> struct Delta {
+template <class E>
+struct Delta {
   float* delta;
   const E *dy, *y;
   AttentionSizes z;
@@ -174,39 +220,54 @@ template <class E> struct Delta {
     const Head at(z, head / z.heads, head % z.heads);
     const std::int64_t first = at.output + row % z.seq * at.y_stride;
     float sum = 0;
-    for (int i = 0; i < z.head_dim; ++i) sum += load(y[first + i]) * load(dy[first + i]);
+    for (int i = 0; i < z.head_dim; ++i)
+      sum += load(y[first + i]) * load(dy[first + i]);
     delta[row] = sum;
   }
 };
 
 /// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
-template <int tile> struct Work {
+template <int tile>
+struct Work {
   float *query, *slope, *key, *value, *one, *two, *score, *dscore;
 
   KOKKOS_FUNCTION Work(float* base, int width)
-      : query(base), slope(query + tile * pitch(width)), key(slope + tile * pitch(width)),
-        value(key + tile * pitch(width)), one(value + tile * pitch(width)), two(one + tile * pitch(width)),
-        score(two + tile * pitch(width)), dscore(score + tile * tile) {}
+      : query(base),
+        slope(query + tile * pitch(width)),
+        key(slope + tile * pitch(width)),
+        value(key + tile * pitch(width)),
+        one(value + tile * pitch(width)),
+        two(one + tile * pitch(width)),
+        score(two + tile * pitch(width)),
+        dscore(score + tile * tile) {}
 };
 
-template <class E, int tile> struct Inputs {
+template <class E, int tile>
+struct Inputs {
   const E *dy, *qkv;
   const float *lse, *delta;
   AttentionSizes z;
   int tiles, level;
 
-  KOKKOS_FUNCTION void load_queries(const Team& team, const Work<tile>& work, const Head& at, int q) const {
+  KOKKOS_FUNCTION void load_queries(
+      const Team& team, const Work<tile>& work, const Head& at, int q) const {
     const int count = Kokkos::min(tile, z.seq - q);
     load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, count, z.head_dim);
-    load_tile<tile>(team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
+    load_tile<tile>(
+        team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
   }
-  KOKKOS_FUNCTION void load_keys(const Team& team, const Work<tile>& work, const Head& at, int k) const {
+
+  KOKKOS_FUNCTION void load_keys(
+      const Team& team, const Work<tile>& work, const Head& at, int k) const {
     const int count = Kokkos::min(tile, z.seq - k);
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, count, z.head_dim);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, count, z.head_dim);
   }
-  /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the diagonal.
-  KOKKOS_FUNCTION void soften(const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
+
+  /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the
+  /// diagonal.
+  KOKKOS_FUNCTION void soften(
+      const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
     const float scaling = 1.0F / Kokkos::sqrt(static_cast<float>(z.head_dim));
     scores_of<tile>(team, work.score, work.query, work.key, z.head_dim, scaling);
     scores_of<tile>(team, work.dscore, work.slope, work.value, z.head_dim, 1);
@@ -223,7 +284,8 @@ template <class E, int tile> struct Inputs {
   }
 };
 
-template <class E, int tile> struct QueryGradient {
+template <class E, int tile>
+struct QueryGradient {
   E* dqkv;
   Inputs<E, tile> in;
 
@@ -246,7 +308,8 @@ template <class E, int tile> struct QueryGradient {
   }
 };
 
-template <class E, int tile> struct KeyValueGradient {
+template <class E, int tile>
+struct KeyValueGradient {
   E* dqkv;
   Inputs<E, tile> in;
 
@@ -259,7 +322,9 @@ template <class E, int tile> struct KeyValueGradient {
     const Work<tile> work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
     in.load_keys(team, work, keys, k);
-    together(team, 2 * tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });  // one and two are neighbours
+    together(team, 2 * tile * pitch(z.head_dim), [=](int i) {
+      work.one[i] = 0;
+    });  // one and two are neighbours
     for (int head = first; head < first + z.group(); ++head) {
       const Head at(z, kv_head / z.kv_heads, head);
       for (int q = k; q < z.seq; q += tile) {
@@ -276,24 +341,36 @@ template <class E, int tile> struct KeyValueGradient {
 }  // namespace
 
 template <class E>
-void attention_forward(
-    const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv, const AttentionSizes& sizes) {
+void attention_forward(const ExecutionSpace& exec,
+    Matrix<E> y,
+    Vector<float> lse,
+    Matrix<const E> qkv,
+    const AttentionSizes& sizes) {
   const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
-  launch.run("minitaw::attention_forward",
-      [&](auto tile) { return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level}; });
+  launch.run("minitaw::attention_forward", [&](auto tile) {
+    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level};
+  });
 }
 
 template <class E>
-void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
-    Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse, const AttentionSizes& sizes) {
+void attention_backward(const ExecutionSpace& exec,
+    Matrix<E> dqkv,
+    Vector<float> delta,
+    Matrix<const E> dy,
+    Matrix<const E> qkv,
+    Matrix<const E> y,
+    Vector<const float> lse,
+    const AttentionSizes& sizes) {
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
-  Kokkos::parallel_for("minitaw::attention_backward_delta", FlatPolicy(exec, 0, heads * sizes.seq),
+  Kokkos::parallel_for("minitaw::attention_backward_delta",
+      FlatPolicy(exec, 0, heads * sizes.seq),
       Delta<E>{delta.data(), dy.data(), y.data(), sizes});
 
   const Launch queries(exec, heads, sizes, backward_floats);
   const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
+    return Inputs<E, tile>{
+        dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
       [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });

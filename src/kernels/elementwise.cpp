@@ -8,25 +8,30 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, bool accumulate> struct Add {
+template <class E, bool accumulate>
+struct Add {
   float* accumulator;
   const E* contribution;
 
-  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
     Floats<n> sum = load_pack<n>(contribution + i, 0);
     if constexpr (accumulate) {
       const Floats<n> before = load_pack<n>(accumulator + i, 0);
-      for (int j = 0; j < n; ++j) sum[j] += before[j];
+      for (int j = 0; j < n; ++j)
+        sum[j] += before[j];
     }
     store_pack<n>(accumulator + i, 0, sum);
   }
 };
 
-template <class E> struct Round {
+template <class E>
+struct Round {
   E* rounded;
   const float* sum;
 
-  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
     store_pack<n>(rounded + i, 0, load_pack<n>(sum + i, 0));
   }
 };
@@ -36,7 +41,8 @@ struct CheckSum {
   const std::uint16_t* values;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i, std::uint64_t& sum) const {
-    std::uint64_t word = (static_cast<std::uint64_t>(i + 1) << 16 | values[i]) * 0x9e3779b97f4a7c15U;
+    std::uint64_t word =
+        (static_cast<std::uint64_t>(i + 1) << 16 | values[i]) * 0x9e3779b97f4a7c15U;
     word = (word ^ word >> 32) * 0xd6e8feb86659fd93U;
     sum += word ^ word >> 29;
   }
@@ -51,7 +57,8 @@ struct Squares {
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
     const std::int64_t begin = team.league_rank() * each, left = count - begin;
     const float* const run = values + begin;
-    const double sum = row_sum<double>(team, static_cast<int>(left < each ? left : each),
+    const double sum = row_sum<double>(team,
+        static_cast<int>(left < each ? left : each),
         [=](int i) { return static_cast<double>(run[i]) * static_cast<double>(run[i]); });
     Kokkos::single(Kokkos::PerTeam(team), [&] { partials[team.league_rank()] = sum; });
   }
@@ -71,8 +78,10 @@ struct SumOfSquares {
   }
 };
 
-/// The master weights; with `rounded` also their copy in the compute type; with `clips` the gradient is shortened.
-template <class E, bool rounded, bool clips> struct Update {
+/// The master weights; with `rounded` also their copy in the compute type; with `clips` the
+/// gradient is shortened.
+template <class E, bool rounded, bool clips>
+struct Update {
   E* weights;
   float* master;
   float* moment1;
@@ -82,28 +91,35 @@ template <class E, bool rounded, bool clips> struct Update {
   float correction1, correction2;  ///< 1 / (1 - beta^step)
   const float* squares;
 
-  template <int n> KOKKOS_FUNCTION void at(std::int64_t i) const {
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
     Floats<n> g = load_pack<n>(gradient + i, 0);
     if constexpr (clips) {
       const float factor = clip_factor(settings.clip_norm, Kokkos::sqrt(*squares));
-      for (int j = 0; j < n; ++j) g[j] *= factor;
+      for (int j = 0; j < n; ++j)
+        g[j] *= factor;
     }
-    Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0), m2 = load_pack<n>(moment2 + i, 0);
+    Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0),
+              m2 = load_pack<n>(moment2 + i, 0);
     for (int j = 0; j < n; ++j) {
       m1[j] = settings.beta1 * m1[j] + (1.0F - settings.beta1) * g[j];
       m2[j] = settings.beta2 * m2[j] + (1.0F - settings.beta2) * g[j] * g[j];
-      const float direction = m1[j] * correction1 / (Kokkos::sqrt(m2[j] * correction2) + settings.epsilon);
+      const float direction =
+          m1[j] * correction1 / (Kokkos::sqrt(m2[j] * correction2) + settings.epsilon);
       w[j] -= settings.learning_rate * (direction + settings.decay * w[j]);
     }
     store_pack<n>(moment1 + i, 0, m1);
     store_pack<n>(moment2 + i, 0, m2);
     store_pack<n>(master + i, 0, w);
-    if constexpr (rounded) store_pack<n>(weights + i, 0, w);
+    if constexpr (rounded)
+      store_pack<n>(weights + i, 0, w);
   }
 };
 
-/// A thread draws blocks of four numbers, in step, for vector code on a host; a device's thread has one block.
-template <class E> struct Run {
+/// A thread draws blocks of four numbers, in step, for vector code on a host; a device's thread has
+/// one block.
+template <class E>
+struct Run {
   static constexpr int blocks = on_host ? 64 : 1, numbers = 4 * blocks;
   E* weights;
   float* master;
@@ -118,9 +134,11 @@ template <class E> struct Run {
     const int from = at < 0 ? static_cast<int>(-at) : 0,
               to = at + numbers > count ? static_cast<int>(count - at) : numbers;
     if (master)
-      for (int k = from; k < to; ++k) master[at + k] = drawn[k];
+      for (int k = from; k < to; ++k)
+        master[at + k] = drawn[k];
     if (weights)
-      for (int k = from; k < to; ++k) weights[at + k] = store<E>(drawn[k]);
+      for (int k = from; k < to; ++k)
+        weights[at + k] = store<E>(drawn[k]);
   }
 
   KOKKOS_FUNCTION void draw(float* drawn, std::uint64_t begin) const {
@@ -144,66 +162,109 @@ template <class E> struct Run {
 }  // namespace
 
 template <class E>
-void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> contribution, bool accumulate) {
+void add(const ExecutionSpace& exec,
+    Vector<float> accumulator,
+    VectorIn<E> contribution,
+    bool accumulate) {
   const auto run = [&](auto adds) {
-    flat_for<E>("minitaw::add", exec, static_cast<std::int64_t>(accumulator.extent(0)),
-        {accumulator.data(), contribution.data()}, Add<E, adds>{accumulator.data(), contribution.data()});
+    flat_for<E>("minitaw::add",
+        exec,
+        static_cast<std::int64_t>(accumulator.extent(0)),
+        {accumulator.data(), contribution.data()},
+        Add<E, adds>{accumulator.data(), contribution.data()});
   };
   accumulate ? run(std::true_type()) : run(std::false_type());
 }
 
-template <class E> void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
-  flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)), {rounded.data(), sum.data()},
+template <class E>
+void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
+  flat_for<E>("minitaw::round",
+      exec,
+      static_cast<std::int64_t>(rounded.extent(0)),
+      {rounded.data(), sum.data()},
       Round<E>{rounded.data(), sum.data()});
 }
 
-void check_sum(const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum) {
+void check_sum(
+    const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum) {
   const CheckSum place{reinterpret_cast<const std::uint16_t*>(data)};
   const auto count = static_cast<std::int64_t>(bytes / sizeof(std::uint16_t));
   if constexpr (on_host) {
     *sum = 0;
-    for (std::int64_t i = 0; i < count; ++i) place(i, *sum);
+    for (std::int64_t i = 0; i < count; ++i)
+      place(i, *sum);
   } else {
-    const Kokkos::View<std::uint64_t, ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged> result(sum);
+    const Kokkos::View<std::uint64_t, ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged> result(
+        sum);
     Kokkos::parallel_reduce("minitaw::check_sum", FlatPolicy(exec, 0, count), place, result);
   }
 }
 
-void add_squares(
-    const ExecutionSpace& exec, float* sum, double* partials, Vector<const float> values, bool accumulate) {
+void add_squares(const ExecutionSpace& exec,
+    float* sum,
+    double* partials,
+    Vector<const float> values,
+    bool accumulate) {
   const auto count = static_cast<std::int64_t>(values.extent(0));
-  const std::int64_t each = std::max<std::int64_t>(1, (count + most_square_partials - 1) / most_square_partials);
+  const std::int64_t each =
+      std::max<std::int64_t>(1, (count + most_square_partials - 1) / most_square_partials);
   const int rows = static_cast<int>((count + each - 1) / each);
   if (rows > 0)
-    Kokkos::parallel_for("minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
-  Kokkos::parallel_for("minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
+    Kokkos::parallel_for(
+        "minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
+  Kokkos::parallel_for(
+      "minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
 }
 
 template <class E>
-void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step, const float* squares) {
-  const auto correction = [step](float beta) { return static_cast<float>(1 / (1 - std::pow(double{beta}, step))); };
+void adamw(const ExecutionSpace& exec,
+    Vector<E> weights,
+    Vector<float> master,
+    Vector<float> moment1,
+    Vector<float> moment2,
+    Vector<const float> gradient,
+    const AdamW& settings,
+    int step,
+    const float* squares) {
+  const auto correction = [step](float beta) {
+    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
+  };
   const auto run_as = [&](auto rounded, auto clips) {
-    flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
+    flat_for<E>("minitaw::adamw",
+        exec,
+        static_cast<std::int64_t>(weights.extent(0)),
         {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-        Update<E, rounded, clips>{weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data(),
-            settings, correction(settings.beta1), correction(settings.beta2), squares});
+        Update<E, rounded, clips>{weights.data(),
+            master.data(),
+            moment1.data(),
+            moment2.data(),
+            gradient.data(),
+            settings,
+            correction(settings.beta1),
+            correction(settings.beta2),
+            squares});
   };
   const auto run = [&](auto rounded) {
     settings.clip_norm > 0 ? run_as(rounded, std::true_type()) : run_as(rounded, std::false_type());
   };
   if constexpr (std::is_same_v<E, float>)
-    if (weights.data() == master.data()) return run(std::false_type());  // one array: the loop stays vector code
+    if (weights.data() == master.data())
+      return run(std::false_type());  // one array: the loop stays vector code
   run(std::true_type());
 }
 
 template <class E>
-void uniform(
-    const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first, const UniformRow& row) {
+void uniform(const ExecutionSpace& exec,
+    Vector<E> weights,
+    Vector<float> master,
+    std::int64_t first,
+    const UniformRow& row) {
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
-  if (count == 0) return;
+  if (count == 0)
+    return;
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
-  Kokkos::parallel_for("minitaw::uniform", FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+  Kokkos::parallel_for("minitaw::uniform",
+      FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
       Run<E>{weights.data(), master.data(), count, row, first});
 }
 

@@ -6,7 +6,8 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, int n> struct Forward {
+template <class E, int n>
+struct Forward {
   E* x;
   const E* table;
   const std::int32_t* tokens;
@@ -19,7 +20,8 @@ template <class E, int n> struct Forward {
   }
 };
 
-template <class E, int n> struct Backward {
+template <class E, int n>
+struct Backward {
   float* dtable;
   const E* dx;
   const std::int32_t *tokens, *order, *segments;
@@ -41,7 +43,8 @@ template <class E, int n> struct Backward {
         Floats<n> sum = load_pack<n>(sums, i);
         for (int at = begin; at < end; ++at) {
           const Floats<n> slope = load_pack<n>(slopes + std::int64_t{positions[at]} * stride, i);
-          for (int j = 0; j < n; ++j) sum[j] += slope[j];
+          for (int j = 0; j < n; ++j)
+            sum[j] += slope[j];
         }
         store_pack<n>(sums, i, sum);
       });
@@ -50,21 +53,30 @@ template <class E, int n> struct Backward {
 };
 }  // namespace
 
-template <class E> void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
+template <class E>
+void embedding_forward(
+    const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
   const int width = static_cast<int>(x.extent(1));
   with_packs<E>(width, {x.data(), table.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0), width / n),
+    Kokkos::parallel_for("minitaw::embedding_forward",
+        row_policy(exec, x.extent(0), width / n),
         Forward<E, n>{x.data(), table.data(), tokens.data(), width});
   });
 }
 
 template <class E>
-void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
-    TokensIn order, TokensIn segments) {
+void embedding_backward(const ExecutionSpace& exec,
+    Matrix<float> dtable,
+    MatrixIn<E> dx,
+    TokensIn tokens,
+    TokensIn order,
+    TokensIn segments) {
   const int width = static_cast<int>(dx.extent(1));
   with_packs<E>(width, {dtable.data(), dx.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::embedding_backward", row_policy(exec, segments.extent(0) - 1, width / n),
-        Backward<E, n>{dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width});
+    Kokkos::parallel_for("minitaw::embedding_backward",
+        row_policy(exec, segments.extent(0) - 1, width / n),
+        Backward<E, n>{
+            dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width});
   });
 }
 

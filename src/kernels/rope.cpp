@@ -11,15 +11,16 @@ struct Table {
   int pairs;  ///< of a position
 
   KOKKOS_FUNCTION void operator()(std::int64_t at) const {
-    const double angle =
-        static_cast<double>(at / pairs) * Kokkos::pow(10000.0, -static_cast<double>(at % pairs) / pairs);
+    const double angle = static_cast<double>(at / pairs) *
+                         Kokkos::pow(10000.0, -static_cast<double>(at % pairs) / pairs);
     table[2 * at] = static_cast<float>(Kokkos::cos(angle));
     table[2 * at + 1] = static_cast<float>(Kokkos::sin(angle));
   }
 };
 
 /// n elements of a head at a time: an even number, in one access each, or two one by one (n = 1).
-template <class E, int n> struct Turn {
+template <class E, int n>
+struct Turn {
   static constexpr int step = n == 1 ? 2 : n;
 
   E* qkv;
@@ -65,17 +66,24 @@ template <class E, int n> struct Turn {
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
   const int pairs = static_cast<int>(table.extent(1)) / 2;
-  Kokkos::parallel_for("minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs), Table{table.data(), pairs});
+  Kokkos::parallel_for("minitaw::rope_table",
+      FlatPolicy(exec, 0, table.extent(0) * pairs),
+      Table{table.data(), pairs});
 }
 
 template <class E>
-void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads, float direction) {
+void rope(const ExecutionSpace& exec,
+    Matrix<E> qkv,
+    Matrix<const float> table,
+    int heads,
+    float direction) {
   const int head_dim = static_cast<int>(table.extent(1)), seq = static_cast<int>(table.extent(0));
   const auto stride = static_cast<std::int64_t>(qkv.extent(1));
   // the width of a token's row is a multiple of head_dim
   with_packs<E>(head_dim, {qkv.data(), table.data()}, [&](auto n) {
     using Kernel = Turn<E, n>;
-    Kokkos::parallel_for("minitaw::rope", row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
+    Kokkos::parallel_for("minitaw::rope",
+        row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
         Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
   });
 }

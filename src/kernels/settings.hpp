@@ -3,10 +3,12 @@
 #include <compare>
 #include "base/philox.hpp"
 
-/// Constants and types that kernels, their plain references and the vendors' libraries share. Without Kokkos.
+/// Constants and types that kernels, their plain references and the vendors' libraries share.
+/// Without Kokkos.
 
 namespace minitaw::kernels {
-/// Sizes of causal attention with grouped query heads: query head i reads key/value head i h_kv / h.
+/// Sizes of causal attention with grouped query heads: query head i reads key/value head i h_kv /
+/// h.
 struct AttentionSizes {
   int batch = 0;     ///< B
   int seq = 0;       ///< S
@@ -15,6 +17,7 @@ struct AttentionSizes {
   int head_dim = 0;  ///< d
 
   [[nodiscard]] MINITAW_HOST_DEVICE int group() const { return heads / kv_heads; }
+
   auto operator<=>(const AttentionSizes&) const = default;
 };
 
@@ -24,8 +27,10 @@ struct AdamW {
   float clip_norm = 0;  ///< a longer gradient is shortened to this norm; 0: none is
 };
 
-/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_ does; at most 1.
-template <class Real> [[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
+/// Factor that shortens a gradient of this norm to clip_norm, as torch.nn.utils.clip_grad_norm_
+/// does; at most 1.
+template <class Real>
+[[nodiscard]] MINITAW_HOST_DEVICE Real clip_factor(Real clip_norm, Real norm) {
   return clip_norm < norm + Real(1e-6) ? clip_norm / (norm + Real(1e-6)) : Real(1);
 }
 }  // namespace minitaw::kernels

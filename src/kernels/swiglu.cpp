@@ -6,9 +6,12 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-KOKKOS_INLINE_FUNCTION float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
+KOKKOS_INLINE_FUNCTION float sigmoid(float x) {
+  return 1.0F / (1.0F + exponential(-x));
+}
 
-template <class E, int n> struct Forward {
+template <class E, int n>
+struct Forward {
   E* y;
   const E* x;
   int width;
@@ -20,13 +23,15 @@ template <class E, int n> struct Forward {
     row_for(team, width / n, [=](int i) {
       const Floats<n> g = load_pack<n>(gate, i), u = load_pack<n>(up, i);
       Floats<n> result;
-      for (int j = 0; j < n; ++j) result[j] = g[j] * sigmoid(g[j]) * u[j];
+      for (int j = 0; j < n; ++j)
+        result[j] = g[j] * sigmoid(g[j]) * u[j];
       store_pack<n>(out, i, result);
     });
   }
 };
 
-template <class E, int n> struct Backward {
+template <class E, int n>
+struct Backward {
   E* dx;
   E* y;
   const E* dy;
@@ -42,7 +47,8 @@ template <class E, int n> struct Backward {
     E* const dup = dgate + width;
     E* const out = y + row;
     row_for(team, width / n, [=](int i) {
-      const Floats<n> g = load_pack<n>(gate, i), u = load_pack<n>(up, i), d = load_pack<n>(slope, i);
+      const Floats<n> g = load_pack<n>(gate, i), u = load_pack<n>(up, i),
+                      d = load_pack<n>(slope, i);
       Floats<n> of_gate, of_up, product;
       for (int j = 0; j < n; ++j) {
         const float s = sigmoid(g[j]);
@@ -58,19 +64,23 @@ template <class E, int n> struct Backward {
 };
 }  // namespace
 
-template <class E> void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
+template <class E>
+void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {y.data(), x.data()}, [&](auto n) {
-    Kokkos::parallel_for(
-        "minitaw::swiglu_forward", row_policy(exec, x.extent(0), width / n), Forward<E, n>{y.data(), x.data(), width});
+    Kokkos::parallel_for("minitaw::swiglu_forward",
+        row_policy(exec, x.extent(0), width / n),
+        Forward<E, n>{y.data(), x.data(), width});
   });
 }
 
 template <class E>
-void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x) {
+void swiglu_backward(
+    const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {dx.data(), y.data(), dy.data(), x.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::swiglu_backward", row_policy(exec, x.extent(0), width / n),
+    Kokkos::parallel_for("minitaw::swiglu_backward",
+        row_policy(exec, x.extent(0), width / n),
         Backward<E, n>{dx.data(), y.data(), dy.data(), x.data(), width});
   });
 }

@@ -13,8 +13,8 @@ using nvml::Device, nvml::Library;
 bool is_cut(const Library& nvml, Device device) {
   unsigned now = 0, later = 0;
   // Devices that cannot be cut answer that they do not support the question.
-  return nvml.call().mig_mode != nullptr && nvml.call().mig_mode(device, &now, &later) == nvml::success &&
-         now == nvml::mig_enabled;
+  return nvml.call().mig_mode != nullptr &&
+         nvml.call().mig_mode(device, &now, &later) == nvml::success && now == nvml::mig_enabled;
 }
 
 /// A part of a device (MIG) is not found by its number.
@@ -27,20 +27,28 @@ Device find(const Library& nvml, const std::string& uuid) {
   return device;
 }
 
-/// A device as NVML sees it: NaN for what is not supported; other errors make the meter unavailable.
+/// A device as NVML sees it: NaN for what is not supported; other errors make the meter
+/// unavailable.
 class NvmlMeter final : public Meter {
 public:
   /// Throws std::runtime_error, which says why, if the device cannot be read.
-  NvmlMeter(const std::string& uuid, const char* file) : library_(file), device_(find(library_, uuid)) {
+  NvmlMeter(const std::string& uuid, const char* file)
+      : library_(file),
+        device_(find(library_, uuid)) {
     const std::string version = nvml::version(library_.call().library_version);
     (void)read();  // the first one may have to wake something
     const auto begin = std::chrono::steady_clock::now();
     (void)read();
-    const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double, std::milli> passed =
+        std::chrono::steady_clock::now() - begin;
     (void)energy();
-    if (!fault_.empty()) throw std::runtime_error(fault_);
-    name_ = fmt::format("nvml {}{}{}, {:.2f} ms a reading", version.empty() ? "of unknown version" : version,
-        lacking_.empty() ? "" : " without ", fmt::join(lacking_, " and "), passed.count());
+    if (!fault_.empty())
+      throw std::runtime_error(fault_);
+    name_ = fmt::format("nvml {}{}{}, {:.2f} ms a reading",
+        version.empty() ? "of unknown version" : version,
+        lacking_.empty() ? "" : " without ",
+        fmt::join(lacking_, " and "),
+        passed.count());
   }
 
   DeviceSample read() override {
@@ -55,22 +63,33 @@ public:
     sample.throttle = told ? std::uint64_t{reasons} : throttle_unknown;
     return sample;
   }
-  double energy() override { return ask<unsigned long long>("energy", 1e-3, library_.call().energy); }
+
+  double energy() override {
+    return ask<unsigned long long>("energy", 1e-3, library_.call().energy);
+  }
+
 private:
   /// One quantity in its own unit times `scale`.
   template <class Value, class Function, class... Args>
   double ask(const char* quantity, double scale, Function function, Args... args) {
     Value value = 0;
-    return answered(quantity, function, args..., &value) ? static_cast<double>(value) * scale : none;
+    return answered(quantity, function, args..., &value) ? static_cast<double>(value) * scale
+                                                         : none;
   }
+
   /// Calls a function, unless there has been a fault; notes what is not supported, and a failure.
-  template <class Function, class... Args> bool answered(const char* quantity, Function function, Args... args) {
-    if (!fault_.empty()) return false;
-    const int code = function == nullptr ? int{nvml::function_not_found} : function(device_, args...);
-    if (code == nvml::success) return true;
+  template <class Function, class... Args>
+  bool answered(const char* quantity, Function function, Args... args) {
+    if (!fault_.empty())
+      return false;
+    const int code =
+        function == nullptr ? int{nvml::function_not_found} : function(device_, args...);
+    if (code == nvml::success)
+      return true;
     if (code != nvml::not_supported && code != nvml::function_not_found)
       fault_ = fmt::format("NVML's {}: {}", quantity, library_.words(code));
-    else if (std::ranges::find(lacking_, quantity) == lacking_.end()) lacking_.emplace_back(quantity);
+    else if (std::ranges::find(lacking_, quantity) == lacking_.end())
+      lacking_.emplace_back(quantity);
     return false;
   }
 
@@ -81,7 +100,8 @@ private:
 }  // namespace
 
 std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file) {
-  if (uuid.empty()) return std::make_unique<Meter>("no NVIDIA device");
+  if (uuid.empty())
+    return std::make_unique<Meter>("no NVIDIA device");
   try {
     return std::make_unique<NvmlMeter>(uuid, nvml_file);
   } catch (const std::runtime_error& error) {

@@ -8,8 +8,10 @@ namespace {
 /// Sizes of the kernels of one micro-batch, in elements.
 struct Sizes {
   double tokens, hidden, width, rotated, vocab;
+
   explicit Sizes(const Shape& shape)
-      : tokens(static_cast<double>(shape.tokens())), hidden(static_cast<double>(shape.hidden)),
+      : tokens(static_cast<double>(shape.tokens())),
+        hidden(static_cast<double>(shape.hidden)),
         width(static_cast<double>(shape.heads * shape.head_dim())),
         rotated(width + static_cast<double>(shape.kv_heads * shape.head_dim())),
         vocab(static_cast<double>(shape.vocab)) {}
@@ -23,33 +25,40 @@ double seconds_of_memory(double elements, const Shape& shape, double memory_rate
 
 double Curve::at(double flops) const {
   const auto above = std::ranges::lower_bound(points, flops, {}, &std::pair<double, double>::first);
-  if (above == points.begin()) return points.front().second;
-  if (above == points.end()) return points.back().second;
+  if (above == points.begin())
+    return points.front().second;
+  if (above == points.end())
+    return points.back().second;
   const auto& [x0, y0] = *std::prev(above);
   const auto& [x1, y1] = *above;
   return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
 }
 
-BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Speed& speed, double memory_rate) {
+BlockCost cost_of_block(
+    const Shape& shape, std::int64_t ffn_width, const Speed& speed, double memory_rate) {
   const Sizes n(shape);
   const auto ffn = static_cast<double>(ffn_width);
   const auto product = [&](double in, double out) {
     const double flops = 2 * n.tokens * in * out;
     return flops / speed.products.at(flops);
   };
-  const auto memory = [&](double elements) { return seconds_of_memory(elements, shape, memory_rate); };
+  const auto memory = [&](double elements) {
+    return seconds_of_memory(elements, shape, memory_rate);
+  };
   const double last = product(ffn, n.hidden);
-  const double matrices = product(n.hidden, static_cast<double>(shape.qkv())) + product(n.width, n.hidden) +
-                          product(n.hidden, 2 * ffn) + last;
+  const double matrices = product(n.hidden, static_cast<double>(shape.qkv())) +
+                          product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
   const double scores = 2 * n.tokens * static_cast<double>(shape.seq) * n.width;  // causal
   const double attention = scores / speed.attention.at(scores);
   const double forward_rest = memory(n.tokens * (5 * n.hidden + 3 * ffn + 2 * n.rotated));
   const double backward_rest = memory(n.tokens * (8 * n.hidden + 6 * ffn + 2 * n.rotated));
-  const double again = shape.recompute == Recompute::none    ? 0
-                       : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
-                                                             : matrices - last + forward_rest;
+  const double again = shape.recompute == Recompute::none ? 0
+                       : shape.recompute == Recompute::block
+                           ? matrices - last + attention + forward_rest
+                           : matrices - last + forward_rest;
   return {.forward = matrices + attention + forward_rest,
-      .backward_input = matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
+      .backward_input =
+          matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
       .backward_weight = matrices};
 }
 

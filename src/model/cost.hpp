@@ -5,11 +5,13 @@
 
 /// FLOPs, bytes and seconds of the model's kernels, as docs/performance.md counts them.
 namespace minitaw::model {
-/// FLOP/s of one call over its FLOPs, points in ascending order: straight lines over their logarithm, level outside.
+/// FLOP/s of one call over its FLOPs, points in ascending order: straight lines over their
+/// logarithm, level outside.
 struct Curve {
   std::vector<std::pair<double, double>> points;
   [[nodiscard]] double at(double flops) const;
 };
+
 struct Speed {
   Curve products;   ///< of matrices
   Curve attention;  ///< forward
@@ -23,11 +25,13 @@ struct BlockCost {
   double backward_weight = 0;  ///< of backward_weight()
 };
 
-/// F of a block: 2 T (weights of its matrices) + 2 B S^2 A FLOPs with causal attention, T = B S tokens, A = heads
-/// head_dim. Both halves of the backward pass have as many for the matrices again; the input half has twice the
-/// attention of F, and the recomputation (without the last matrix product, whose result is not needed). Scores that a
-/// kernel recomputes do not count. `ffn`: the block's width. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] BlockCost cost_of_block(const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
+/// F of a block: 2 T (weights of its matrices) + 2 B S^2 A FLOPs with causal attention, T = B S
+/// tokens, A = heads head_dim. Both halves of the backward pass have as many for the matrices
+/// again; the input half has twice the attention of F, and the recomputation (without the last
+/// matrix product, whose result is not needed). Scores that a kernel recomputes do not count.
+/// `ffn`: the block's width. `memory_rate`: bytes/s of kernels that compute little.
+[[nodiscard]] BlockCost cost_of_block(
+    const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
 /// Seconds of the loss of one micro-batch: the head's forward and backward.
 [[nodiscard]] double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate);
 }  // namespace minitaw::model

@@ -14,42 +14,59 @@ UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t s
                fan_in = tensor.role == Role::embedding ? 1.0 : static_cast<double>(tensor.cols);
   return {philox_key(seed, Stream::weights),
       {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
-      tensor.is_gain() ? 1.0F : 0.0F, tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
+      tensor.is_gain() ? 1.0F : 0.0F,
+      tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
 }
 
-void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
+void initialise(
+    std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
   if (std::ssize(weights) != flat.elements)
-    throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
+    throw LogicError(fmt::format(
+        "{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
   std::ranges::fill(weights, 0.0F);
   for (const Tensor& tensor : flat.tensors) {
     const UniformRow row = initial_row(tensor, shape, seed);
     for (std::int64_t i = 0; i < tensor.size(); ++i)
-      weights[tensor.offset + i] = row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
+      weights[tensor.offset + i] =
+          row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
   }
 }
 
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
-    : vocab_(shape.vocab), seq_(shape.seq), seed_(seed) {
-  if (data == "synthetic") return;
+    : vocab_(shape.vocab),
+      seq_(shape.seq),
+      seed_(seed) {
+  if (data == "synthetic")
+    return;
   if (vocab_ < 256)
-    throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
+    throw InputError(
+        fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
   path_ = data;
   std::error_code missing;
-  if (std::filesystem::is_regular_file(path_, missing)) file_.open(path_, std::ios::binary | std::ios::ate);
+  if (std::filesystem::is_regular_file(path_, missing))
+    file_.open(path_, std::ios::binary | std::ios::ate);
   if (!file_.is_open())
-    throw InputError(fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
+    throw InputError(
+        fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
   file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
-    throw InputError(
-        fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_, seq_ + 1));
+    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}",
+        data,
+        file_bytes_,
+        seq_,
+        seq_ + 1));
 }
 
-void TokenSource::fill(
-    std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first) {
+void TokenSource::fill(std::span<std::int32_t> tokens,
+    std::span<std::int32_t> targets,
+    std::int64_t step,
+    std::int64_t first) {
   const auto seq = static_cast<std::size_t>(seq_);
   if (tokens.size() % seq != 0 || targets.size() != tokens.size())
-    throw LogicError(
-        fmt::format("{} tokens and {} targets asked for; a sequence has {}", tokens.size(), targets.size(), seq_));
+    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {}",
+        tokens.size(),
+        targets.size(),
+        seq_));
   std::vector<std::int32_t> values(seq + 1);
   for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
     sequence(values, step, first + index);
@@ -58,21 +75,26 @@ void TokenSource::fill(
   }
 }
 
-/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step}, seed). The first token
-/// is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's offset: words 0 (low), 1.
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step},
+/// seed). The first token is word 0 modulo V, every further one word i: 1 + its two highest bits
+/// further. A file's offset: words 0 (low), 1.
 void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number) {
   const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
-    return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(number),
-                      static_cast<std::uint32_t>(number >> 32), static_cast<std::uint32_t>(step)},
+    return philox({static_cast<std::uint32_t>(i / 4),
+                      static_cast<std::uint32_t>(number),
+                      static_cast<std::uint32_t>(number >> 32),
+                      static_cast<std::uint32_t>(step)},
         key);
   };
   auto four = words(0);
-  if (!path_.empty()) return read(values, four[0] | std::uint64_t{four[1]} << 32);
+  if (!path_.empty())
+    return read(values, four[0] | std::uint64_t{four[1]} << 32);
   values[0] = static_cast<std::int32_t>(four[0] % vocab_);
   for (std::size_t i = 1; i < values.size(); ++i) {
-    if (i % 4 == 0) four = words(i);
-    values[i] =
-        static_cast<std::int32_t>((values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
+    if (i % 4 == 0)
+      four = words(i);
+    values[i] = static_cast<std::int32_t>(
+        (values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
   }
 }
 
@@ -81,21 +103,29 @@ void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
   std::vector<char> bytes(values.size());
   file_.seekg(static_cast<std::streamoff>(random % places));
   if (!file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
-    throw std::runtime_error(fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
-  std::transform(bytes.begin(), bytes.end(), values.begin(),
-      [](char byte) { return static_cast<std::int32_t>(static_cast<unsigned char>(byte)); });
+    throw std::runtime_error(
+        fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
+  std::transform(bytes.begin(), bytes.end(), values.begin(), [](char byte) {
+    return static_cast<std::int32_t>(static_cast<unsigned char>(byte));
+  });
 }
 
-std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) { return std::min(vocab, tokens) + 1; }
+std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) {
+  return std::min(vocab, tokens) + 1;
+}
 
-std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
-    std::span<const std::int32_t> tokens, std::int64_t vocab) {
+std::size_t sort_positions(std::span<std::int32_t> order,
+    std::span<std::int32_t> segments,
+    std::span<const std::int32_t> tokens,
+    std::int64_t vocab) {
   std::vector<std::int32_t> next(static_cast<std::size_t>(vocab));
-  for (const std::int32_t token : tokens) ++next[static_cast<std::size_t>(token)];
+  for (const std::int32_t token : tokens)
+    ++next[static_cast<std::size_t>(token)];
   std::size_t used = 0;
   std::int32_t begin = 0;
   for (std::int32_t& count : next) {
-    if (count > 0) segments[used++] = begin;
+    if (count > 0)
+      segments[used++] = begin;
     begin += std::exchange(count, begin);
   }
   segments[used++] = begin;

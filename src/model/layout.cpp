@@ -14,29 +14,42 @@ namespace {
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
 void check_size(const char* key, std::int64_t value) {
-  if (value < 1 || value > largest) throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
+  if (value < 1 || value > largest)
+    throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
 }
 
 void check_sizes(const Shape& shape) {
-  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", shape.layers}, {"hidden", shape.hidden},
-      {"heads", shape.heads}, {"kv_heads", shape.kv_heads}, {"vocab", shape.vocab}, {"seq", shape.seq},
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", shape.layers},
+      {"hidden", shape.hidden},
+      {"heads", shape.heads},
+      {"kv_heads", shape.kv_heads},
+      {"vocab", shape.vocab},
+      {"seq", shape.seq},
       {"micro_batch", shape.micro_batch}};
-  for (const auto& [key, size] : sizes) check_size(key, size);
+  for (const auto& [key, size] : sizes)
+    check_size(key, size);
   if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
     throw InputError(fmt::format("ffn_per_layer has {}; layers = {} needs one for each block",
-        counted(std::ssize(shape.ffn), "value"), shape.layers));
-  for (const std::int64_t ffn : shape.ffn) check_size("ffn", ffn);
+        counted(std::ssize(shape.ffn), "value"),
+        shape.layers));
+  for (const std::int64_t ffn : shape.ffn)
+    check_size("ffn", ffn);
 }
 
 void check_heads(const Shape& shape) {
   if (shape.hidden % shape.heads != 0)
-    throw InputError(fmt::format("heads = {} does not divide hidden = {}", shape.heads, shape.hidden));
+    throw InputError(
+        fmt::format("heads = {} does not divide hidden = {}", shape.heads, shape.hidden));
   if (shape.heads % shape.kv_heads != 0)
-    throw InputError(fmt::format("kv_heads = {} does not divide heads = {}", shape.kv_heads, shape.heads));
+    throw InputError(
+        fmt::format("kv_heads = {} does not divide heads = {}", shape.kv_heads, shape.heads));
   if (shape.head_dim() % 2 != 0)
-    throw InputError(fmt::format("hidden / heads = {} / {} = {}: the head dimension must be even, because "
-                                 "rotary embedding turns pairs",
-        shape.hidden, shape.heads, shape.head_dim()));
+    throw InputError(
+        fmt::format("hidden / heads = {} / {} = {}: the head dimension must be even, because "
+                    "rotary embedding turns pairs",
+            shape.hidden,
+            shape.heads,
+            shape.head_dim()));
 }
 
 /// Refuses a shape whose buffers a 64-bit size cannot count, so that no later code needs to check.
@@ -51,21 +64,36 @@ void check_products(const Shape& shape) {
     if (size > static_cast<double>(limit))
       throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, limit));
   };
-  require(tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
-  require(qkv, largest,
-      fmt::format(
-          "(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads, shape.head_dim()));
+  require(
+      tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
+  require(qkv,
+      largest,
+      fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}",
+          shape.heads,
+          shape.kv_heads,
+          shape.head_dim()));
   require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
-  // 16 bytes an element and 16 buffers of each width cover the arena of a rank; `layers` of them, any depth.
-  require(tokens * (hidden + qkv + ffn) * 256 * layers, INT64_MAX,
-      fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(), shape.hidden,
-          widest, shape.layers));
-  require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64, INT64_MAX,
-      fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers, shape.hidden, widest,
+  // 16 bytes an element and 16 buffers of each width cover the arena of a rank; `layers` of them,
+  // any depth.
+  require(tokens * (hidden + qkv + ffn) * 256 * layers,
+      INT64_MAX,
+      fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}",
+          shape.tokens(),
+          shape.hidden,
+          widest,
+          shape.layers));
+  require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64,
+      INT64_MAX,
+      fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}",
+          shape.layers,
+          shape.hidden,
+          widest,
           shape.vocab));
 }
 
-std::int64_t aligned(std::int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
+std::int64_t aligned(std::int64_t elements) {
+  return (elements + alignment - 1) / alignment * alignment;
+}
 
 /// needed[i]: the fewest runs that cover costs[i..] with no run dearer than `cap`.
 std::vector<int> runs_needed(const std::vector<std::int64_t>& costs, std::int64_t cap) {
@@ -74,7 +102,8 @@ std::vector<int> runs_needed(const std::vector<std::int64_t>& costs, std::int64_
   std::int64_t sum = 0;
   for (std::size_t i = costs.size(); i-- > 0;) {
     sum += costs[i];
-    while (sum > cap) sum -= costs[--end];
+    while (sum > cap)
+      sum -= costs[--end];
     needed[i] = 1 + needed[end];
   }
   return needed;
@@ -82,15 +111,22 @@ std::vector<int> runs_needed(const std::vector<std::int64_t>& costs, std::int64_
 
 /// Puts a tensor behind those that are there; without a layer, it is one of the embeddings.
 void append(Flat& flat, int layer, Role role, std::int64_t rows, std::int64_t cols) {
-  constexpr std::array names = {"norm1", "wqkv", "wo", "norm2", "w13", "w2", "embedding", "norm", "head"};
+  constexpr std::array names = {
+      "norm1", "wqkv", "wo", "norm2", "w13", "w2", "embedding", "norm", "head"};
   const std::string name = names[static_cast<std::size_t>(role)];
-  flat.tensors.push_back(
-      {layer < 0 ? name : fmt::format("layers.{}.{}", layer, name), layer, rows, cols, flat.elements, role});
+  flat.tensors.push_back({layer < 0 ? name : fmt::format("layers.{}.{}", layer, name),
+      layer,
+      rows,
+      cols,
+      flat.elements,
+      role});
   flat.elements += aligned(rows * cols);
 }
 
 /// Size of each of `pieces` equal, aligned pieces that hold `elements` together.
-std::int64_t piece_of(std::int64_t elements, int pieces) { return aligned((elements + pieces - 1) / pieces); }
+std::int64_t piece_of(std::int64_t elements, int pieces) {
+  return aligned((elements + pieces - 1) / pieces);
+}
 
 Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   Shard shard{{}, first_layer, layers};
@@ -112,7 +148,8 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   append(result, -1, Role::embedding, shape.vocab, shape.hidden);
   const std::int64_t embedding = result.elements, norm = aligned(shape.hidden);
   // The head is at least as large as the embedding, so both slices are as large as the second.
-  if (cut.embeddings_split) result.elements += norm;
+  if (cut.embeddings_split)
+    result.elements += norm;
   append(result, -1, Role::norm, shape.hidden, 1);
   append(result, -1, Role::head, shape.vocab, shape.hidden);
   result.slice = cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.slices);
@@ -120,7 +157,8 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   return result;
 }
 
-/// The weights by which shards are balanced: FLOPs per token, halved, of a step's passes over each block, and the head.
+/// The weights by which shards are balanced: FLOPs per token, halved, of a step's passes over each
+/// block, and the head.
 std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   constexpr std::int64_t forward_and_backward = 3;
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
@@ -128,13 +166,19 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   std::vector<std::int64_t> costs;
   for (int layer = 0; layer < shape.layers; ++layer)
     costs.push_back(passes * (block_matmul_parameters(shape, layer) + attention));
-  if (cut.head_counts) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
+  if (cut.head_counts)
+    costs.back() += forward_and_backward * shape.vocab * shape.hidden;
   return costs;
 }
 }  // namespace
 
-std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
-std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
+std::size_t bytes_of(Dtype dtype) {
+  return dtype == Dtype::fp32 ? 4 : 2;
+}
+
+std::string name_of(Dtype dtype) {
+  return dtype == Dtype::fp32 ? "fp32" : "bf16";
+}
 
 std::string name_of(Recompute recompute) {
   return std::array{"block", "keep-attention", "none"}[static_cast<std::size_t>(recompute)];
@@ -161,33 +205,39 @@ Flops flops_per_token(const Shape& shape) {
 
 std::int64_t parameters(const Shape& shape) {
   std::int64_t sum = (2 * shape.vocab + 1) * shape.hidden;
-  for (int layer = 0; layer < shape.layers; ++layer) sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
   return sum;
 }
 
 std::vector<const Flat*> Layout::parts() const {
   std::vector<const Flat*> all;
-  for (const Shard& shard : shards) all.push_back(&shard);
+  for (const Shard& shard : shards)
+    all.push_back(&shard);
   all.push_back(&embeddings);
   return all;
 }
 
 std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs) {
   const auto size = static_cast<int>(costs.size());
-  if (runs < 1 || runs > size) throw LogicError(fmt::format("{} runs of {} blocks", runs, size));
+  if (runs < 1 || runs > size)
+    throw LogicError(fmt::format("{} runs of {} blocks", runs, size));
   std::int64_t left = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
-  const std::int64_t cap = *std::ranges::partition_point(std::views::iota(std::ranges::max(costs), left + 1),
-      [&](std::int64_t tried) { return runs_needed(costs, tried).front() > runs; });
+  const std::int64_t cap =
+      *std::ranges::partition_point(std::views::iota(std::ranges::max(costs), left + 1),
+          [&](std::int64_t tried) { return runs_needed(costs, tried).front() > runs; });
   const std::vector<int> needed = runs_needed(costs, cap);
   std::vector<int> lengths;
   for (int begin = 0, after = runs - 1; after >= 0; --after) {
     const std::int64_t share = left / (after + 1);
     std::int64_t sum = costs[begin];
     int end = begin + 1;
-    // Take a block when the rest would not fit otherwise, or when the run gets closer to its share by it.
+    // Take a block when the rest would not fit otherwise, or when the run gets closer to its share
+    // by it.
     while (end < size && size - end > after) {
       const bool must = needed[end] > after;
-      if (!must && (sum + costs[end] > cap || sum + costs[end] - share > share - sum)) break;
+      if (!must && (sum + costs[end] > cap || sum + costs[end] - share > share - sum))
+        break;
       sum += costs[end++];
     }
     lengths.push_back(end - begin);
@@ -199,11 +249,15 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
 
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
-  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.embeddings_split && cut.slices != 2))
-    throw LogicError(
-        fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
+  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 ||
+      (cut.embeddings_split && cut.slices != 2))
+    throw LogicError(fmt::format("{} shards of {} parts, {} slices of the embeddings",
+        cut.shards,
+        cut.shard_parts,
+        cut.slices));
   if (cut.shards > shape.layers)
-    throw InputError(fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
+    throw InputError(
+        fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
   Layout layout{shape, {}, make_embeddings(shape, cut)};
   int first = 0;
   for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {

@@ -10,7 +10,8 @@ namespace minitaw::model {
 /// Precision of compute. Master weights, optimiser state and gradient accumulators are always fp32.
 enum class Dtype { fp32, bf16 };
 
-/// Activations that the forward pass of a block keeps for the backward pass; the rest is recomputed.
+/// Activations that the forward pass of a block keeps for the backward pass; the rest is
+/// recomputed.
 enum class Recompute {
   block,           ///< the block input only; everything else is computed again
   keep_attention,  ///< the block input, the attention output and its row statistics
@@ -37,15 +38,21 @@ struct Shape {
 
   /// Of gradients that move between ranks on their way to an accumulator.
   [[nodiscard]] Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
+
   [[nodiscard]] std::int64_t head_dim() const { return hidden / heads; }
+
   /// Columns of the fused QKV projection: (heads + 2 kv_heads) head_dim.
-  [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * std::int64_t{kv_heads}) * head_dim(); }
+  [[nodiscard]] std::int64_t qkv() const {
+    return (heads + 2 * std::int64_t{kv_heads}) * head_dim();
+  }
+
   [[nodiscard]] std::int64_t tokens() const { return seq * micro_batch; }
 };
 
-/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that do not
-/// divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an ffn list of the
-/// wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
+/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
+/// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
+/// rotates pairs), an ffn list of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or
+/// buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -54,15 +61,20 @@ struct Flops {
   double attention_causal = 0;  ///< 6 L S A, A = heads head_dim
   double attention_full = 0;    ///< 12 L S A
 };
+
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
 /// Weights of the four linear layers of a block.
 [[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
-/// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a template's.
-template <class Function> void with_element(Dtype dtype, const Function& function) {
-  if (dtype == Dtype::fp32) function(float{});
-  else function(Bf16{});
+/// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a
+/// template's.
+template <class Function>
+void with_element(Dtype dtype, const Function& function) {
+  if (dtype == Dtype::fp32)
+    function(float{});
+  else
+    function(Bf16{});
 }
 
 /// Role of a tensor. The value keys the random numbers of its initial weights: never renumber.
@@ -77,11 +89,16 @@ struct Tensor {
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
   Role role = Role::norm1;
+
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
-  [[nodiscard]] bool is_gain() const { return role == Role::norm1 || role == Role::norm2 || role == Role::norm; }
+
+  [[nodiscard]] bool is_gain() const {
+    return role == Role::norm1 || role == Role::norm2 || role == Role::norm;
+  }
 };
 
-/// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros and travels along.
+/// Every tensor starts at a multiple of so many elements, for vector loads. The padding holds zeros
+/// and travels along.
 inline constexpr std::int64_t alignment = 64;
 
 struct Flat {
@@ -90,10 +107,12 @@ struct Flat {
 };
 
 /// A run of consecutive blocks in one flat buffer. Per block, in this order:
-///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate, then up rows), w2 [H, F]
+///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate, then up
+///   rows), w2 [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard : Flat {
   int first_layer = 0, layers = 0;
+
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
     return tensors[static_cast<std::size_t>(block * roles_per_block + static_cast<int>(role))];
@@ -102,9 +121,12 @@ struct Shard : Flat {
 
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal slices.
 struct Embeddings : Flat {
-  std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
+  std::int64_t slice =
+      0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
+
   [[nodiscard]] const Tensor& tensor(Role role) const {
-    return tensors[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
+    return tensors[static_cast<std::size_t>(
+        static_cast<int>(role) - static_cast<int>(Role::embedding))];
   }
 };
 
@@ -116,21 +138,23 @@ struct Layout {
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };
 
-/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap
-/// as possible; then each run takes close to an equal share of what is left. 1 <= runs <= costs.size().
+/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run
+/// as cheap as possible; then each run takes close to an equal share of what is left. 1 <= runs <=
+/// costs.size().
 [[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
 
 /// Numbers of pieces into which the model's weights are divided.
 struct Cut {
-  int shards = 1;                 ///< runs of blocks
-  int slices = 1;                 ///< equal slices of the embeddings
-  int shard_parts = 1;            ///< each shard is padded so that it splits into this many equal parts
+  int shards = 1;       ///< runs of blocks
+  int slices = 1;       ///< equal slices of the embeddings
+  int shard_parts = 1;  ///< each shard is padded so that it splits into this many equal parts
   bool embeddings_split = false;  ///< two slices: the embedding alone, final norm and head together
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the embeddings
-/// into slices. Where the head counts, the run before it is the shorter the larger the vocabulary is. Parts and slices
-/// are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer layers than shards.
+/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one
+/// block, and the embeddings into slices. Where the head counts, the run before it is the shorter
+/// the larger the vocabulary is. Parts and slices are multiples of `alignment`. Throws InputError
+/// if the shape cannot be computed or has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 }  // namespace minitaw::model

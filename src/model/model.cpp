@@ -8,13 +8,15 @@
 
 namespace minitaw::model {
 namespace {
-/// The parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; they may reach beyond both
-/// ends. None lies between tensors whose sizes are multiples of `alignment`, as in models worth training.
+/// The parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; they may
+/// reach beyond both ends. None lies between tensors whose sizes are multiples of `alignment`, as
+/// in models worth training.
 std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
   std::vector<Range> padding;
   std::int64_t end = 0;
   const auto leave = [&](std::int64_t until) {
-    if (end < until) padding.push_back({end, until - end});
+    if (end < until)
+      padding.push_back({end, until - end});
   };
   for (const Tensor& tensor : tensors) {
     leave(std::min(tensor.offset, elements));
@@ -24,16 +26,20 @@ std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elem
   return padding;
 }
 
-/// Zeros in the padding of a buffer of T: it travels and is summed; another shard may have left something.
-template <class T> void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
+/// Zeros in the padding of a buffer of T: it travels and is summed; another shard may have left
+/// something.
+template <class T>
+void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
   for (const Range& range : padding) {
     const std::size_t bytes = range.count * sizeof(T);
-    Kokkos::deep_copy(
-        exec, Vector<std::byte>(buffer.at<std::byte>(range.begin * sizeof(T), bytes), bytes), std::byte{0});
+    Kokkos::deep_copy(exec,
+        Vector<std::byte>(buffer.at<std::byte>(range.begin * sizeof(T), bytes), bytes),
+        std::byte{0});
   }
 }
 
-template <class T> Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
+template <class T>
+Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return vector_at<T>(buffer, {begin * sizeof(T)}, count);
 }
 }  // namespace
@@ -44,7 +50,8 @@ void Buffer::require(std::size_t needed) const {
 }
 
 MicroBatch::MicroBatch(const Shape& shape)
-    : vocab_(shape.vocab), tokens_(static_cast<std::size_t>(shape.tokens())),
+    : vocab_(shape.vocab),
+      tokens_(static_cast<std::size_t>(shape.tokens())),
       memory_(Kokkos::view_alloc("minitaw::tokens", Kokkos::WithoutInitializing),
           token_bytes(shape) / sizeof(std::int32_t)) {}
 
@@ -55,13 +62,24 @@ void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first
 }
 
 kernels::AttentionSizes attention_sizes(const Shape& shape) {
-  return {static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
+  return {static_cast<int>(shape.micro_batch),
+      static_cast<int>(shape.seq),
+      shape.heads,
+      shape.kv_heads,
       static_cast<int>(shape.head_dim())};
 }
 
-Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace, kernels::Attention attention,
-    std::optional<Range> embeddings_part, std::optional<Duties> duties)
-    : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
+Model::Model(ExecutionSpace exec,
+    Layout layout,
+    double loss_scale,
+    Buffer workspace,
+    kernels::Attention attention,
+    std::optional<Range> embeddings_part,
+    std::optional<Duties> duties)
+    : exec_(std::move(exec)),
+      layout_(std::move(layout)),
+      loss_scale_(loss_scale),
+      workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors),
       plan_(plan_workspace(layout_, duties.value_or(all_duties(layout_.shape)))) {
@@ -69,9 +87,12 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
-    throw LogicError(
-        fmt::format("{} elements from {} of embeddings that have {}", count, first, layout_.embeddings.elements));
-  for (Tensor& tensor : embeddings_tensors_) tensor.offset -= first;
+    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}",
+        count,
+        first,
+        layout_.embeddings.elements));
+  for (Tensor& tensor : embeddings_tensors_)
+    tensor.offset -= first;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
     saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
     deferred_.push_back(plan_deferred(layout_, static_cast<int>(s)));
@@ -86,36 +107,47 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   kernels::rope_table(exec_, matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim()));
 }
 
-template <class E> Block<E> Model::block(int shard, int index, const Operands& o) const {
+template <class E>
+Block<E> Model::block(int shard, int index, const Operands& o) const {
   static const BlockRegions unsplit{};
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[shard];
   const BlockRegions& apart = o.deferred.data ? deferred_[shard].blocks[index] : unsplit;
-  const auto gain = [&](Intermediate part) { return vector_at<const E>(o.deferred, apart[part], shape.hidden); };
-  return Block<E>(exec_, shape, shape.ffn[run.first_layer + index],
+  const auto gain = [&](Intermediate part) {
+    return vector_at<const E>(o.deferred, apart[part], shape.hidden);
+  };
+  return Block<E>(exec_,
+      shape,
+      shape.ffn[run.first_layer + index],
       o.weights.data ? BlockTensors<const E>(o.weights, run, index)
                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
       {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
-      matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
+      matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()),
+      attention_);
 }
 
-template <class E> Matrix<E> Model::hidden(Buffer x) const {
+template <class E>
+Matrix<E> Model::hidden(Buffer x) const {
   return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
 }
 
 void Model::forward(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    for (int i = 0; i <= last_block(shard); ++i) block<E>(shard, i, o).forward(hidden<E>(o.hidden));
+    for (int i = 0; i <= last_block(shard); ++i)
+      block<E>(shard, i, o).forward(hidden<E>(o.hidden));
   });
 }
 
-template <class Use> void Model::for_gradients(int shard, const Operands& o, const Use& use) {
+template <class Use>
+void Model::for_gradients(int shard, const Operands& o, const Use& use) {
   const Shard& run = layout_.shards[shard];
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(o.gradient_type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!o.accumulate) clear<G>(exec_, o.gradient, padding_[shard]);
-        for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(o.gradient, run, i));
+        if (!o.accumulate)
+          clear<G>(exec_, o.gradient, padding_[shard]);
+        for (int i = last_block(shard); i >= 0; --i)
+          use(E{}, i, BlockTensors<G>(o.gradient, run, i));
       } else {
         throw LogicError("a gradient in bf16 of a model in fp32");
       }
@@ -129,37 +161,49 @@ void Model::backward(int shard, const Operands& o) {
   });
 }
 
-/// Each block writes the gradient at its input where the block before it deferred the one at its output.
+/// Each block writes the gradient at its input where the block before it deferred the one at its
+/// output.
 void Model::backward_input(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     const auto block_of = [&](int i) { return block<E>(shard, i, o); };
     const int last = last_block(shard);
     Kokkos::deep_copy(exec_, block_of(last).gradient_at_output(), hidden<E>(o.hidden));
     for (int i = last; i >= 0; --i)
-      block_of(i).backward_input(i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(o.hidden));
+      block_of(i).backward_input(
+          i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(o.hidden));
   });
 }
 
 void Model::backward_weight(int shard, const Operands& o) {
-  for_gradients(shard, o,
-      [&]<class E>(E, int i, const auto& into) { block<E>(shard, i, o).backward_weight(into, o.accumulate); });
+  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
+    block<E>(shard, i, o).backward_weight(into, o.accumulate);
+  });
 }
 
 const Tensor& Model::embeddings_tensor(Role role) const {
-  const Tensor& tensor = embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
+  const Tensor& tensor =
+      embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.count)
-    throw LogicError(fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
+    throw LogicError(
+        fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
   return tensor;
 }
 
 /// Asynchronous because the source is pinned.
-Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned) {
+Vector<std::int32_t> Model::upload(
+    const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned) {
   if (std::ssize(batch.inputs()) != layout_.shape.tokens() || batch.segments().empty())
-    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
-        batch.inputs().size(), batch.segments().size(), layout_.shape.tokens()));
-  using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, kernels::PinnedSpace,
+    throw LogicError(
+        fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+            batch.inputs().size(),
+            batch.segments().size(),
+            layout_.shape.tokens()));
+  using Pinned = Kokkos::View<const std::int32_t*,
+      Kokkos::LayoutRight,
+      kernels::PinnedSpace,
       Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-  const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
+  const auto target =
+      vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
   Kokkos::deep_copy(exec_, target, Pinned(pinned.data(), pinned.size()));
   return target;
 }
@@ -167,12 +211,15 @@ Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch
 void Model::embed(const Operands& o, const MicroBatch& batch) {
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    kernels::embedding_forward(
-        exec_, hidden<E>(o.hidden), matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
+    kernels::embedding_forward(exec_,
+        hidden<E>(o.hidden),
+        matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)),
+        tokens);
   });
 }
 
-/// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
+/// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the
+/// gradient.
 void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
   const Vector<std::int32_t> index = upload(plan_.index, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
@@ -184,15 +231,20 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    kernels::embedding_backward<E>(
-        exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()), part(batch.order()), part(batch.segments()));
+    kernels::embedding_backward<E>(exec_,
+        gradient,
+        hidden<E>(o.hidden),
+        part(batch.inputs()),
+        part(batch.order()),
+        part(batch.segments()));
   });
 }
 
 void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   const Vector<std::int32_t> targets = upload(plan_.tokens, batch, batch.targets());
-  if (!o.accumulate) clear<float>(exec_, o.gradient, embeddings_padding_);
+  if (!o.accumulate)
+    clear<float>(exec_, o.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
   const std::int64_t slice = loss_slice(shape);
@@ -202,41 +254,54 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
       const std::int64_t rows = std::min(slice, shape.tokens() - begin);
       const bool adds = o.accumulate || begin > 0;
-      const auto part = matrix_at<E>(o.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
+      const auto part =
+          matrix_at<E>(o.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
       const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
       const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
       const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
       const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
       const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-      const auto partial = matrix_at<float>(
-          workspace_, plan_.block[Intermediate::gain_partial1], kernels::rmsnorm_chunks(rows), shape.hidden);
+      const auto partial = matrix_at<float>(workspace_,
+          plan_.block[Intermediate::gain_partial1],
+          kernels::rmsnorm_chunks(rows),
+          shape.hidden);
       kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
       kernels::linear_forward(exec_, logits, normed, weight);
       kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
       kernels::sum_losses(exec_, loss, losses, loss_scale_);
       kernels::linear_backward_input(exec_, slope, logits, weight);
-      kernels::linear_backward_weight(exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
+      kernels::linear_backward_weight(
+          exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
       kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
       kernels::rmsnorm_backward_gain(exec_, vector_of<float>(o.gradient, norm), partial, adds);
     }
   });
 }
 
-void draw(
-    Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed) {
+void draw(Buffer weights,
+    Buffer master,
+    std::vector<Tensor> tensors,
+    Range part,
+    const Shape& shape,
+    std::uint64_t seed) {
   const ExecutionSpace exec;
-  for (Tensor& tensor : tensors) tensor.offset -= part.begin;
+  for (Tensor& tensor : tensors)
+    tensor.offset -= part.begin;
   const std::vector<Range> padding = padding_of(tensors, part.count);
   with_element(shape.dtype, [&]<class E>(E) {
-    if (weights.data) clear<E>(exec, weights, padding);
-    if (master.data) clear<float>(exec, master, padding);
+    if (weights.data)
+      clear<E>(exec, weights, padding);
+    if (master.data)
+      clear<float>(exec, master, padding);
     for (const Tensor& tensor : tensors) {
       const std::int64_t begin = std::max<std::int64_t>(tensor.offset, 0),
                          count = std::min(tensor.offset + tensor.size(), part.count) - begin;
       if (count > 0)
-        kernels::uniform<E>(exec, weights.data ? elements_of<E>(weights, begin, count) : Vector<E>(),
-            master.data ? elements_of<float>(master, begin, count) : Vector<float>(), begin - tensor.offset,
+        kernels::uniform<E>(exec,
+            weights.data ? elements_of<E>(weights, begin, count) : Vector<E>(),
+            master.data ? elements_of<float>(master, begin, count) : Vector<float>(),
+            begin - tensor.offset,
             initial_row(tensor, shape, seed));
     }
   });
@@ -245,15 +310,23 @@ void draw(
 
 OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  const auto part = [&](int index) { return Buffer{buffer.at<std::byte>(index * bytes, bytes), bytes}; };
+  const auto part = [&](int index) {
+    return Buffer{buffer.at<std::byte>(index * bytes, bytes), bytes};
+  };
   moment1 = part(0);
   moment2 = part(1);
-  if (dtype != Dtype::fp32) master = part(2);
+  if (dtype != Dtype::fp32)
+    master = part(2);
 }
 
-/// The tensors in `range` of a flat buffer, whose state begins there, weights and gradient at `origin`.
-void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
-    const AdamW& adamw, int step) {
+/// The tensors in `range` of a flat buffer, whose state begins there, weights and gradient at
+/// `origin`.
+void Model::update_range(const std::vector<Tensor>& tensors,
+    Range range,
+    std::int64_t origin,
+    const UpdateOperands& o,
+    const AdamW& adamw,
+    int step) {
   const std::int64_t end = range.begin + range.count;
   const OptimiserState parts(o.state, layout_.shape.dtype, range.count);
   AdamW of_gains = adamw;
@@ -261,16 +334,25 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (const Tensor& tensor : tensors) {
       const std::int64_t first = std::max(range.begin, tensor.offset),
-                         count = std::min(end, tensor.offset + tensor.size()) - first, at = first - range.begin,
-                         place = first - origin;
-      if (count <= 0) continue;
+                         count = std::min(end, tensor.offset + tensor.size()) - first,
+                         at = first - range.begin, place = first - origin;
+      if (count <= 0)
+        continue;
       const auto own = elements_of<E>(o.weights, place, count);
       Vector<float> master;
-      if constexpr (std::is_same_v<E, float>) master = own;
-      else master = elements_of<float>(parts.master, at, count);
-      kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
-          elements_of<float>(parts.moment2, at, count), elements_of<float>(o.gradient, place, count),
-          tensor.is_gain() ? of_gains : adamw, step, o.squares.as<const float>());
+      if constexpr (std::is_same_v<E, float>)
+        master = own;
+      else
+        master = elements_of<float>(parts.master, at, count);
+      kernels::adamw<E>(exec_,
+          own,
+          master,
+          elements_of<float>(parts.moment1, at, count),
+          elements_of<float>(parts.moment2, at, count),
+          elements_of<float>(o.gradient, place, count),
+          tensor.is_gain() ? of_gains : adamw,
+          step,
+          o.squares.as<const float>());
     }
   });
 }
@@ -278,9 +360,11 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
 void Model::square(Buffer squares, Buffer gradient, bool accumulate) {
   static_assert(squares_bytes == squares_scratch + kernels::most_square_partials * sizeof(double));
   const auto count = static_cast<std::int64_t>(gradient.bytes / sizeof(float));
-  kernels::add_squares(exec_, squares.as<float>(),
+  kernels::add_squares(exec_,
+      squares.as<float>(),
       Buffer{squares.data + squares_scratch, squares.bytes - squares_scratch}.as<double>(),
-      elements_of<float>(gradient, 0, count), accumulate);
+      elements_of<float>(gradient, 0, count),
+      accumulate);
 }
 
 void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step) {
@@ -292,7 +376,8 @@ void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& 
 void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
-    throw LogicError(fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
+    throw LogicError(
+        fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
   update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 }  // namespace minitaw::model

@@ -11,18 +11,25 @@ struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
 
-  template <class T> [[nodiscard]] T* as() const { return reinterpret_cast<T*>(data); }
+  template <class T>
+  [[nodiscard]] T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+
   /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
-  template <class T> [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
+  template <class T>
+  [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
     require(begin + static_cast<std::size_t>(count) * sizeof(T));
     return reinterpret_cast<T*>(data + begin);
   }
+
   void require(std::size_t needed) const;
 };
 
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
-/// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until their step is over.
+/// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until
+/// their step is over.
 class MicroBatch {
 public:
   explicit MicroBatch(const Shape& shape);
@@ -33,13 +40,19 @@ public:
   void fill(TokenSource& source, std::int64_t step, std::int64_t first);
 
   using Tokens = std::span<const std::int32_t>;
+
   [[nodiscard]] Tokens targets() const { return part(0, tokens_); }
+
   [[nodiscard]] Tokens inputs() const { return part(tokens_, tokens_); }
+
   /// Positions by input token, and where each distinct token begins: see sort_positions().
   [[nodiscard]] Tokens order() const { return part(2 * tokens_, tokens_); }
+
   [[nodiscard]] Tokens segments() const { return part(3 * tokens_, segments_); }
+
   /// inputs, order and segments, one behind another, so that one copy brings them to the device.
   [[nodiscard]] Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
+
 private:
   [[nodiscard]] std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
     return {memory_.data() + begin, count};
@@ -50,24 +63,28 @@ private:
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 
-template <class E> class Block;
+template <class E>
+class Block;
 using kernels::AdamW, kernels::ExecutionSpace;
 
-/// Optimiser state of a shard or of a slice of the embeddings: both moments, and the fp32 master weights, which for
-/// fp32 compute are the weights themselves (empty buffer here). All zero at first, but for the initial weights.
+/// Optimiser state of a shard or of a slice of the embeddings: both moments, and the fp32 master
+/// weights, which for fp32 compute are the weights themselves (empty buffer here). All zero at
+/// first, but for the initial weights.
 struct OptimiserState {
-  /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
+  /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is
+  /// smaller.
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
   Buffer moment1, moment2, master;
 };
 
 /// The buffers of a compute action; each names those that it needs.
 struct Operands {
-  Buffer weights{};                   ///< of the shard, or of embedding, final norm and head; compute type
-  Buffer saved{};                     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
-  Buffer hidden{};                    ///< hidden state [B S, H] or its gradient; compute type; changed in place
-  Buffer deferred{};                  ///< what lives from backward_input() to backward_weight()
-  Buffer gradient{};                  ///< of the weights
+  Buffer weights{};  ///< of the shard, or of embedding, final norm and head; compute type
+  Buffer
+      saved{};  ///< what lives from the forward to the backward visit of one (shard, micro-batch)
+  Buffer hidden{};    ///< hidden state [B S, H] or its gradient; compute type; changed in place
+  Buffer deferred{};  ///< what lives from backward_input() to backward_weight()
+  Buffer gradient{};  ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
@@ -76,30 +93,44 @@ struct UpdateOperands {
   Buffer weights;    ///< compute type; they become the master weights, rounded
   Buffer gradient;   ///< of the whole step, fp32
   Buffer state;      ///< OptimiserState
-  Buffer squares{};  ///< begins with those of all gradients of the model; needed where they are clipped
+  Buffer squares{};  ///< begins with those of all gradients of the model; needed where they are
+                     ///< clipped
 };
 
-/// Initial weights of a part of a flat buffer: in the compute type to `weights`, in fp32 to `master`; empty: none.
-void draw(
-    Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape, std::uint64_t seed);
+/// Initial weights of a part of a flat buffer: in the compute type to `weights`, in fp32 to
+/// `master`; empty: none.
+void draw(Buffer weights,
+    Buffer master,
+    std::vector<Tensor> tensors,
+    Range part,
+    const Shape& shape,
+    std::uint64_t seed);
 
-/// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on `exec`,
-/// never stops the host, and uses no memory but the operands and the scratch of plan_workspace(). Throws LogicError for
-/// a buffer that is too small or a tensor of the embeddings that the rank does not hold.
+/// The compute actions of a training step on one device, in the shape's dtype. Every call is
+/// asynchronous on `exec`, never stops the host, and uses no memory but the operands and the
+/// scratch of plan_workspace(). Throws LogicError for a buffer that is too small or a tensor of the
+/// embeddings that the rank does not hold.
 ///
-/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state. plan_saved() and
-/// plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit consumes `saved`.
+/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden
+/// state. plan_saved() and plan_deferred() lay out `saved` and `deferred`. The (second half of the)
+/// backward visit consumes `saved`.
 class Model {
 public:
-  /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step). The workspace is the
-  /// model's from now on. Prepares the libraries that `exec` uses, which may take long. Every buffer of the embeddings
-  /// holds only `embeddings_part`; without it, all. `duties`: the actions that will be called; without it, all.
-  /// Throws InputError without the attention asked for.
-  Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-      kernels::Attention attention = kernels::Attention::automatic, std::optional<Range> embeddings_part = {},
+  /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the step).
+  /// The workspace is the model's from now on. Prepares the libraries that `exec` uses, which may
+  /// take long. Every buffer of the embeddings holds only `embeddings_part`; without it, all.
+  /// `duties`: the actions that will be called; without it, all. Throws InputError without the
+  /// attention asked for.
+  Model(ExecutionSpace exec,
+      Layout layout,
+      double loss_scale,
+      Buffer workspace,
+      kernels::Attention attention = kernels::Attention::automatic,
+      std::optional<Range> embeddings_part = {},
       std::optional<Duties> duties = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
+
   /// The attention kernel in use; never `automatic`.
   [[nodiscard]] kernels::Attention attention() const { return attention_; }
 
@@ -107,37 +138,56 @@ public:
   void embed(const Operands& o, const MicroBatch& batch);
   /// hidden = shard(hidden). Needs weights; writes saved.
   void forward(int shard, const Operands& o);
-  /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes its own gradient. Needs weights;
-  /// gives the gradients of norm and head, and adds the scaled loss to *loss (fp64, device memory).
+  /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes its own gradient. Needs
+  /// weights; gives the gradients of norm and head, and adds the scaled loss to *loss (fp64, device
+  /// memory).
   void loss(const Operands& o, double* loss, const MicroBatch& batch);
-  /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient, with its padding.
+  /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient,
+  /// with its padding.
   void backward(int shard, const Operands& o);
-  /// The first half of backward(). Needs weights and saved; writes to saved and deferred what the second reads.
+  /// The first half of backward(). Needs weights and saved; writes to saved and deferred what the
+  /// second reads.
   void backward_input(int shard, const Operands& o);
-  /// The second half of backward(): the shard's gradient, with the same bits. Needs saved and deferred.
+  /// The second half of backward(): the shard's gradient, with the same bits. Needs saved and
+  /// deferred.
   void backward_weight(int shard, const Operands& o);
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
-  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is added to that.
+  /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is
+  /// added to that.
   void square(Buffer squares, Buffer gradient, bool accumulate);
-  /// AdamW on a slice of an owned shard, all of the buffers; `step` counts from 1. Padding holds zeros, and keeps them.
+  /// AdamW on a slice of an owned shard, all of the buffers; `step` counts from 1. Padding holds
+  /// zeros, and keeps them.
   void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);
-  /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the rank has.
+  /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the
+  /// rank has.
   void update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step);
+
 private:
-  /// A block on the buffers of `o`. Without weights it takes gains from `deferred`; without that, it is not split.
-  template <class E> [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+  /// A block on the buffers of `o`. Without weights it takes gains from `deferred`; without that,
+  /// it is not split.
+  template <class E>
+  [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
+
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
   /// A hidden state or its gradient [T, H].
-  template <class E> [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
-  /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is written.
-  template <class Use> void for_gradients(int shard, const Operands& o, const Use& use);
-  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, const UpdateOperands& o,
-      const AdamW& adamw, int step);
+  template <class E>
+  [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
+  /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is
+  /// written.
+  template <class Use>
+  void for_gradients(int shard, const Operands& o, const Use& use);
+  void update_range(const std::vector<Tensor>& tensors,
+      Range range,
+      std::int64_t origin,
+      const UpdateOperands& o,
+      const AdamW& adamw,
+      int step);
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
-  kernels::Vector<std::int32_t> upload(const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
+  kernels::Vector<std::int32_t> upload(
+      const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;
@@ -145,7 +195,8 @@ private:
   Buffer workspace_;
   kernels::Attention attention_;
   Range embeddings_part_;
-  std::vector<Tensor> embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
+  std::vector<Tensor>
+      embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
   std::vector<ShardPlan> saved_, deferred_;  ///< of each shard
   std::vector<std::vector<Range>> padding_;  ///< of each shard

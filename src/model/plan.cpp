@@ -18,13 +18,19 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
-  void take(BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape, std::int64_t ffn) {
+
+  void take(BlockRegions& block,
+      const std::vector<Intermediate>& parts,
+      const Shape& shape,
+      std::int64_t ffn) {
     for (const Intermediate part : parts) {
       const auto [rows, cols] = extents_of(part, shape, ffn);
       block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
     }
   }
+
   [[nodiscard]] std::size_t end() const { return end_; }
+
 private:
   std::size_t end_;
 };
@@ -40,21 +46,27 @@ ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Intermed
 }
 
 /// Halves of a backward visit pass on what they share in `deferred`: an undivided one has it here.
-std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
+std::size_t plan_block(
+    WorkspacePlan& plan, const Shape& shape, const Duties& duties, std::size_t begin) {
   const auto take = [&](Carver& carver, const std::vector<Intermediate>& parts) {
     carver.take(plan.block, parts, shape, duties.ffn);
   };
   Carver carver(begin);
   take(carver, {Intermediate::normed});
-  if (duties.undivided_backward) take(carver, {Intermediate::middle_gradient});
-  if (shape.recompute == Recompute::block) take(carver, {Intermediate::attention, Intermediate::lse});
+  if (duties.undivided_backward)
+    take(carver, {Intermediate::middle_gradient});
+  if (shape.recompute == Recompute::block)
+    take(carver, {Intermediate::attention, Intermediate::lse});
   if (shape.recompute != Recompute::none)
-    take(carver, {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
+    take(carver,
+        {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
   Carver feed_forward(carver.end()), attention(carver.end());
-  if (shape.recompute != Recompute::none) take(feed_forward, {Intermediate::ffn});
+  if (shape.recompute != Recompute::none)
+    take(feed_forward, {Intermediate::ffn});
   take(feed_forward, {Intermediate::product});
   take(attention, {Intermediate::attention_gradient, Intermediate::delta});
-  if (duties.undivided_backward) take(attention, {Intermediate::qkv_gradient});
+  if (duties.undivided_backward)
+    take(attention, {Intermediate::qkv_gradient});
   return std::max(feed_forward.end(), attention.end());
 }
 
@@ -72,11 +84,28 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
 
 Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
   const std::int64_t rows = shape.tokens();
-  const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()}, heads{rows, shape.heads * shape.head_dim()},
-      gain{1, shape.hidden}, of_rows{rows, 1}, of_scores{rows, shape.heads},
-      partial{std::min(rows, most_gain_chunks), shape.hidden};
-  const Extents of_part[] = {hidden, qkv, heads, hidden, {rows, 2 * ffn}, hidden, {rows, ffn}, hidden, hidden, heads,
-      qkv, gain, gain, of_rows, of_rows, of_scores, of_scores, partial, partial};  // in the order of Intermediate
+  const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
+      heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
+      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
+  const Extents of_part[] = {hidden,
+      qkv,
+      heads,
+      hidden,
+      {rows, 2 * ffn},
+      hidden,
+      {rows, ffn},
+      hidden,
+      hidden,
+      heads,
+      qkv,
+      gain,
+      gain,
+      of_rows,
+      of_rows,
+      of_scores,
+      of_scores,
+      partial,
+      partial};  // in the order of Intermediate
   static_assert(std::size(of_part) == std::tuple_size_v<decltype(BlockRegions::all)>);
   return of_part[static_cast<std::size_t>(part)];
 }
@@ -90,8 +119,10 @@ std::int64_t loss_slice(const Shape& shape) {
 ShardPlan plan_saved(const Layout& layout, int shard) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {input};
-  if (layout.shape.recompute != Recompute::block) parts.insert(parts.end(), {attention, lse});
-  if (layout.shape.recompute == Recompute::none) parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
+  if (layout.shape.recompute != Recompute::block)
+    parts.insert(parts.end(), {attention, lse});
+  if (layout.shape.recompute == Recompute::none)
+    parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
   return plan_shard(layout, shard, parts);
 }
 
@@ -99,20 +130,26 @@ ShardPlan plan_deferred(const Layout& layout, int shard) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {
       output_gradient, norm1, product, middle_gradient, qkv_gradient, gain_partial1, gain_partial2};
-  if (layout.shape.recompute == Recompute::block) parts.push_back(attention);
-  if (layout.shape.recompute == Recompute::none) parts.push_back(norm2);
-  else parts.insert(parts.end(), {rstd1, normed, ffn});
+  if (layout.shape.recompute == Recompute::block)
+    parts.push_back(attention);
+  if (layout.shape.recompute == Recompute::none)
+    parts.push_back(norm2);
+  else
+    parts.insert(parts.end(), {rstd1, normed, ffn});
   return plan_shard(layout, shard, parts);
 }
 
-Duties all_duties(const Shape& shape) { return {std::ranges::max(shape.ffn), true, true, true, true}; }
+Duties all_duties(const Shape& shape) {
+  return {std::ranges::max(shape.ffn), true, true, true, true};
+}
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   const Shape& shape = layout.shape;
   WorkspacePlan plan;
   Carver carver(0);
   plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
-  if (duties.embedding || duties.loss) plan.tokens = carver.take(shape.tokens(), int32);
+  if (duties.embedding || duties.loss)
+    plan.tokens = carver.take(shape.tokens(), int32);
   if (duties.undivided_backward || duties.loss) {
     carver.take(plan.block, {Intermediate::gain_partial1}, shape, 0);
     plan.block[Intermediate::gain_partial2] = plan.block[Intermediate::gain_partial1];
@@ -121,10 +158,13 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   // One of these at a time.
   const std::size_t shared = carver.end();
   plan.bytes = shared;
-  if (duties.ffn > 0) plan.bytes = std::max(plan.bytes, plan_block(plan, shape, duties, shared));
-  if (duties.loss) plan.bytes = std::max(plan.bytes, plan_loss(plan, shape, shared));
+  if (duties.ffn > 0)
+    plan.bytes = std::max(plan.bytes, plan_block(plan, shape, duties, shared));
+  if (duties.loss)
+    plan.bytes = std::max(plan.bytes, plan_loss(plan, shape, shared));
   if (duties.embedding_gradient) {
-    plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
+    plan.index =
+        carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
     plan.bytes = std::max(plan.bytes, carver.end());
   }
   return plan;
@@ -132,10 +172,13 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
 
 std::size_t token_bytes(const Shape& shape) {
   const std::int64_t numbers = 3 * shape.tokens() + most_segments(shape.vocab, shape.tokens());
-  return static_cast<std::size_t>(numbers + numbers % 2) * int32;  // in whole eights, as Kokkos allocates
+  return static_cast<std::size_t>(numbers + numbers % 2) *
+         int32;  // in whole eights, as Kokkos allocates
 }
 
-std::size_t hidden_bytes(const Shape& shape) { return shape.tokens() * shape.hidden * bytes_of(shape.dtype); }
+std::size_t hidden_bytes(const Shape& shape) {
+  return shape.tokens() * shape.hidden * bytes_of(shape.dtype);
+}
 
 std::size_t library_estimate(const Shape& shape) {
   constexpr std::size_t matmul_workspace = std::size_t{32} << 20;
@@ -148,7 +191,8 @@ std::size_t library_estimate(const Shape& shape) {
 
 std::size_t blas_estimate(const Shape& shape, int threads) {
   constexpr std::size_t most = std::size_t{64} << 20, of_token = 576;
-  return threads > 1 ? threads * std::min(most, of_token * static_cast<std::size_t>(shape.tokens())) : 0;
+  return threads > 1 ? threads * std::min(most, of_token * static_cast<std::size_t>(shape.tokens()))
+                     : 0;
 }
 
 std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements) {

@@ -9,8 +9,9 @@ struct Region {
   std::size_t offset = 0, bytes = 0;
 };
 
-/// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass for the
-/// backward pass; deferred by one half of a split backward pass for the other; or scratch. T = B S.
+/// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass
+/// for the backward pass; deferred by one half of a split backward pass for the other; or scratch.
+/// T = B S.
 enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
@@ -35,13 +36,20 @@ enum class Intermediate {
 
 struct BlockRegions {
   std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
-  [[nodiscard]] Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
-  [[nodiscard]] const Region& operator[](Intermediate part) const { return all[static_cast<std::size_t>(part)]; }
+
+  [[nodiscard]] Region& operator[](Intermediate part) {
+    return all[static_cast<std::size_t>(part)];
+  }
+
+  [[nodiscard]] const Region& operator[](Intermediate part) const {
+    return all[static_cast<std::size_t>(part)];
+  }
 };
 
 struct Extents {
   std::int64_t rows, cols;
 };
+
 /// Extents of an intermediate result of a block of feed-forward width `ffn`; chunks: the most.
 [[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn);
 
@@ -50,13 +58,15 @@ struct ShardPlan {
   std::size_t bytes = 0;
 };
 
-/// Lays out the memory that a shard's forward pass saves for its backward pass, for one micro-batch. Left
-/// out, and rebuilt by one pass over memory each: the normalised inputs and the SwiGLU product.
+/// Lays out the memory that a shard's forward pass saves for its backward pass, for one
+/// micro-batch. Left out, and rebuilt by one pass over memory each: the normalised inputs and the
+/// SwiGLU product.
 [[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
 
-/// Lays out the memory that the input half of a shard's backward pass defers for the weight half, beside the saved one,
-/// for one micro-batch. Left out: norm1's output, rebuilt from the saved input, row statistics and gain, for 2 T H
-/// bytes (bf16) less and a pass over memory that the undivided pass makes too; norm2's likewise if `middle` is saved.
+/// Lays out the memory that the input half of a shard's backward pass defers for the weight half,
+/// beside the saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved
+/// input, row statistics and gain, for 2 T H bytes (bf16) less and a pass over memory that the
+/// undivided pass makes too; norm2's likewise if `middle` is saved.
 [[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
 /// What a rank computes of the model: its scratch is for that and for nothing else.
@@ -67,11 +77,13 @@ struct Duties {
   bool embedding_gradient = false;
   bool loss = false;
 };
+
 /// Returns those of a rank that computes everything.
 [[nodiscard]] Duties all_duties(const Shape& shape);
 
-/// Lays out the scratch that all compute actions of a rank share. Regions of different phases overlap: the block's, the
-/// loss's and the embedding's, and within the block those of attention's backward pass with ffn and product.
+/// Lays out the scratch that all compute actions of a rank share. Regions of different phases
+/// overlap: the block's, the loss's and the embedding's, and within the block those of attention's
+/// backward pass with ffn and product.
 struct WorkspacePlan {
   Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
@@ -89,25 +101,31 @@ struct WorkspacePlan {
 
   std::size_t bytes = 0;
 };
+
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties);
 /// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
 inline constexpr std::int64_t most_gain_chunks = 512;
-/// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64 where it can be.
+/// Tokens whose logits are in memory at a time: up to 2^26 logits, at least 16 tokens; tiles of 64
+/// where it can be.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
-/// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token [T], and where each
-/// distinct token begins (most_segments), int32.
+/// Bytes that hold the tokens of a micro-batch, T = B S: inputs, targets and positions by token
+/// [T], and where each distinct token begins (most_segments), int32.
 [[nodiscard]] std::size_t token_bytes(const Shape& shape);
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
-/// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on partial sums.
+/// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on
+/// partial sums.
 inline constexpr std::size_t squares_scratch = 256;
 inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(double);
-/// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16 that of
-/// cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d] more. A run measures it.
+/// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and
+/// for bf16 that of cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads
+/// [T, h d] more. A run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
-/// Estimate of what the BLAS of a host packs operands into, for all threads of a rank: 576 bytes per token and thread,
-/// at most 64 MiB per thread, and next to nothing for one alone. As found with OpenBLAS 0.3.29 at H = 32 to 256.
+/// Estimate of what the BLAS of a host packs operands into, for all threads of a rank: 576 bytes
+/// per token and thread, at most 64 MiB per thread, and next to nothing for one alone. As found
+/// with OpenBLAS 0.3.29 at H = 32 to 256.
 [[nodiscard]] std::size_t blas_estimate(const Shape& shape, int threads);
-/// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.
+/// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy
+/// as well.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

@@ -8,10 +8,17 @@ namespace {
 namespace plain = kernels::reference;
 using plain::Doubles;
 
-plain::In view(const Doubles& buffer, const Tensor& t) { return plain::In(buffer).subspan(t.offset, t.size()); }
-plain::Out view(Doubles& buffer, const Tensor& t) { return plain::Out(buffer).subspan(t.offset, t.size()); }
+plain::In view(const Doubles& buffer, const Tensor& t) {
+  return plain::In(buffer).subspan(t.offset, t.size());
+}
+
+plain::Out view(Doubles& buffer, const Tensor& t) {
+  return plain::Out(buffer).subspan(t.offset, t.size());
+}
+
 Doubles sum(Doubles a, const Doubles& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  for (std::size_t i = 0; i < a.size(); ++i)
+    a[i] += b[i];
   return a;
 }
 
@@ -19,8 +26,13 @@ Doubles sum(Doubles a, const Doubles& b) {
 class Block {
 public:
   Block(const Shape& shape, const Shard& shard, int index, const Doubles& weights)
-      : shard_(shard), index_(index), weights_(weights),
-        sizes_{static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
+      : shard_(shard),
+        index_(index),
+        weights_(weights),
+        sizes_{static_cast<int>(shape.micro_batch),
+            static_cast<int>(shape.seq),
+            shape.heads,
+            shape.kv_heads,
             static_cast<int>(shape.head_dim())} {}
 
   Doubles forward(const Doubles& x) {
@@ -48,16 +60,27 @@ public:
     const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, Role::wqkv);
     return sum(norm_back(dnormed1, input_, gradient, Role::norm1), dmiddle);
   }
+
 private:
   [[nodiscard]] const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
+
   [[nodiscard]] plain::In weight(Role role) const { return view(weights_, tensor(role)); }
-  Doubles norm(const Doubles& x, Role role) const { return plain::rmsnorm_forward(x, weight(role)); }
+
+  Doubles norm(const Doubles& x, Role role) const {
+    return plain::rmsnorm_forward(x, weight(role));
+  }
+
   Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
     return plain::rmsnorm_backward(view(gradient, tensor(role)), dy, x, weight(role));
   }
-  Doubles linear(const Doubles& x, Role of) const { return plain::linear_forward(x, weight(of), tensor(of).cols); }
+
+  Doubles linear(const Doubles& x, Role of) const {
+    return plain::linear_forward(x, weight(of), tensor(of).cols);
+  }
+
   Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
-    return plain::linear_backward(view(gradient, tensor(role)), dy, x, weight(role), tensor(role).cols);
+    return plain::linear_backward(
+        view(gradient, tensor(role)), dy, x, weight(role), tensor(role).cols);
   }
 
   const Shard& shard_;
@@ -68,14 +91,19 @@ private:
 };
 
 /// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
-double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights, const Embeddings& embeddings,
-    plain::Tokens targets, double scale) {
+double loss_and_gradient(Doubles& x,
+    Doubles& gradient,
+    const Doubles& weights,
+    const Embeddings& embeddings,
+    plain::Tokens targets,
+    double scale) {
   const Tensor &norm = embeddings.tensor(Role::norm), &head = embeddings.tensor(Role::head);
   const plain::In gain = view(weights, norm), weight = view(weights, head);
   const Doubles normed = plain::rmsnorm_forward(x, gain);
   Doubles logits = plain::linear_forward(normed, weight, head.cols);
   const double loss = plain::cross_entropy(logits, targets, scale);
-  const Doubles dnormed = plain::linear_backward(view(gradient, head), logits, normed, weight, head.cols);
+  const Doubles dnormed =
+      plain::linear_backward(view(gradient, head), logits, normed, weight, head.cols);
   x = plain::rmsnorm_backward(view(gradient, norm), dnormed, x, gain);
   return scale * loss;
 }
@@ -88,14 +116,16 @@ std::uint64_t reference_activation_bytes(const Shape& shape) {
     saved += 5 * hidden + qkv + 3 * ffn;  // the members of Block
     widest = std::max(widest, 3 * ffn);
   }
-  // Of the backward pass of a block, or of the loss; both with the hidden state that comes and goes.
+  // Of the backward pass of a block, or of the loss; both with the hidden state that comes and
+  // goes.
   const std::int64_t passing = std::max(6 * hidden + qkv + widest, 4 * hidden + shape.vocab);
   return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (saved + passing));
 }
 
 ReferenceTensors reference_zeros(const Layout& layout) {
   ReferenceTensors zeros;
-  for (const Flat* part : layout.parts()) zeros.emplace_back(part->elements, 0.0);
+  for (const Flat* part : layout.parts())
+    zeros.emplace_back(part->elements, 0.0);
   return zeros;
 }
 
@@ -110,11 +140,15 @@ ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed) {
 }
 
 Reference::Reference(Layout layout, ReferenceTensors weights)
-    : layout_(std::move(layout)), weights_(std::move(weights)), moment1_(reference_zeros(layout_)),
+    : layout_(std::move(layout)),
+      weights_(std::move(weights)),
+      moment1_(reference_zeros(layout_)),
       moment2_(reference_zeros(layout_)) {}
 
-double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
-    std::span<const std::int32_t> targets, double loss_scale) const {
+double Reference::accumulate(ReferenceTensors& gradient,
+    std::span<const std::int32_t> tokens,
+    std::span<const std::int32_t> targets,
+    double loss_scale) const {
   const Shape& shape = layout_.shape;
   const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x = plain::embedding_forward(view(weights_.back(), embedding), tokens, shape.hidden);
@@ -124,9 +158,11 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
       blocks.emplace_back(shape, layout_.shards[s], i, weights_[s]);
       x = blocks.back().forward(x);
     }
-  const double loss = loss_and_gradient(x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
+  const double loss = loss_and_gradient(
+      x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
   for (std::size_t s = layout_.shards.size(); s-- > 0;)
-    for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back()) x = blocks.back().backward(x, gradient[s]);
+    for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back())
+      x = blocks.back().backward(x, gradient[s]);
   plain::embedding_backward(view(gradient.back(), embedding), x, tokens, shape.hidden);
   return loss;
 }
@@ -135,13 +171,20 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
   const std::vector<const Flat*> parts = layout_.parts();
   double squares = 0;
   for (const Doubles& part : gradient)
-    for (const double g : part) squares += g * g;
-  const double factor = adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
+    for (const double g : part)
+      squares += g * g;
+  const double factor =
+      adamw.clip_norm > 0 ? kernels::clip_factor<double>(adamw.clip_norm, std::sqrt(squares)) : 1;
   AdamW of_gains = adamw;
   of_gains.decay = 0;
   for (std::size_t p = 0; p < parts.size(); ++p)
     for (const Tensor& tensor : parts[p]->tensors)
-      plain::adamw(view(weights_[p], tensor), view(moment1_[p], tensor), view(moment2_[p], tensor),
-          view(gradient[p], tensor), factor, tensor.is_gain() ? of_gains : adamw, step);
+      plain::adamw(view(weights_[p], tensor),
+          view(moment1_[p], tensor),
+          view(moment2_[p], tensor),
+          view(gradient[p], tensor),
+          factor,
+          tensor.is_gain() ? of_gains : adamw,
+          step);
 }
 }  // namespace minitaw::model

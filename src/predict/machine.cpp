@@ -14,19 +14,31 @@
 
 namespace minitaw::predict {
 namespace {
-/// A dimension: units with their factors, to which SI prefixes are put, and an example for messages.
+/// A dimension: units with their factors, to which SI prefixes are put, and an example for
+/// messages.
 struct Dimension {
   std::vector<std::pair<std::string_view, double>> units;
   std::string_view example;
 };
+
 const Dimension data_rate{{{"bit/s", 1.0 / 8}, {"B/s", 1}}, "10 Gbit/s"};
 const Dimension compute_rate{{{"FLOP/s", 1}}, "400 TFLOP/s"};
 const Dimension work{{{"FLOP", 1}}, "1 GFLOP"};
 const Dimension time_span{{{"s", 1}}, "5 us"};
 const Dimension amount{{{"B", 1}}, "80 GB"};
 
-const std::map<std::string_view, double> prefixes = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
-    {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+const std::map<std::string_view, double> prefixes = {{"", 1},
+    {"k", 1e3},
+    {"M", 1e6},
+    {"G", 1e9},
+    {"T", 1e12},
+    {"P", 1e15},
+    {"m", 1e-3},
+    {"u", 1e-6},
+    {"n", 1e-9},
+    {"Ki", 1 << 10},
+    {"Mi", 1 << 20},
+    {"Gi", 1 << 30}};
 
 double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   const auto wrong = [&](const char* what) {
@@ -34,13 +46,17 @@ double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   };
   double value = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || !std::isfinite(value)) throw wrong("does not begin with a number");
+  if (code != std::errc() || !std::isfinite(value))
+    throw wrong("does not begin with a number");
   std::string_view unit(rest, text.data() + text.size() - rest);
-  while (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
+  while (unit.starts_with(' '))
+    unit.remove_prefix(1);
+  if (value < 0 || (value == 0 && !zero))
+    throw InputError(zero ? "is below zero" : "is not above zero");
   for (const auto& [name, factor] : dimension.units)
     if (unit.ends_with(name))
-      if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size())); prefix != prefixes.end())
+      if (const auto prefix = prefixes.find(unit.substr(0, unit.size() - name.size()));
+          prefix != prefixes.end())
         return value * prefix->second * factor;
   throw wrong(unit.empty() ? "has no unit" : "has a unit that does not fit");
 }
@@ -49,42 +65,56 @@ double quantity(std::string_view text, const Dimension& dimension, bool zero) {
 class Table {
 public:
   Table(const toml::table& table, std::string prefix, const std::string& path)
-      : table_(table), prefix_(std::move(prefix)), path_(path) {}
+      : table_(table),
+        prefix_(std::move(prefix)),
+        path_(path) {}
 
   [[nodiscard]] bool has(const std::string& key) {
     known_.insert(key);
     return table_.contains(key);
   }
 
-  [[nodiscard]] bool is_unread(const std::string& key) const { return table_.contains(key) && !known_.contains(key); }
+  [[nodiscard]] bool is_unread(const std::string& key) const {
+    return table_.contains(key) && !known_.contains(key);
+  }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     const toml::node* node = table_.get(key);
-    const auto line = (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
-    const std::string where =
-        line > 0 ? fmt::format("{}:{}", path_, line) : path_;  // a table that is missing has no line
+    const auto line =
+        (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
+    const std::string where = line > 0 ? fmt::format("{}:{}", path_, line)
+                                       : path_;  // a table that is missing has no line
     throw InputError(fmt::format("{}: {}{} {}", where, prefix_, key, what));
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
-    if (!has(key)) return otherwise;
-    if (const auto value = table_.get(key)->value<std::string>()) return *value;
+    if (!has(key))
+      return otherwise;
+    if (const auto value = table_.get(key)->value<std::string>())
+      return *value;
     refuse(key, "must be a text");
   }
 
   template <class Choice>
-  Choice choice(const std::string& key, const std::vector<std::pair<std::string, Choice>>& choices) {
+  Choice choice(
+      const std::string& key, const std::vector<std::pair<std::string, Choice>>& choices) {
     const std::string value = text(key, choices.front().first);
     const auto chosen = std::ranges::find(choices, value, [](const auto& c) { return c.first; });
-    if (chosen != choices.end()) return chosen->second;
+    if (chosen != choices.end())
+      return chosen->second;
     const std::vector<std::string> names = list_of(choices | std::views::keys);
-    refuse(
-        key, fmt::format("is \"{}\", and not one of {}{}", value, fmt::join(names, ", "), did_you_mean(value, names)));
+    refuse(key,
+        fmt::format("is \"{}\", and not one of {}{}",
+            value,
+            fmt::join(names, ", "),
+            did_you_mean(value, names)));
   }
 
   int count(const std::string& key, std::optional<int> otherwise = std::nullopt) {
-    if (!has(key) && !otherwise) refuse(key, "is missing: a whole number");
-    if (!has(key)) return *otherwise;
+    if (!has(key) && !otherwise)
+      refuse(key, "is missing: a whole number");
+    if (!has(key))
+      return *otherwise;
     const auto value = table_.get(key)->as_integer();
     if (value == nullptr || value->get() < 1 || value->get() > 1'000'000)
       refuse(key, "must be a whole number from 1 to 1000000");
@@ -92,16 +122,22 @@ public:
   }
 
   /// `otherwise` where the key is not there; without it, the key must be.
-  double number(const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
-    if (!has(key) && !otherwise) refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
-    if (!has(key)) return *otherwise;
+  double number(const std::string& key,
+      const Dimension& dimension,
+      std::optional<double> otherwise = std::nullopt) {
+    if (!has(key) && !otherwise)
+      refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
+    if (!has(key))
+      return *otherwise;
     return read(key, *table_.get(key), dimension, otherwise == 0.0);
   }
 
   double factor(const std::string& key, double otherwise) {
-    if (!has(key)) return otherwise;
+    if (!has(key))
+      return otherwise;
     const std::optional<double> value = table_.get(key)->value<double>();
-    if (!value || !(*value > 0) || !std::isfinite(*value)) refuse(key, "must be a number above zero");
+    if (!value || !(*value > 0) || !std::isfinite(*value))
+      refuse(key, "must be a number above zero");
     return *value;
   }
 
@@ -109,52 +145,67 @@ public:
   std::set<int> numbers(const std::string& key, int count) {
     static const std::regex range(" *([0-9]{1,7})(?:-([0-9]{1,7}))? *");
     const auto value = has(key) ? table_[key].value<std::int64_t>() : std::nullopt;
-    std::istringstream parts(value ? std::to_string(*value) : table_[key].value<std::string>().value_or("none"));
+    std::istringstream parts(
+        value ? std::to_string(*value) : table_[key].value<std::string>().value_or("none"));
     std::set<int> found;
     std::smatch ends;
     for (std::string part; std::getline(parts, part, ',');) {
-      if (!std::regex_match(part, ends, range)) refuse(key, R"(must be numbers like "0-3,8")");
+      if (!std::regex_match(part, ends, range))
+        refuse(key, R"(must be numbers like "0-3,8")");
       const int first = std::stoi(ends[1]), last = ends[2].matched ? std::stoi(ends[2]) : first;
-      if (last < first) refuse(key, fmt::format("has {} before {}", first, last));
-      if (last >= count) refuse(key, fmt::format("has {}, but they are 0 to {}", last, count - 1));
-      for (int number = first; number <= last; ++number) found.insert(number);
+      if (last < first)
+        refuse(key, fmt::format("has {} before {}", first, last));
+      if (last >= count)
+        refuse(key, fmt::format("has {}, but they are 0 to {}", last, count - 1));
+      for (int number = first; number <= last; ++number)
+        found.insert(number);
     }
     return found;
   }
 
   Curve curve(const std::string& key, const Curve& otherwise) {
-    if (!has(key)) return otherwise;
+    if (!has(key))
+      return otherwise;
     const toml::array* points = table_.get(key)->as_array();
-    if (points == nullptr) return {{{1, number(key, compute_rate)}}};
+    if (points == nullptr)
+      return {{{1, number(key, compute_rate)}}};
     Curve curve;
     for (const toml::node& point : *points) {
       const toml::array* pair = point.as_array();
       if (pair == nullptr || pair->size() != 2)
-        refuse(key, R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-      curve.points.emplace_back(read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
-      if (curve.points.size() > 1 && curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
+        refuse(key,
+            R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
+      curve.points.emplace_back(
+          read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
+      if (curve.points.size() > 1 &&
+          curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
         refuse(key, "must have sizes in ascending order");
     }
-    if (curve.points.empty()) refuse(key, "is an empty list");
+    if (curve.points.empty())
+      refuse(key, "is an empty list");
     return curve;
   }
 
   Table table(const std::string& key) {
     static const toml::table empty;
-    if (!has(key)) return {empty, prefix_ + key + ".", path_};
-    if (const toml::table* inner = table_.get(key)->as_table()) return {*inner, prefix_ + key + ".", path_};
+    if (!has(key))
+      return {empty, prefix_ + key + ".", path_};
+    if (const toml::table* inner = table_.get(key)->as_table())
+      return {*inner, prefix_ + key + ".", path_};
     refuse(key, "must be a table");
   }
 
   /// The tables of a list; none if there is no such key.
   std::vector<Table> tables(const std::string& key) {
     std::vector<Table> all;
-    if (!has(key)) return all;
+    if (!has(key))
+      return all;
     const toml::array* const list = table_.get(key)->as_array();
     for (std::size_t i = 0; list != nullptr && i < list->size(); ++i)
       if (const toml::table* const inner = list->get(i)->as_table())
         all.emplace_back(*inner, fmt::format("{}{}[{}].", prefix_, key, i), path_);
-    if (list == nullptr || all.size() != list->size()) refuse(key, "must be a list of tables");
+    if (list == nullptr || all.size() != list->size())
+      refuse(key, "must be a list of tables");
     return all;
   }
 
@@ -162,12 +213,17 @@ public:
   void finish() const {
     for (const auto& [key, node] : table_)
       if (const std::string name(key.str()); !known_.contains(name))
-        refuse(name, fmt::format("is no key of a machine{}", did_you_mean(name, {known_.begin(), known_.end()})));
+        refuse(name,
+            fmt::format(
+                "is no key of a machine{}", did_you_mean(name, {known_.begin(), known_.end()})));
   }
+
 private:
-  double read(const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
+  double read(
+      const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
     const auto value = node.value_exact<std::string>();
-    if (!value) refuse(key, fmt::format("has no unit; write for example \"{}\"", dimension.example));
+    if (!value)
+      refuse(key, fmt::format("has no unit; write for example \"{}\"", dimension.example));
     try {
       return quantity(*value, dimension, zero);
     } catch (const InputError& error) {
@@ -185,11 +241,14 @@ Speed read_speed(Table table) {
   Speed speed;
   Table actions = table.table("actions");
   using schedule::Kind;
-  for (const Kind kind : {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
-    if (const std::string key(name_of(kind)); actions.has(key)) speed.actions[kind] = actions.number(key, compute_rate);
+  for (const Kind kind :
+      {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
+    if (const std::string key(name_of(kind)); actions.has(key))
+      speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
   speed.peak = table.number("peak", compute_rate, 0);
-  if (!table.has("products")) table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
+  if (!table.has("products"))
+    table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
   speed.products = table.curve("products", {});
   speed.attention = table.curve("attention", speed.products);
   speed.attention_backward = table.curve("attention_backward", speed.attention);
@@ -200,26 +259,31 @@ Speed read_speed(Table table) {
 /// Keeps what the table does not name.
 void read_own(Table& table, Own& own) {
   own.speed = table.factor("speed", own.speed);
-  if (table.has("memory")) own.memory = static_cast<std::uint64_t>(table.number("memory", amount));
+  if (table.has("memory"))
+    own.memory = static_cast<std::uint64_t>(table.number("memory", amount));
 }
 
 void read_devices(Table table, Machine& machine) {
   Device& device = machine.device;
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    if (table.has(model::name_of(dtype))) device.speeds[dtype] = read_speed(table.table(model::name_of(dtype)));
-  if (device.speeds.empty()) table.refuse("bf16", "is missing: a table with the device's rates in a precision");
+    if (table.has(model::name_of(dtype)))
+      device.speeds[dtype] = read_speed(table.table(model::name_of(dtype)));
+  if (device.speeds.empty())
+    table.refuse("bf16", "is missing: a table with the device's rates in a precision");
   device.memory_rate = table.number("memory_rate", data_rate);
   device.overhead = table.number("overhead", time_span, 0);
   Own own;
   read_own(table, own);
   machine.own.assign(machine.ranks(), own);
-  if (table.has("processors")) machine.processors = table.count("processors");
+  if (table.has("processors"))
+    machine.processors = table.count("processors");
   machine.pools = std::min(table.count("pools", machine.nodes), machine.nodes);
   machine.moving = table.number("moving", data_rate, 0);
   table.finish();
 }
 
-/// Replaces what others have left of the devices of some ranks, and of the adapters that these ranks use.
+/// Replaces what others have left of the devices of some ranks, and of the adapters that these
+/// ranks use.
 void read_exception(Table& exception, Machine& machine) {
   if (exception.has("between") && machine.topology != Topology::one_switch)
     exception.refuse("between", "needs adapters at one switch: between.topology = \"switch\"");
@@ -239,8 +303,8 @@ void read_exception(Table& exception, Machine& machine) {
 }
 
 void read_inside(Table table, Machine& machine) {
-  machine.inside =
-      table.choice<Inside>("kind", {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
+  machine.inside = table.choice<Inside>(
+      "kind", {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
   machine.inside_rate = table.number("rate", data_rate);
   machine.inside_latency = table.number("latency", time_span, 0);
   table.finish();
@@ -251,7 +315,9 @@ void read_between(Table table, Machine& machine) {
   machine.rate = table.number("rate", data_rate);
   machine.latency = table.number("latency", time_span, 0);
   machine.topology = table.choice<Topology>("topology",
-      {{"switch", Topology::one_switch}, {"fat tree", Topology::fat_tree}, {"dragonfly", Topology::dragonfly}});
+      {{"switch", Topology::one_switch},
+          {"fat tree", Topology::fat_tree},
+          {"dragonfly", Topology::dragonfly}});
   machine.messages = table.count("messages", 1);
   machine.eager = table.choice<bool>("protocol", {{"rendezvous", false}, {"eager", true}});
   if (machine.topology == Topology::fat_tree) {
@@ -266,14 +332,22 @@ void read_between(Table table, Machine& machine) {
     machine.chassis_links = table.count("chassis_links", 1);
     machine.router_links = table.count("router_links", 1);
   }
-  constexpr std::pair<const char*, const char*> others[] = {{"leaf", "a fat tree"}, {"spines", "a fat tree"},
-      {"groups", "a dragonfly"}, {"chassis", "a dragonfly"}, {"routers", "a dragonfly"}, {"group_links", "a dragonfly"},
-      {"chassis_links", "a dragonfly"}, {"router_links", "a dragonfly"}};
+  constexpr std::pair<const char*, const char*> others[] = {{"leaf", "a fat tree"},
+      {"spines", "a fat tree"},
+      {"groups", "a dragonfly"},
+      {"chassis", "a dragonfly"},
+      {"routers", "a dragonfly"},
+      {"group_links", "a dragonfly"},
+      {"chassis_links", "a dragonfly"},
+      {"router_links", "a dragonfly"}};
   for (const auto& [key, network] : others)
-    if (table.is_unread(key)) table.refuse(key, fmt::format("is a key of {}, and not of this topology", network));
+    if (table.is_unread(key))
+      table.refuse(key, fmt::format("is a key of {}, and not of this topology", network));
   if (machine.adapters > machine.ranks_per_node)
-    table.refuse("adapters", fmt::format("are {}, more than the {} of a node; a rank uses one adapter",
-                                 machine.adapters, counted(machine.ranks_per_node, "rank")));
+    table.refuse("adapters",
+        fmt::format("are {}, more than the {} of a node; a rank uses one adapter",
+            machine.adapters,
+            counted(machine.ranks_per_node, "rank")));
   table.finish();
 }
 
@@ -281,7 +355,8 @@ void read_between(Table table, Machine& machine) {
 toml::table parse_change(const std::string& change) {
   const std::size_t equals = change.find('=');
   if (equals == std::string::npos)
-    throw InputError(fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", change));
+    throw InputError(fmt::format(
+        "--machine-set {}: write key=value, for example between.rate=25 Gbit/s", change));
   try {
     return toml::parse(change);
   } catch (const toml::parse_error&) {
@@ -291,19 +366,24 @@ toml::table parse_change(const std::string& change) {
 
 void merge(toml::table& into, const toml::table& changes) {
   for (const auto& [key, change] : changes)
-    if (toml::table* const inner = into[key.str()].as_table(); inner != nullptr && change.is_table())
+    if (toml::table* const inner = into[key.str()].as_table();
+        inner != nullptr && change.is_table())
       merge(*inner, *change.as_table());
-    else change.visit([&](const auto& node) { into.insert_or_assign(key.str(), node); });
+    else
+      change.visit([&](const auto& node) { into.insert_or_assign(key.str(), node); });
 }
 }  // namespace
 
-Machine parse_machine(const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
+Machine parse_machine(
+    const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
   toml::table root;
   try {
     root = toml::parse(text);
-    for (const std::string& change : changes) merge(root, parse_change(change));
+    for (const std::string& change : changes)
+      merge(root, parse_change(change));
   } catch (const toml::parse_error& error) {
-    throw InputError(fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+    throw InputError(
+        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
   }
   Table table(root, "", path);
   Machine machine;
@@ -317,11 +397,13 @@ Machine parse_machine(const std::string& text, const std::string& path, const st
   if (Table between = table.table("between"); machine.nodes > 1 || table.has("between"))
     read_between(std::move(between), machine);
   machine.rates.assign(machine.all_adapters(), machine.rate);
-  for (Table& exception : table.tables("exceptions")) read_exception(exception, machine);
+  for (Table& exception : table.tables("exceptions"))
+    read_exception(exception, machine);
   table.finish();
   const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
   if (machine.topology == Topology::dragonfly && routers < 2)
-    throw InputError(fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
+    throw InputError(fmt::format(
+        "{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
   return machine;
 }
 

@@ -51,28 +51,36 @@ struct Machine {
   bool alike = true;     ///< the file has no exceptions
   /// Processors of a pool that ranks share in time; 0: each rank has a device.
   int processors = 0;
-  int pools = 1;  ///< node n uses number n mod `pools`; less than `nodes` on a cluster on one machine
-  /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0: for free.
+  int pools =
+      1;  ///< node n uses number n mod `pools`; less than `nodes` on a cluster on one machine
+  /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0:
+  /// for free.
   double moving = 0;
 
   Inside inside = Inside::network;
   double inside_rate = 0, inside_latency = 0;
 
-  int adapters = 1;           ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
-  double rate = 0;            ///< of an adapter, each direction
-  std::vector<double> rates;  ///< of all adapters of the machine; alike unless they are below one switch
-  double latency = 0;         ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
+  int adapters = 1;  ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
+  double rate = 0;   ///< of an adapter, each direction
+  std::vector<double>
+      rates;  ///< of all adapters of the machine; alike unless they are below one switch
+  double latency =
+      0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
   Topology topology = Topology::one_switch;
-  int messages = 1;    ///< that a lane may have under way at once in one direction
-  bool eager = false;  ///< a message between nodes leaves with its send, not when the receive has begun too
-  int leaf = 0;        ///< fat tree: adapters of a switch
-  int spines = 0;      ///< fat tree: links of a leaf switch upwards, each to another spine
+  int messages = 1;  ///< that a lane may have under way at once in one direction
+  bool eager =
+      false;  ///< a message between nodes leaves with its send, not when the receive has begun too
+  int leaf = 0;    ///< fat tree: adapters of a switch
+  int spines = 0;  ///< fat tree: links of a leaf switch upwards, each to another spine
   int dragonfly_groups = 0, chassis = 0, routers = 0;  ///< of the machine, a group, a chassis
   int group_links = 1, chassis_links = 1, router_links = 1;
 
   [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
+
   [[nodiscard]] int node_of(int rank) const { return rank / ranks_per_node; }
+
   [[nodiscard]] int all_adapters() const { return nodes * adapters; }
+
   /// Counted over the machine.
   [[nodiscard]] int adapter_of(int rank) const {
     return node_of(rank) * adapters + rank % ranks_per_node * adapters / ranks_per_node;
@@ -80,7 +88,8 @@ struct Machine {
 };
 
 /// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.
-[[nodiscard]] Machine read_machine(const std::string& path, const std::vector<std::string>& changes = {});
+[[nodiscard]] Machine read_machine(
+    const std::string& path, const std::vector<std::string>& changes = {});
 /// Reads a machine from text in memory; messages name `path`.
 [[nodiscard]] Machine parse_machine(
     const std::string& text, const std::string& path, const std::vector<std::string>& changes = {});

@@ -12,31 +12,43 @@
 
 namespace minitaw::predict {
 namespace {
-/// What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ, FSDP's
-/// reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
-constexpr std::array forms_of_keeping = {"", ":reshard=group", ":reshard=none", ":fetch=step:reshard=none",
-    ":fetch=step:reduce=none:reshard=none", ":fetch=step:reduce=group:reshard=group"};
+/// What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ,
+/// FSDP's reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
+constexpr std::array forms_of_keeping = {"",
+    ":reshard=group",
+    ":reshard=none",
+    ":fetch=step:reshard=none",
+    ":fetch=step:reduce=none:reshard=none",
+    ":fetch=step:reduce=group:reshard=group"};
 
 std::vector<std::string> specs_for(const Machine& machine) {
   std::vector<std::string> specs;
   for (const schedule::Entry& entry : schedule::registry()) {
-    if (entry.one_rank || entry.needs_file) continue;
+    if (entry.one_rank || entry.needs_file)
+      continue;
     std::vector<std::string> forms = {entry.name};
     for (const schedule::OptionDoc& option : entry.options) {
       std::vector<std::string> values;
-      if (option.name == "prefetch") values = {"1", "2"};
-      if (option.name == "chunks") values = {"1", "2", "4"};
-      if (option.name == "hierarchical") values = {"off", "on"};
-      if (option.name == "rails" && machine.adapters > 1) values = {"1", std::to_string(machine.adapters)};
+      if (option.name == "prefetch")
+        values = {"1", "2"};
+      if (option.name == "chunks")
+        values = {"1", "2", "4"};
+      if (option.name == "hierarchical")
+        values = {"off", "on"};
+      if (option.name == "rails" && machine.adapters > 1)
+        values = {"1", std::to_string(machine.adapters)};
       std::vector<std::string> more;
       for (const std::string& form : forms)
-        for (const std::string& value : values) more.push_back(form + ":" + option.name + "=" + value);
-      if (!values.empty()) forms = more;
+        for (const std::string& value : values)
+          more.push_back(form + ":" + option.name + "=" + value);
+      if (!values.empty())
+        forms = more;
     }
     const bool keeps = std::ranges::count(entry.options, "reshard", &schedule::OptionDoc::name) > 0;
     for (const std::string& form : forms)
       for (const char* kept : forms_of_keeping)
-        if (keeps || *kept == 0) specs.push_back(schedule::to_text(schedule::parse_spec(form + kept)));
+        if (keeps || *kept == 0)
+          specs.push_back(schedule::to_text(schedule::parse_spec(form + kept)));
   }
   return specs;
 }
@@ -49,7 +61,8 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
   std::vector<Candidate> all;
   const auto add = [&](Case c) {
-    if (!schedule::is_buildable(request_of(c))) return;  // too few layers, or micro-batches that do not divide
+    if (!schedule::is_buildable(request_of(c)))
+      return;  // too few layers, or micro-batches that do not divide
     for (const model::Recompute recompute :
         {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
       c.shape.recompute = recompute;
@@ -60,10 +73,12 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   c.micro_batch_per_rank.clear();
   for (const std::string& spec : specs_for(machine))
     for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
-      if (c.ranks % c.replicas != 0) continue;
+      if (c.ranks % c.replicas != 0)
+        continue;
       for (const topology::Groups& groups : groupings)
         for (std::int64_t b = 1; b <= sequences; b *= 2) {
-          if (sequences % b != 0) continue;
+          if (sequences % b != 0)
+            continue;
           c.schedule = spec;
           c.groups = groups;
           c.shape.micro_batch = b;
@@ -85,18 +100,24 @@ class Time {
 public:
   explicit Time(double seconds) : seconds_(seconds) {}
 
-  [[nodiscard]] double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  [[nodiscard]] double passed() const {
+    return std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+
   /// Returns whether work of this size will have ended when that share of the time has passed.
   [[nodiscard]] bool is_enough_for(double size, double share) const {
     return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
   }
+
   /// Does work of this size.
-  template <class Work> void spend(double size, const Work& work) {
+  template <class Work>
+  void spend(double size, const Work& work) {
     const double begin = passed();
     work();
     spent_ += passed() - begin;
     done_ += size;
   }
+
 private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin_ = Clock::now();
@@ -106,13 +127,18 @@ private:
 class Search {
 public:
   Search(const Case& base, const Machine& machine, const SearchOptions& options)
-      : base_(base), machine_(machine), options_(options), left_(options.seconds) {}
+      : base_(base),
+        machine_(machine),
+        options_(options),
+        left_(options.seconds) {}
 
   std::vector<Candidate> run() && {
     add(candidates(base_, machine_));
-    if (goes_on_) add(refined());
+    if (goes_on_)
+      add(refined());
     return std::move(all_);
   }
+
 private:
   using Several = std::vector<Candidate>::iterator;
 
@@ -120,21 +146,25 @@ private:
     bound(some);
     predict_promising(some);
     std::ranges::move(some, std::back_inserter(all_));
-    std::ranges::stable_sort(all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+    std::ranges::stable_sort(
+        all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   }
 
   void bound(std::vector<Candidate>& all) {
     constexpr double share = 0.5;  // of the time
-    std::ranges::stable_sort(all, {}, [&](const Candidate& c) { return size_of(c.settings, machine_); });
+    std::ranges::stable_sort(
+        all, {}, [&](const Candidate& c) { return size_of(c.settings, machine_); });
     Time time(left_);
     for (Several first = all.begin(), last; first != all.end(); first = last) {
       const schedule::Request request = request_of(first->settings);
-      last = std::find_if(first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
+      last = std::find_if(
+          first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
       const double size = size_of(first->settings, machine_);
       if (!go_on({"bounds", static_cast<std::size_t>(first - all.begin()), all.size()}) ||
           !time.is_enough_for(size, share))
         std::for_each(first, last, [](Candidate& c) { c.why = "time"; });
-      else time.spend(size, [&] { bound(first, last); });
+      else
+        time.spend(size, [&] { bound(first, last); });
     }
     left_ -= time.passed();
   }
@@ -145,7 +175,8 @@ private:
     try {
       for (const Floor& floor : floors_of(cases, machine_)) {
         first->floor = floor;
-        if (!floor.fits.value_or(true)) first->why = "memory";
+        if (!floor.fits.value_or(true))
+          first->why = "memory";
         ++first;
       }
     } catch (const InputError& error) {
@@ -160,8 +191,10 @@ private:
     std::size_t at = 0;
     for (Candidate& c : all) {
       ++at;
-      if (!c.why.empty()) continue;
-      if (times_.size() >= options_.best && c.floor.seconds() >= *std::next(times_.begin(), options_.best - 1)) {
+      if (!c.why.empty())
+        continue;
+      if (times_.size() >= options_.best &&
+          c.floor.seconds() >= *std::next(times_.begin(), options_.best - 1)) {
         c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
         continue;
       }
@@ -179,42 +212,53 @@ private:
         continue;
       }
       times_.insert(c.prediction->seconds);
-      if (!best_ || c.prediction->seconds < best_->prediction->seconds) best_ = c;
+      if (!best_ || c.prediction->seconds < best_->prediction->seconds)
+        best_ = c;
     }
     left_ -= time.passed();
   }
 
-  /// How far ahead weights should leave, and how much time gradients should have, depends on all else: other values for
-  /// those of the best that have both options.
+  /// How far ahead weights should leave, and how much time gradients should have, depends on all
+  /// else: other values for those of the best that have both options.
   [[nodiscard]] std::vector<Candidate> refined() const {
     std::set<std::string> known;
-    for (const Candidate& c : all_) known.insert(deck::identity(c.settings));
+    for (const Candidate& c : all_)
+      known.insert(deck::identity(c.settings));
     std::vector<Candidate> more;
     for (Candidate c : all_ | std::views::take(options_.best)) {
       schedule::Spec spec = schedule::parse_spec(c.settings.schedule);
       const std::vector<schedule::OptionDoc>& options = schedule::entry_of(spec.name).options;
-      if (!c.prediction || std::ranges::count(options, "grad_ticks", &schedule::OptionDoc::name) == 0) continue;
+      if (!c.prediction ||
+          std::ranges::count(options, "grad_ticks", &schedule::OptionDoc::name) == 0)
+        continue;
       for (const int prefetch : {1, 2, 3, 4, 6})
         for (const int ticks : {1, 2, 3, 4}) {
           spec.options["prefetch"] = std::to_string(prefetch);
           spec.options["grad_ticks"] = std::to_string(ticks);
-          c.settings.schedule = schedule::to_text(schedule::parse_spec(schedule::to_text(spec)));  // without defaults
-          if (known.insert(deck::identity(c.settings)).second) more.push_back({c.settings});
+          c.settings.schedule =
+              schedule::to_text(schedule::parse_spec(schedule::to_text(spec)));  // without defaults
+          if (known.insert(deck::identity(c.settings)).second)
+            more.push_back({c.settings});
         }
     }
     return more;
   }
 
   [[nodiscard]] bool go_on(SearchProgress progress) {
-    if (best_) progress.best = &*best_;
+    if (best_)
+      progress.best = &*best_;
     goes_on_ = goes_on_ && options_.go_on(progress);
     return goes_on_;
   }
 
   /// All but the number of groups, which pipelines and flat FSDP do not know.
   using Step = std::tuple<std::string, int, std::int64_t, model::Recompute, double>;
+
   static Step step_of(const Candidate& c) {
-    return {c.settings.schedule, c.settings.replicas, c.settings.shape.micro_batch, c.settings.shape.recompute,
+    return {c.settings.schedule,
+        c.settings.replicas,
+        c.settings.shape.micro_batch,
+        c.settings.shape.recompute,
         c.prediction->seconds};
   }
 
@@ -230,7 +274,8 @@ private:
 };
 }  // namespace
 
-std::vector<Candidate> search(const Case& base, const Machine& machine, const SearchOptions& options) {
+std::vector<Candidate> search(
+    const Case& base, const Machine& machine, const SearchOptions& options) {
   return Search(base, machine, options).run();
 }
 }  // namespace minitaw::predict

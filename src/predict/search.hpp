@@ -12,12 +12,14 @@ struct Candidate {
   Case settings;
   Floor floor{};
   std::optional<Prediction> prediction{};  ///< without program and spans
-  /// Why it is not predicted: it does not fit ("memory"), its "adapter" or its "computing" alone takes longer than
-  /// the step of the last of the best, its number of "groups" makes no difference, there was no "time".
+  /// Why it is not predicted: it does not fit ("memory"), its "adapter" or its "computing" alone
+  /// takes longer than the step of the last of the best, its number of "groups" makes no
+  /// difference, there was no "time".
   std::string why{};
 };
 
-/// Where a search is: first it bounds the step of every candidate from below, then it predicts the promising ones.
+/// Where a search is: first it bounds the step of every candidate from below, then it predicts the
+/// promising ones.
 struct SearchProgress {
   std::string_view part;
   std::size_t done = 0, of = 0;
@@ -31,8 +33,10 @@ struct SearchOptions {
   std::function<bool(const SearchProgress&)> go_on = [](const SearchProgress&) { return true; };
 };
 
-/// Tries what fits ranks and layers: all schedules with prefetch, rails and what ranks keep, replicas, groups of a
-/// node and of half a node, micro-batches, recomputation; for the sequences of a step of `base`. Then other values of
-/// prefetch and grad_ticks for the best. Returns all candidates, those predicted first, by their seconds.
-[[nodiscard]] std::vector<Candidate> search(const Case& base, const Machine& machine, const SearchOptions& options);
+/// Tries what fits ranks and layers: all schedules with prefetch, rails and what ranks keep,
+/// replicas, groups of a node and of half a node, micro-batches, recomputation; for the sequences
+/// of a step of `base`. Then other values of prefetch and grad_ticks for the best. Returns all
+/// candidates, those predicted first, by their seconds.
+[[nodiscard]] std::vector<Candidate> search(
+    const Case& base, const Machine& machine, const SearchOptions& options);
 }  // namespace minitaw::predict

@@ -5,16 +5,20 @@
 #include <utility>
 #include "case/result.hpp"
 
-/// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in front of it.
+/// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in
+/// front of it.
 namespace minitaw::record::h5 {
 class Id {
 public:
   /// `what` names the call in the message if the identifier is invalid.
   Id(hid_t id, herr_t (*close)(hid_t), const std::string& what);
+
   Id(Id&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+
   ~Id();
 
   operator hid_t() const { return id_; }
+
 private:
   hid_t id_;
   herr_t (*close_)(hid_t);
@@ -22,8 +26,10 @@ private:
 
 void check(herr_t status, const std::string& what);
 
-using Values =
-    std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>, std::vector<std::string>>;
+using Values = std::variant<std::vector<std::int64_t>,
+    std::vector<std::uint64_t>,
+    std::vector<double>,
+    std::vector<std::string>>;
 /// Type of one element.
 [[nodiscard]] Values one(const Cell& cell);
 
@@ -37,10 +43,12 @@ struct Dataset {
   std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
 };
 
-/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from `first` on.
+/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from
+/// `first` on.
 void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
 /// One element, or a list.
-void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
+void write_attribute(
+    hid_t object, const std::string& name, const Values& values, bool list = false);
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
 
@@ -48,18 +56,22 @@ struct Extent {
   H5T_class_t type;            ///< of the values; H5T_NO_CLASS: a group
   std::vector<hsize_t> shape;  ///< {}: a scalar; of a group: how many members it has
 };
+
 /// All groups and datasets of a file by their paths, "cases/0000/seconds".
 using Objects = std::unordered_map<std::string, Extent>;
 
-/// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in the file themselves,
-/// each reached by one way. Links to other places, storage outside of the file, filters (whose code HDF5 would load),
-/// references, and extents that no bytes of the file stand behind are no part of a result. Reads no value.
+/// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in
+/// the file themselves, each reached by one way. Links to other places, storage outside of the
+/// file, filters (whose code HDF5 would load), references, and extents that no bytes of the file
+/// stand behind are no part of a result. Reads no value.
 [[nodiscard]] Objects objects_of(hid_t file);
 
-template <class T> struct Array {
+template <class T>
+struct Array {
   std::vector<hsize_t> shape;
   std::vector<T> values;  ///< row-major
 };
 /// A whole dataset; throws unless it has so many dimensions and this type, one of Values.
-template <class T> [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
+template <class T>
+[[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
 }  // namespace minitaw::record::h5

@@ -15,45 +15,62 @@ namespace minitaw::record {
 namespace {
 constexpr std::size_t shortest_in_words = 4;
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+char lower(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0;
+}
 
 /// Returns whether `name` (lower case) stands in `text` at this place.
 bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   const std::size_t end = at + name.size();
-  if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) return false;
-  const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
+  if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower))
+    return false;
+  const bool alone =
+      (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
   return alone || name.size() >= shortest_in_words;
 }
 
 /// So that the line can be pasted into a shell.
 std::string shell_quoted(const std::string& word) {
-  constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  constexpr const char* plain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos)
+    return word;
   return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 
 }  // namespace
 
-HostNames::HostNames(std::vector<std::string> of_node, bool shown) : names_(std::move(of_node)), shown_(shown) {
+HostNames::HostNames(std::vector<std::string> of_node, bool shown)
+    : names_(std::move(of_node)),
+      shown_(shown) {
   for (int node = 0; node < static_cast<int>(names_.size()); ++node) {
     std::string full = names_[static_cast<std::size_t>(node)];
     std::ranges::transform(full, full.begin(), lower);
     const std::string first = full.substr(0, full.find('.'));
     for (const std::string& form : first == full ? std::vector{full} : std::vector{full, first})
-      if (!form.empty()) forms_.emplace_back(form, node);
+      if (!form.empty())
+        forms_.emplace_back(form, node);
   }
-  std::ranges::stable_sort(forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
+  std::ranges::stable_sort(
+      forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
 }
 
-std::string HostNames::text(int node) const { return shown_ ? names_.at(node) : fmt::format("node {}", node); }
+std::string HostNames::text(int node) const {
+  return shown_ ? names_.at(node) : fmt::format("node {}", node);
+}
 
 std::string HostNames::hidden(const std::string& text) const {
-  if (shown_) return text;
+  if (shown_)
+    return text;
   // One pass from the left: replaced text is not searched again, even if it looks like a host name.
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    const auto form = std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
+    const auto form = std::ranges::find_if(
+        forms_, [&](const auto& known) { return is_at(text, at, known.first); });
     const bool found = form != forms_.end();
     result += found ? this->text(form->second) : text.substr(at, 1);
     at += found ? form->first.size() : 1;
@@ -67,12 +84,14 @@ std::vector<std::string> shaped_links() {
   std::istringstream words(said == nullptr ? "" : said);
   std::vector<std::string> links;
   for (std::string word; words >> word;)
-    if (std::regex_match(word, form)) links.push_back(word);
+    if (std::regex_match(word, form))
+      links.push_back(word);
   return links;
 }
 
 std::string links_text(const std::vector<std::string>& links) {
-  return links.empty() ? "" : fmt::format("# {:<13} = shaped, {}\n", "links", fmt::join(links, " "));
+  return links.empty() ? ""
+                       : fmt::format("# {:<13} = shaped, {}\n", "links", fmt::join(links, " "));
 }
 
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
@@ -80,18 +99,29 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
   std::string text;
   std::vector<int> apart;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].site.domain_shared == "no") apart.push_back(static_cast<int>(rank));
+    if (ranks[rank].site.domain_shared == "no")
+      apart.push_back(static_cast<int>(rank));
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
     const auto& [node, cores, unit, uuid, site] = ranks[rank];
-    text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
-        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ", uuid);
+    text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n",
+        rank,
+        node,
+        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "",
+        cores,
+        unit,
+        uuid.empty() ? "" : ", ",
+        uuid);
   }
   if (std::ssize(ranks) > most)
-    text += fmt::format(
-        "# and {} more, the last one on node {}\n", counted(std::ssize(ranks) - most, "rank"), ranks.back().node);
+    text += fmt::format("# and {} more, the last one on node {}\n",
+        counted(std::ssize(ranks) - most, "rank"),
+        ranks.back().node);
   if (!apart.empty())
-    text += fmt::format("# warning: cores and device are in different NUMA domains: rank {}, {} and {}{}\n",
-        apart.front(), ranks[apart.front()].site.core_domains, ranks[apart.front()].site.device_domains,
+    text += fmt::format(
+        "# warning: cores and device are in different NUMA domains: rank {}, {} and {}{}\n",
+        apart.front(),
+        ranks[apart.front()].site.core_domains,
+        ranks[apart.front()].site.device_domains,
         apart.size() > 1 ? fmt::format("; ranks {} in all", topology::ranges_text(apart)) : "");
   return text;
 }
@@ -105,16 +135,28 @@ h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> l
   return {std::move(name), "text", std::move(axis), std::move(list), {size}};
 }
 
-Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
+Provenance collect(
+    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
   const std::vector<std::string> words = list_of(arguments, shell_quoted);
-  return {entry("version", build::version), entry("git_hash", build::git_hash), entry("build_type", build::build_type),
-      entry("compiler", build::compiler), entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
-      entry("command", fmt::format("{}", fmt::join(words, " "))), entry("deck_path", deck.path),
-      entry("deck", deck.text), entry("overrides", "override", deck.overrides),
-      entry("environment", "variable", recorded_environment(hosts)), entry("links", "property", shaped_links())};
+  return {entry("version", build::version),
+      entry("git_hash", build::git_hash),
+      entry("build_type", build::build_type),
+      entry("compiler", build::compiler),
+      entry("compiler_flags", build::compiler_flags),
+      entry("started", utc_now()),
+      entry("command", fmt::format("{}", fmt::join(words, " "))),
+      entry("deck_path", deck.path),
+      entry("deck", deck.text),
+      entry("overrides", "override", deck.overrides),
+      entry("environment", "variable", recorded_environment(hosts)),
+      entry("links", "property", shaped_links())};
 }
 
 std::string version_text() {
-  return fmt::format("minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler, build::build_type);
+  return fmt::format("minitaw {} ({}, {}, {})",
+      build::version,
+      build::git_hash,
+      build::compiler,
+      build::build_type);
 }
 }  // namespace minitaw::record

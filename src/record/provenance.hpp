@@ -6,15 +6,17 @@
 #include "record/hdf5.hpp"
 #include "topology/hardware.hpp"
 
-/// Version of the program that wrote a result. The hash is that of the sources' commit, with "-dirty" if they
-/// differ from it, and "unknown" outside a git checkout; the flags are those that change code.
+/// Version of the program that wrote a result. The hash is that of the sources' commit, with
+/// "-dirty" if they differ from it, and "unknown" outside a git checkout; the flags are those that
+/// change code.
 namespace minitaw::build {
 extern const std::string_view version, git_hash, build_type, compiler, compiler_flags;
 }  // namespace minitaw::build
 
 namespace minitaw::record {
-/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A full name
-/// counts as well as its part before the first dot, in capitals or not; one of fewer than four letters only alone.
+/// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node
+/// 1", ... A full name counts as well as its part before the first dot, in capitals or not; one of
+/// fewer than four letters only alone.
 class HostNames {
 public:
   /// No names: every text passes.
@@ -23,23 +25,28 @@ public:
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
   [[nodiscard]] bool shown() const { return shown_; }
+
   /// The name of a node, or "node 3".
   [[nodiscard]] std::string text(int node) const;
   /// The text with "node 3" for each name; as it is where they are shown.
   [[nodiscard]] std::string hidden(const std::string& text) const;
+
 private:
   std::vector<std::string> names_;
-  std::vector<std::pair<std::string, int>> forms_;  ///< of names in small letters, and their nodes; longest first
+  std::vector<std::pair<std::string, int>>
+      forms_;  ///< of names in small letters, and their nodes; longest first
   bool shown_ = false;
 };
 
-/// "NAME=value" as the record keeps it: of variables on a list, with a value made of numbers, devices and known words,
-/// which names no host (unless names are shown). "NAME=(not kept)" of all others that tune a library; else nothing.
+/// "NAME=value" as the record keeps it: of variables on a list, with a value made of numbers,
+/// devices and known words, which names no host (unless names are shown). "NAME=(not kept)" of all
+/// others that tune a library; else nothing.
 [[nodiscard]] std::optional<std::string> recorded(
     const std::string& name, const std::string& value, const HostNames& hosts);
 
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
-/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty without it.
+/// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty
+/// without it.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
@@ -52,14 +59,16 @@ struct RankPlace {
   topology::Site site{};
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA) from their device.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA)
+/// from their device.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
 [[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
-/// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host, unless names
-/// are shown or the user has written them, into the command line or the deck: these are kept as they are.
+/// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host,
+/// unless names are shown or the user has written them, into the command line or the deck: these
+/// are kept as they are.
 [[nodiscard]] Provenance collect(
     const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"

@@ -10,38 +10,49 @@ struct Contents {
   std::vector<std::string> git_hashes;          ///< [session]: of its program
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
 };
+
 /// `path` is for messages. Throws InputError if the file is damaged.
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
-/// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws InputError if damaged.
+/// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws
+/// InputError if damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
-/// The result file of a sweep, held by one rank, complete on disk after every call. A file beside it names what runs.
+/// The result file of a sweep, held by one rank, complete on disk after every call. A file beside
+/// it names what runs.
 class Recorder {
 public:
-  /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of another format or schema.
+  /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of
+  /// another format or schema.
   Recorder(const std::string& path, Provenance session);
 
   void begin_case(const Case& c) const;
-  /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has. Returns the row of
-  /// the summary. Throws std::runtime_error, and the file stays, if the disk is full or another program changed it.
+  /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has.
+  /// Returns the row of the summary. Throws std::runtime_error, and the file stays, if the disk is
+  /// full or another program changed it.
   Row append(CaseResult result, int repetition = 0);
 
-  /// Identity of the case that was running when the last program that wrote the file died; empty if none.
+  /// Identity of the case that was running when the last program that wrote the file died; empty if
+  /// none.
   [[nodiscard]] const std::string& interrupted() const { return interrupted_; }
 
   /// Keeps a line that the user has seen; it is written with the next case.
   void log(const std::string& text);
   /// Writes what was logged since, if this session has measured anything.
   void finish();
-  /// Writes datasets that are not of a case into a group of their own, in place of what it had, at once.
+  /// Writes datasets that are not of a case into a group of their own, in place of what it had, at
+  /// once.
   void put(const std::string& group, std::vector<h5::Dataset> datasets);
+
   /// What is in the file now; for readers.
   [[nodiscard]] hid_t file() const { return file_; }
+
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
+
   /// Says so if other sources than this program's have measured a part of the file; else empty.
   [[nodiscard]] const std::string& note() const { return note_; }
+
 private:
   void begin();
   void resume();

@@ -16,12 +16,14 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (column.place != Place::settings || std::ranges::find(derived, column.name) != derived.end()) continue;
+    if (column.place != Place::settings || std::ranges::find(derived, column.name) != derived.end())
+      continue;
     const bool follows = std::ranges::find(follow_hidden, column.name) != follow_hidden.end();
     std::map<std::int64_t, std::string> value_of;  // by hidden, or one for all
     if (std::ranges::any_of(rows, [&](const Row& row) {
           const std::string text = row.columns[i].text();
-          return value_of.try_emplace(follows ? row.integer("hidden") : 0, text).first->second != text;
+          return value_of.try_emplace(follows ? row.integer("hidden") : 0, text).first->second !=
+                 text;
         }))
       names.push_back(column.name);
   }
@@ -29,13 +31,18 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
 }
 
 namespace {
-/// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes last.
+/// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes
+/// last.
 std::string describe(const Row& row, const std::vector<Row>& rows) {
-  std::string text = fmt::format("{}, {} in groups {}, {}", row.text("schedule"), counted(row.integer("ranks"), "rank"),
-      row.text("groups"), counted(row.integer("seq"), "token"));
+  std::string text = fmt::format("{}, {} in groups {}, {}",
+      row.text("schedule"),
+      counted(row.integer("ranks"), "rank"),
+      row.text("groups"),
+      counted(row.integer("seq"), "token"));
   constexpr std::array said = {"schedule", "ranks", "groups", "seq"};
   for (const std::string_view name : varying_settings(rows))
-    if (std::ranges::find(said, name) == said.end()) text += fmt::format(", {} {}", name, row.column(name).text());
+    if (std::ranges::find(said, name) == said.end())
+      text += fmt::format(", {} {}", name, row.column(name).text());
   return text;
 }
 
@@ -43,8 +50,10 @@ std::string describe(const Row& row, const std::vector<Row>& rows) {
 std::string detail_of(const Row& row) {
   const std::string& text = row.text("verdict");
   const std::size_t begin = text.find_first_of("(:");
-  if (begin == std::string::npos) return "";
-  return text[begin] == '(' ? text.substr(begin + 1, text.size() - begin - 2) : text.substr(begin + 2);
+  if (begin == std::string::npos)
+    return "";
+  return text[begin] == '(' ? text.substr(begin + 1, text.size() - begin - 2)
+                            : text.substr(begin + 2);
 }
 
 /// Rates of different models cannot be compared.
@@ -55,42 +64,61 @@ std::string model_of(const Row& row) {
   return model;
 }
 
-/// The rate of the fastest valid case of a model, where asked for of those without a doubt, and which it is.
+/// The rate of the fastest valid case of a model, where asked for of those without a doubt, and
+/// which it is.
 std::string merit_text(const std::vector<Row>& rows, const std::string& model, bool quiet) {
   const Row* best = nullptr;
   for (const Row& row : rows)
-    if (model_of(row) == model && is_valid(row.text("verdict")) && !(quiet && !detail_of(row).empty()) &&
+    if (model_of(row) == model && is_valid(row.text("verdict")) &&
+        !(quiet && !detail_of(row).empty()) &&
         (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
-  if (best == nullptr) return "none";
-  const std::string text = fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
-  if (detail_of(*best).empty()) return text;
-  return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
+  if (best == nullptr)
+    return "none";
+  const std::string text =
+      fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
+  if (detail_of(*best).empty())
+    return text;
+  return fmt::format(
+      "{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
 
-std::string number(double v, int digits) { return std::isfinite(v) ? fmt::format("{:.{}f}", v, digits) : "-"; }
+std::string number(double v, int digits) {
+  return std::isfinite(v) ? fmt::format("{:.{}f}", v, digits) : "-";
+}
 
 std::string mebibytes(const Row& row, std::string_view column) {
   return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
 }
 
-std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
-std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
+std::string percent(const Row& row, std::string_view column) {
+  return number(100 * row.real(column), 1);
+}
+
+std::string integer(const Row& row, std::string_view column) {
+  return fmt::format("{}", row.integer(column));
+}
+
 /// Largest error against the serial reference; "-" if the case was not checked.
-std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
+std::string error(double value) {
+  return std::isnan(value) ? "-" : fmt::format("{:.0e}", value);
+}
 
 /// "2", or "1..3" where ranks differ.
 std::string micro_batch(const Row& row) {
   const std::string& sizes = row.text("micro_batch_per_rank");
-  if (sizes.empty()) return integer(row, "micro_batch");
+  if (sizes.empty())
+    return integer(row, "micro_batch");
   std::int64_t least = row.integer("micro_batch"), size = 0;
   std::istringstream list(sizes);
-  for (char comma = 0; list >> size; list >> comma) least = std::min(least, size);
+  for (char comma = 0; list >> size; list >> comma)
+    least = std::min(least, size);
   return fmt::format("{}..{}", least, integer(row, "micro_batch"));
 }
 
 std::string ranks(const Row& row) {
-  return ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
+  return ranks_text(
+      static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
 }
 
 /// "counted", or "formula" without its "by": a field is a word.
@@ -113,7 +141,11 @@ std::vector<TextColumn<Row>> all_columns() {
       {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }, 17},
       {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }, 16},
       {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-      {"rate/rank", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s_rank")); }, 11},
+      {"rate/rank",
+          "token/s",
+          9,
+          [](const Row& r) { return figure(r.real("tokens_per_s_rank")); },
+          11},
       {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }, 15},
       {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }, 14},
       {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
@@ -147,32 +179,50 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
   const Row sample = sample_row();
   std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
   std::vector<std::string> known = list_of(all, &TextColumn<Row>::name);
-  for (const Column& column : sample.columns) known.emplace_back(column.name);
+  for (const Column& column : sample.columns)
+    known.emplace_back(column.name);
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
-      throw InputError(
-          fmt::format("--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)", name,
-              did_you_mean(name, known)));
-    if (std::ranges::count(sample.columns, name, &Column::name) > 0) chosen.push_back(summary_column(sample, name));
-    else std::ranges::copy_if(all, std::back_inserter(chosen), [&](const auto& column) { return column.name == name; });
+      throw InputError(fmt::format(
+          "--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)",
+          name,
+          did_you_mean(name, known)));
+    if (std::ranges::count(sample.columns, name, &Column::name) > 0)
+      chosen.push_back(summary_column(sample, name));
+    else
+      std::ranges::copy_if(
+          all, std::back_inserter(chosen), [&](const auto& column) { return column.name == name; });
   }
   return chosen;
 }
 }  // namespace
 
-bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
+bool is_valid(const std::string& verdict) {
+  return verdict.starts_with("VALID");
+}
 
 std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
   if (missing.cases > 0)
-    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
-  if (rows.empty()) return "INVALID: no case was run";
+    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues",
+        missing.cases,
+        missing.why);
+  if (rows.empty())
+    return "INVALID: no case was run";
   for (const bool valid : {false, true}) {
-    const auto is_told = [&](const Row& r) { return is_valid(r.text("verdict")) == valid && !detail_of(r).empty(); };
+    const auto is_told = [&](const Row& r) {
+      return is_valid(r.text("verdict")) == valid && !detail_of(r).empty();
+    };
     const auto first = std::ranges::find_if(rows, is_told);
-    if (first == rows.end()) continue;
+    if (first == rows.end())
+      continue;
     return fmt::format("{}{} of {}, first case {} ({}): {}{}",
-        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), counted(std::ssize(rows), "case"),
-        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
+        valid ? "VALID (" : "INVALID: ",
+        std::ranges::count_if(rows, is_told),
+        counted(std::ssize(rows), "case"),
+        first->integer("case"),
+        describe(*first, rows),
+        detail_of(*first),
+        valid ? ")" : "");
   }
   return "VALID";
 }
@@ -192,10 +242,13 @@ std::vector<std::string> standing_out(const std::vector<Row>& rows) {
   std::ptrdiff_t judged = 0;
   for (const Row& row : rows) {
     const std::string &text = row.text("blame"), &culprit = row.text("culprit");
-    if (text.empty()) continue;
+    if (text.empty())
+      continue;
     ++judged;
-    if (culprit.empty()) reasons.insert(text);
-    else named[culprit].push_back(&row);
+    if (culprit.empty())
+      reasons.insert(text);
+    else
+      named[culprit].push_back(&row);
   }
   std::vector<std::string> sentences;
   std::ptrdiff_t single = 0;  // cases in which somebody stands out who is not named
@@ -205,29 +258,42 @@ std::vector<std::string> standing_out(const std::vector<Row>& rows) {
       single += cases;
       continue;
     }
-    const Row& worst =
-        **std::ranges::max_element(some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
-    sentences.push_back(fmt::format("{} (case {}); it stands out in {} of {}", worst.text("blame"),
-        worst.integer("case"), cases, counted(judged, "case")));
+    const Row& worst = **std::ranges::max_element(
+        some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
+    sentences.push_back(fmt::format("{} (case {}); it stands out in {} of {}",
+        worst.text("blame"),
+        worst.integer("case"),
+        cases,
+        counted(judged, "case")));
   }
-  if (!sentences.empty() || judged == 0) return sentences;
+  if (!sentences.empty() || judged == 0)
+    return sentences;
   if (single > 0)
-    return {fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
-        counted(judged, "case"), single)};
+    return {
+        fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
+            counted(judged, "case"),
+            single)};
   return {reasons.begin(), reasons.end()};
 }
 
-/// Memory of the case that has allocated most, each figure of its worst rank, with its source; empty without cases.
+/// Memory of the case that has allocated most, each figure of its worst rank, with its source;
+/// empty without cases.
 static std::string memory_text(const std::vector<Row>& rows) {
   const auto allocated = [](const Row& row) { return row.integer("memory_measured"); };
   const auto most = std::ranges::max_element(rows, {}, allocated);
-  if (most == rows.end() || allocated(*most) == 0) return "";
-  std::string text = fmt::format("# most memory: case {}, {} MiB allocated through Kokkos, {} planned",
-      most->integer("case"), mebibytes(*most, "memory_measured"), mebibytes(*most, "memory_planned"));
+  if (most == rows.end() || allocated(*most) == 0)
+    return "";
+  std::string text =
+      fmt::format("# most memory: case {}, {} MiB allocated through Kokkos, {} planned",
+          most->integer("case"),
+          mebibytes(*most, "memory_measured"),
+          mebibytes(*most, "memory_planned"));
   if (most->integer("process_begin") > 0)
-    text += fmt::format("; process {} MiB at its peak, {} before the case", mebibytes(*most, "process_peak"),
+    text += fmt::format("; process {} MiB at its peak, {} before the case",
+        mebibytes(*most, "process_peak"),
         mebibytes(*most, "process_begin"));
-  if (most->integer("device_used") > 0) text += fmt::format("; device {} MiB in use", mebibytes(*most, "device_used"));
+  if (most->integer("device_used") > 0)
+    text += fmt::format("; device {} MiB in use", mebibytes(*most, "device_used"));
   return text + "\n";
 }
 
@@ -236,24 +302,31 @@ static std::string judged_text(const std::vector<Row>& rows) {
   std::ptrdiff_t executed = 0, checked = 0;
   for (const Row& row : rows) {
     const std::string& status = row.text("status");
-    if (status != name_of(Status::ok) && status != name_of(Status::wrong)) continue;
+    if (status != name_of(Status::ok) && status != name_of(Status::wrong))
+      continue;
     ++executed;
     checked += std::isnan(row.real("gradient_error")) ? 0 : 1;
   }
-  if (executed == 0) return "";
+  if (executed == 0)
+    return "";
   return fmt::format(
-      "# judged: bytes and memory beside their plan in {}, loss and gradients of the first step beside a "
+      "# judged: bytes and memory beside their plan in {}, loss and gradients of the first step "
+      "beside a "
       "serial reference in {}; later steps: minitaw verify, speed: scripts/compare\n",
-      counted(executed, "case"), checked);
+      counted(executed, "case"),
+      checked);
 }
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text;
-  for (const std::string& sentence : standing_out(rows)) text += fmt::format("# {}\n", sentence);
+  for (const std::string& sentence : standing_out(rows))
+    text += fmt::format("# {}\n", sentence);
   text += memory_text(rows) + judged_text(rows);
-  if (std::ranges::any_of(rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
+  if (std::ranges::any_of(
+          rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
     text += "# bytes of NCCL's collectives are by formula: NCCL does not tell which way they go\n";
-  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
+  for (const std::string& figure : figures_of_merit(rows))
+    text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
 
@@ -269,8 +342,10 @@ std::string to_json(const std::vector<Row>& rows) {
 }
 
 std::string figure(double value, int most_decimals) {
-  if (!std::isfinite(value)) return "-";
-  if (value == 0) return "0";
+  if (!std::isfinite(value))
+    return "-";
+  if (value == 0)
+    return "0";
   const int decimals = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
   return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, most_decimals));
 }
@@ -280,11 +355,17 @@ std::string aligned(const std::string& text, int width) {
 }
 
 TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
-  if (!layout.columns.empty()) return {chosen_columns(layout.columns), rows};
+  if (!layout.columns.empty())
+    return {chosen_columns(layout.columns), rows};
   std::vector<TextColumn<Row>> columns = all_columns();
   const std::vector<std::string_view> varying = varying_settings(rows);
-  const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"}, {"ranks", "ranks"},
-      {"groups", "groups"}, {"replicas", "ranks"}, {"seq", "seq"}, {"micro_batch", "B"}, {"micro_batches", "M"}};
+  const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"},
+      {"ranks", "ranks"},
+      {"groups", "groups"},
+      {"replicas", "ranks"},
+      {"seq", "seq"},
+      {"micro_batch", "B"},
+      {"micro_batches", "M"}};
   auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
   std::set<std::string_view> told;  // apart from others by these columns
   for (const std::string_view name : varying) {
@@ -292,12 +373,15 @@ TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layou
       told.insert(shown->second);
       continue;
     }
-    at = columns.insert(at, {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) + 1;
+    at = columns.insert(at,
+             {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
+         1;
   }
   if (layout.width > 0)
     std::erase_if(columns, [&](const TextColumn<Row>& column) {
       return column.name != "schedule" && !told.contains(column.name) &&
-             std::ranges::any_of(settings, [&](const auto& one) { return one.second == column.name; });
+             std::ranges::any_of(
+                 settings, [&](const auto& one) { return one.second == column.name; });
     });
   return {columns, rows, layout.width};
 }
@@ -306,14 +390,21 @@ std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (column.place != Place::settings || column.name == "identity" || column.name == "group_count") continue;
+    if (column.place != Place::settings || column.name == "identity" ||
+        column.name == "group_count")
+      continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
       std::string value = row.columns[i].text();
-      if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
+      if (std::ranges::find(values, value) == values.end())
+        values.push_back(std::move(value));
     }
-    if (values == std::vector<std::string>{""}) continue;
-    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "), column.has_unit() ? " " : "",
+    if (values == std::vector<std::string>{""})
+      continue;
+    text += fmt::format("# {:<13} = {}{}{}\n",
+        column.name,
+        fmt::join(values, ", "),
+        column.has_unit() ? " " : "",
         column.has_unit() ? column.units : "");
   }
   return text;

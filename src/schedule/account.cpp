@@ -11,31 +11,38 @@
 
 namespace minitaw::schedule {
 Range moved(const Action& a, const model::Layout& layout) {
-  if (a.payload == Payload::none) throw LogicError("a transfer of nothing");
-  if (a.payload == Payload::squares) return {0, 1};
+  if (a.payload == Payload::none)
+    throw LogicError("a transfer of nothing");
+  if (a.payload == Payload::squares)
+    return {0, 1};
   if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
     return {0, layout.shape.tokens() * layout.shape.hidden};
   return range_of(
-      of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements, {a.part, a.parts});
+      of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements,
+      {a.part, a.parts});
 }
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
-  if (cls == SlotClass::gradient || cls == SlotClass::contribution) return shape.grad_dtype();
+  if (cls == SlotClass::gradient || cls == SlotClass::contribution)
+    return shape.grad_dtype();
   return is_sum(cls) ? model::Dtype::fp32 : shape.dtype;
 }
 
-Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+Range held(
+    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   const RankProgram& r = program.ranks[rank];
-  if (cls == SlotClass::squares) return {0, 1};
+  if (cls == SlotClass::squares)
+    return {0, 1};
   if (of_embeddings(cls))
-    return r.embeddings_slice < 0
-               ? Range{0, layout.embeddings.elements}
-               : range_of(layout.embeddings.elements, {r.embeddings_slice, program.embeddings_slices});
+    return r.embeddings_slice < 0 ? Range{0, layout.embeddings.elements}
+                                  : range_of(layout.embeddings.elements,
+                                        {r.embeddings_slice, program.embeddings_slices});
   return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
 }
 
 std::string name_of(Traffic kind) {
-  static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations", "embeddings"};
+  static constexpr std::array<const char*, traffic_kinds> names = {
+      "weights", "gradients", "activations", "embeddings"};
   return names[index_of(kind)];
 }
 
@@ -46,7 +53,9 @@ Traffic traffic_of(Payload payload) {
   return traffic[index_of(payload)];
 }
 
-ByteMatrix::ByteMatrix(int ranks) : ranks_(ranks), cells_(static_cast<std::size_t>(ranks) * ranks) {}
+ByteMatrix::ByteMatrix(int ranks)
+    : ranks_(ranks),
+      cells_(static_cast<std::size_t>(ranks) * ranks) {}
 
 void ByteMatrix::add(int from, int to, Traffic kind, std::uint64_t bytes) {
   cells_[static_cast<std::size_t>(from) * ranks_ + to][index_of(kind)] += bytes;
@@ -59,15 +68,18 @@ std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
 std::uint64_t ByteMatrix::inside(const topology::Groups& groups, Traffic kind) const {
   std::uint64_t sum = 0;
   for (int from = 0; from < ranks_; ++from) {
-    const int first = groups.first(groups.group_of(from)), size = groups.size(groups.group_of(from));
-    for (int to = first; to < first + size; ++to) sum += at(from, to, kind);
+    const int first = groups.first(groups.group_of(from)),
+              size = groups.size(groups.group_of(from));
+    for (int to = first; to < first + size; ++to)
+      sum += at(from, to, kind);
   }
   return sum;
 }
 
 std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) const {
   std::uint64_t sum = 0;
-  for (const auto& cell : cells_) sum += cell[index_of(kind)];
+  for (const auto& cell : cells_)
+    sum += cell[index_of(kind)];
   return sum - inside(groups, kind);
 }
 
@@ -75,7 +87,8 @@ std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool
   std::uint64_t sum = 0;
   for (int near = groups.first(group); near < groups.first(group) + groups.size(group); ++near)
     for (int far = 0; far < ranks_; ++far) {
-      if (groups.group_of(far) == group) continue;
+      if (groups.group_of(far) == group)
+        continue;
       for (int kind = 0; kind < traffic_kinds; ++kind)
         sum += at(leaves ? near : far, leaves ? far : near, static_cast<Traffic>(kind));
     }
@@ -87,12 +100,17 @@ MessageCounts messages(const Program& program) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     for (const Action& a : program.ranks[r].actions) {
       const bool root = a.peer == r;
-      if (a.kind == Kind::broadcast && root) ++counts.broadcasts;
-      if (a.kind == Kind::reduce && root) ++counts.reduces;
-      if (a.kind != Kind::send) continue;
+      if (a.kind == Kind::broadcast && root)
+        ++counts.broadcasts;
+      if (a.kind == Kind::reduce && root)
+        ++counts.reduces;
+      if (a.kind != Kind::send)
+        continue;
       const bool inside = program.groups.together(r, a.peer);
-      if (a.payload == Payload::weights) ++(inside ? counts.weights_inside : counts.weights_between);
-      if (a.payload == Payload::gradient) ++(inside ? counts.gradients_inside : counts.gradients_between);
+      if (a.payload == Payload::weights)
+        ++(inside ? counts.weights_inside : counts.weights_between);
+      if (a.payload == Payload::gradient)
+        ++(inside ? counts.gradients_inside : counts.gradients_between);
     }
   return counts;
 }
@@ -103,8 +121,10 @@ Ticks ticks(const Program& program) {
   for (const RankProgram& rank : program.ranks) {
     std::set<int> busy;
     for (const Action& a : rank.actions) {
-      if (is_visit(a.kind)) busy.insert(a.tick);
-      if (!is_visit(a.kind) && !is_communication(a.kind)) continue;
+      if (is_visit(a.kind))
+        busy.insert(a.tick);
+      if (!is_visit(a.kind) && !is_communication(a.kind))
+        continue;
       first = std::min(first, a.tick);
       last = std::max(last, a.tick);
     }
@@ -117,18 +137,25 @@ Ticks ticks(const Program& program) {
 namespace {
 constexpr std::size_t arena_alignment = 256;
 
-std::size_t rounded(std::size_t bytes) { return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment; }
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
 
 std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
 /// Returns the bytes that an action on `shard` has in a slot of this class.
-std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
-  if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
-  if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
-  if (cls == SlotClass::squares) return model::squares_bytes;
+std::size_t content_bytes(
+    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+  if (cls == SlotClass::saved)
+    return model::plan_saved(layout, shard).bytes;
+  if (cls == SlotClass::deferred)
+    return model::plan_deferred(layout, shard).bytes;
+  if (cls == SlotClass::hidden)
+    return model::hidden_bytes(layout.shape);
+  if (cls == SlotClass::squares)
+    return model::squares_bytes;
   return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
@@ -142,7 +169,8 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
       result.slots.push_back({{static_cast<SlotClass>(c), static_cast<std::int16_t>(i)}, 0});
   }
   for (const int shard : rank.owned_shards)
-    result.optimiser.push_back(optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
+    result.optimiser.push_back(
+        optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
   std::array<bool, lanes> reduces{};
   for (const Action& a : rank.actions) {
     for (const Access& access : accesses(a, number)) {
@@ -150,7 +178,8 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
       std::size_t& bytes = result.slots[first[index_of(cls)] + index].bytes;
       bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
     }
-    if (is_reducing(a.kind)) reduces[index_of(a.lane)] = true;
+    if (is_reducing(a.kind))
+      reduces[index_of(a.lane)] = true;
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
       result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
   }
@@ -158,8 +187,10 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
   result.staging = 2 * chunk_bytes * std::ranges::count(reduces, true);
   result.tokens = token_batches_of(rank).size() * model::token_bytes(layout.shape);
   const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
-  for (const SlotSize& slot : result.slots) add(memory_of(slot.slot.cls), slot.bytes);
-  for (const std::size_t bytes : result.optimiser) add(Memory::optimiser, bytes);
+  for (const SlotSize& slot : result.slots)
+    add(memory_of(slot.slot.cls), slot.bytes);
+  for (const std::size_t bytes : result.optimiser)
+    add(Memory::optimiser, bytes);
   add(Memory::buffers, result.scalars + result.workspace + result.staging);
   add(Memory::tokens, result.tokens);
   return result;
@@ -169,7 +200,9 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
 RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, int root) {
   const int next = (member + 1) % members;
   const int from_root = (member - root + members) % members;
-  const auto without = [&](int slice_of) { return elements - slice(elements, members, slice_of).count; };
+  const auto without = [&](int slice_of) {
+    return elements - slice(elements, members, slice_of).count;
+  };
   switch (kind) {
   case Kind::broadcast: return {next, from_root + 1 < members ? elements : 0};
   case Kind::reduce: return {(member - 1 + members) % members, from_root > 0 ? elements : 0};
@@ -184,7 +217,8 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
   ByteMatrix matrix(static_cast<int>(program.ranks.size()));
   for (int r = 0; r < matrix.ranks(); ++r)
     for (const Action& a : program.ranks[r].actions) {
-      if (a.kind != Kind::send && !is_collective(a.kind)) continue;
+      if (a.kind != Kind::send && !is_collective(a.kind))
+        continue;
       const std::int64_t elements = moved(a, layout).count;
       const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
       if (a.kind == Kind::send) {
@@ -193,10 +227,13 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
       }
       // Once per collective: at its root, or at the first member.
       const std::vector<int>& ring = program.communicators[a.communicator].ranks;
-      if (r != (is_rooted(a.kind) ? a.peer : ring.front())) continue;
+      if (r != (is_rooted(a.kind) ? a.peer : ring.front()))
+        continue;
       const auto root = static_cast<int>(std::ranges::find(ring, r) - ring.begin());
       for (int i = 0; i < std::ssize(ring); ++i)
-        if (const auto [to, sent] = ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root); sent > 0)
+        if (const auto [to, sent] =
+                ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root);
+            sent > 0)
           matrix.add(ring[i], ring[to], traffic_of(a.payload), sent * each);
     }
   return matrix;
@@ -204,8 +241,19 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
 
 Memory memory_of(SlotClass cls) {
   using enum Memory;
-  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, weights, gradients,
-      gradients, gradients, activations, activations, activations, weights, gradients, buffers};
+  static constexpr std::array<Memory, slot_classes> by_class = {weights,
+      gradients,
+      weights,
+      weights,
+      gradients,
+      gradients,
+      gradients,
+      activations,
+      activations,
+      activations,
+      weights,
+      gradients,
+      buffers};
   return by_class[index_of(cls)];
 }
 
@@ -222,7 +270,8 @@ model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
     duties.embedding_gradient |= a.kind == Kind::embed_backward;
     duties.loss |= a.kind == Kind::loss;
     duties.undivided_backward |= a.kind == Kind::backward;
-    if (!is_visit(a.kind)) continue;
+    if (!is_visit(a.kind))
+      continue;
     const model::Shard& shard = layout.shards[a.shard];
     for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer)
       duties.ffn = std::max(duties.ffn, layout.shape.ffn[layer]);
@@ -232,25 +281,31 @@ model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
 
 int kept_steps(const Program& program, int steps, std::size_t most) {
   std::size_t longest = 0;
-  for (const RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
+  for (const RankProgram& rank : program.ranks)
+    longest = std::max(longest, rank.actions.size());
   return longest * static_cast<std::size_t>(steps) <= most ? steps : 1;
 }
 
 std::uint64_t process_bytes(const Program& program, int rank, int steps) {
   std::uint64_t actions = 0;
-  for (const RankProgram& each : program.ranks) actions += each.actions.size();
+  for (const RankProgram& each : program.ranks)
+    actions += each.actions.size();
   const std::uint64_t own = program.ranks[rank].actions.size();
   return actions * sizeof(Action) + own * kept_steps(program, steps) * sizeof(Span);
 }
 
-std::size_t Footprint::total() const { return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0}); }
+std::size_t Footprint::total() const {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
+}
 
-std::vector<Footprint> memory(
-    const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank) {
+std::vector<Footprint> memory(const Program& program,
+    const model::Layout& layout,
+    const std::vector<std::int64_t>& micro_batch_per_rank) {
   std::vector<Footprint> result;
   model::Layout own = layout;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
-    if (!micro_batch_per_rank.empty()) own.shape.micro_batch = micro_batch_per_rank[r];
+    if (!micro_batch_per_rank.empty())
+      own.shape.micro_batch = micro_batch_per_rank[r];
     result.push_back(footprint_of(program, r, own));
   }
   return result;

@@ -14,14 +14,27 @@ public:
   explicit ByteMatrix(int ranks);
   void add(int from, int to, Traffic kind, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
+
   [[nodiscard]] int ranks() const { return ranks_; }
-  [[nodiscard]] const auto& cells() const { return cells_; }  ///< [from][to][kind], the first two in one
+
+  [[nodiscard]] const auto& cells() const {
+    return cells_;
+  }  ///< [from][to][kind], the first two in one
+
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
+
   /// Bytes that group k sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const { return across(of, group, true); }
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const { return across(of, group, false); }
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const {
+    return across(of, group, true);
+  }
+
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const {
+    return across(of, group, false);
+  }
+
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
+
 private:
   [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
 
@@ -29,9 +42,11 @@ private:
   std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
 };
 
-/// Bytes that cross each link in one step, as the transports move them. Of a collective's n members in ring
-/// order (from the root, if there is one), with the true sizes of the slices of base/range.hpp:
-/// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2; reduce: back;
+/// Bytes that cross each link in one step, as the transports move them. Of a collective's n members
+/// in ring order (from the root, if there is one), with the true sizes of the slices of
+/// base/range.hpp:
+/// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2; reduce:
+/// back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
@@ -40,7 +55,8 @@ enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, b
 inline constexpr int memory_kinds = 6;
 [[nodiscard]] std::string name_of(Memory kind);
 [[nodiscard]] Memory memory_of(SlotClass cls);
-/// A transport moves large collectives in such pieces; each lane with a reducing collective stages two.
+/// A transport moves large collectives in such pieces; each lane with a reducing collective stages
+/// two.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
 
 /// A slot of a rank and its size: that of the largest content in the program.
@@ -49,40 +65,50 @@ struct SlotSize {
   std::size_t bytes = 0;
 };
 
-/// Memory of a rank for a step, allocated before the first one. Sizes are rounded up to 256 bytes, but for tokens.
+/// Memory of a rank for a step, allocated before the first one. Sizes are rounded up to 256 bytes,
+/// but for tokens.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
-  /// Per owned slot, then per slice of the embeddings that this rank updates: model::optimiser_bytes.
+  /// Per owned slot, then per slice of the embeddings that this rank updates:
+  /// model::optimiser_bytes.
   std::vector<std::size_t> optimiser;
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
-  std::size_t tokens = 0;     ///< model::token_bytes of each micro-batch; pinned host memory beside a device
+  std::size_t tokens =
+      0;  ///< model::token_bytes of each micro-batch; pinned host memory beside a device
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
   [[nodiscard]] std::size_t total() const;
-  /// Returns the part that kernels compute in, which is device memory if there is a device: all but the tokens.
+
+  /// Returns the part that kernels compute in, which is device memory if there is a device: all but
+  /// the tokens.
   [[nodiscard]] std::size_t arena() const { return total() - tokens; }
 };
+
 /// Returns what the actions of a rank compute.
 [[nodiscard]] model::Duties duties_of(const RankProgram& rank, const model::Layout& layout);
-/// Resident set of a process on a host beside its cases, bytes: its code, its libraries and what those keep. As
-/// found on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian; rank 0 has more.
+/// Resident set of a process on a host beside its cases, bytes: its code, its libraries and what
+/// those keep. As found on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of
+/// Debian; rank 0 has more.
 inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
-/// Timed steps of which a rank keeps the times of its actions: all, or the last one if some rank has more than `most`
-/// actions in all of them.
-[[nodiscard]] int kept_steps(const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
-/// Estimate of what a case of so many timed steps takes of a process beside the buffers of a step, bytes: for the
-/// program, as each rank has the actions of all, and for the times of its own.
+/// Timed steps of which a rank keeps the times of its actions: all, or the last one if some rank
+/// has more than `most` actions in all of them.
+[[nodiscard]] int kept_steps(
+    const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
+/// Estimate of what a case of so many timed steps takes of a process beside the buffers of a step,
+/// bytes: for the program, as each rank has the actions of all, and for the times of its own.
 [[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.
-[[nodiscard]] std::vector<Footprint> memory(
-    const Program& program, const model::Layout& layout, const std::vector<std::int64_t>& micro_batch_per_rank = {});
+[[nodiscard]] std::vector<Footprint> memory(const Program& program,
+    const model::Layout& layout,
+    const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 struct MessageCounts {
   std::uint64_t weights_between = 0, weights_inside = 0;      ///< point to point
   std::uint64_t gradients_between = 0, gradients_inside = 0;  ///< point to point
   std::uint64_t broadcasts = 0, reduces = 0;                  ///< collectives, counted once
 };
+
 [[nodiscard]] MessageCounts messages(const Program& program);
 
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
@@ -90,19 +116,27 @@ struct RingSend {
   int to = 0;
   std::int64_t elements = 0;
 };
-/// Members count in ring order. Broadcast and reduce are chains from or to member `root`, the others rings.
-[[nodiscard]] RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
+
+/// Members count in ring order. Broadcast and reduce are chains from or to member `root`, the
+/// others rings.
+[[nodiscard]] RingSend ring_send(
+    Kind collective, std::int64_t elements, int members, int member, int root);
 
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
   std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
+
   [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
 };
+
 [[nodiscard]] Ticks ticks(const Program& program);
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
-/// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the compute type.
+/// Type of a slot's values: fp32 in accumulators, grad_dtype in what moves towards them, else the
+/// compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
-/// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or the rank's slice.
-[[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
+/// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or
+/// the rank's slice.
+[[nodiscard]] Range held(
+    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
 }  // namespace minitaw::schedule

@@ -8,10 +8,13 @@
 
 namespace minitaw::schedule::detail {
 std::string place(const Program& program, int rank, int action) {
-  if (rank < 0) return "the program";
-  if (action < 0) return fmt::format("rank {}", rank);
+  if (rank < 0)
+    return "the program";
+  if (action < 0)
+    return fmt::format("rank {}", rank);
   Action shown = program.ranks[rank].actions[action];
-  if (shown.communicator >= static_cast<int>(program.communicators.size())) shown.communicator = -1;
+  if (shown.communicator >= static_cast<int>(program.communicators.size()))
+    shown.communicator = -1;
   return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
 }
 
@@ -20,8 +23,8 @@ using enum Rule;
 
 /// Returns whether two sides mean the same part of the same data, in the same precision.
 bool same_content(const Action& a, const Action& b) {
-  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
-         is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
+  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part &&
+         a.parts == b.parts && is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
 }
 
 class Matcher {
@@ -34,12 +37,16 @@ public:
     match_collectives();
     return std::move(result_);
   }
+
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+
   template <class... Args>
-  [[noreturn]] void fail(Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
+  [[noreturn]] void fail(
+      Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
     refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
   }
+
   [[nodiscard]] std::string text(Place p) const { return place(program_, p.rank, p.action); }
 
   void number_actions() {
@@ -56,17 +63,22 @@ private:
     struct Queue {
       std::vector<Place> sends, receives;
     };
+
     std::map<std::tuple<int, int, Payload>, Queue> queues;
     for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r)
       for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
-        if (a.kind == Kind::send) queues[{r, a.peer, a.payload}].sends.push_back({r, i});
-        if (a.kind == Kind::recv) queues[{a.peer, r, a.payload}].receives.push_back({r, i});
+        if (a.kind == Kind::send)
+          queues[{r, a.peer, a.payload}].sends.push_back({r, i});
+        if (a.kind == Kind::recv)
+          queues[{a.peer, r, a.payload}].receives.push_back({r, i});
         ++i;
       }
     for (const auto& [key, queue] : queues)
       for (std::size_t i = 0; i < std::max(queue.sends.size(), queue.receives.size()); ++i) {
-        if (i == queue.sends.size()) fail(matched_messages, queue.receives[i], "no send of the peer is left for it");
-        if (i == queue.receives.size()) fail(matched_messages, queue.sends[i], "no receive of the peer is left for it");
+        if (i == queue.sends.size())
+          fail(matched_messages, queue.receives[i], "no send of the peer is left for it");
+        if (i == queue.receives.size())
+          fail(matched_messages, queue.sends[i], "no receive of the peer is left for it");
         const Place from = queue.sends[i], to = queue.receives[i];
         if (!same_content(at(from), at(to)))
           fail(matched_messages, to, "meets {}; expected the same message", text(from));
@@ -75,12 +87,15 @@ private:
       }
   }
 
-  /// The calls of each member of a communicator on a lane, in order: those at one place belong together.
+  /// The calls of each member of a communicator on a lane, in order: those at one place belong
+  /// together.
   void match_collectives() {
-    std::vector<std::map<std::pair<int, Lane>, std::vector<std::int32_t>>> calls(program_.ranks.size());
+    std::vector<std::map<std::pair<int, Lane>, std::vector<std::int32_t>>> calls(
+        program_.ranks.size());
     for (std::size_t r = 0; r < calls.size(); ++r)
       for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
-        if (is_collective(a.kind)) calls[r][{a.communicator, a.lane}].push_back(i);
+        if (is_collective(a.kind))
+          calls[r][{a.communicator, a.lane}].push_back(i);
         ++i;
       }
     for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c)
@@ -102,13 +117,21 @@ private:
       }
   }
 
-  void compare(
-      int first, const std::vector<std::int32_t>& expected, int rank, const std::vector<std::int32_t>& calls) const {
-    const auto same = [&](std::int32_t a, std::int32_t b) { return same_call(at({first, a}), at({rank, b})); };
+  void compare(int first,
+      const std::vector<std::int32_t>& expected,
+      int rank,
+      const std::vector<std::int32_t>& calls) const {
+    const auto same = [&](std::int32_t a, std::int32_t b) {
+      return same_call(at({first, a}), at({rank, b}));
+    };
     const auto [e, c] = std::ranges::mismatch(expected, calls, same);
-    if (e == expected.end() && c == calls.end()) return;
-    if (c == calls.end()) fail(same_collectives, {first, *e}, "rank {} never joins it", rank);
-    fail(same_collectives, {rank, *c}, "{}",
+    if (e == expected.end() && c == calls.end())
+      return;
+    if (c == calls.end())
+      fail(same_collectives, {first, *e}, "rank {} never joins it", rank);
+    fail(same_collectives,
+        {rank, *c},
+        "{}",
         e == expected.end() ? fmt::format("rank {} never joins it", first)
                             : fmt::format("expected the collective of {}", text({first, *e})));
   }
@@ -127,18 +150,24 @@ struct LaneState {
   std::size_t next = 0;
   bool started = false;
   std::array<bool, lanes> holds{};  ///< lanes of the rank whose next action waits for this one
+
   [[nodiscard]] bool done() const { return next == actions.size(); }
 };
 
 class Execution {
 public:
   Execution(const Program& program, Listener& listener)
-      : program_(program), matching_(match(program)), listener_(listener), states_(program.ranks.size()),
-        started_(matching_.other.size()), arrived_(matching_.collectives()) {
+      : program_(program),
+        matching_(match(program)),
+        listener_(listener),
+        states_(program.ranks.size()),
+        started_(matching_.other.size()),
+        arrived_(matching_.collectives()) {
     for (int r = 0; r < static_cast<int>(states_.size()); ++r) {
       for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
         states_[r][index_of(a.lane)].actions.push_back(i++);
-      for (int l = 0; l < lanes; ++l) ready_.emplace_back(r, l);
+      for (int l = 0; l < lanes; ++l)
+        ready_.emplace_back(r, l);
     }
   }
 
@@ -150,23 +179,28 @@ public:
     }
     check_end();
   }
+
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
 
   /// Unless the lane's next action waits for another lane, whose progress then tries again.
   void start_next(int rank, int lane) {
     LaneState& state = states_[rank][lane];
-    if (state.started || state.done()) return;
+    if (state.started || state.done())
+      return;
     const Place next{rank, state.actions[state.next]};
     for (int l = 0; l < lanes; ++l)
-      if (LaneState& other = states_[rank][l]; static_cast<std::int32_t>(other.next) < at(next).waits[l]) {
+      if (LaneState& other = states_[rank][l];
+          static_cast<std::int32_t>(other.next) < at(next).waits[l]) {
         other.holds[lane] = true;
         return;
       }
     state.started = true;
     const Kind kind = at(next).kind;
-    if (is_point_to_point(kind)) return begin_message(next);
-    if (is_collective(kind)) return begin_collective(matching_.other[matching_.number(next)]);
+    if (is_point_to_point(kind))
+      return begin_message(next);
+    if (is_collective(kind))
+      return begin_collective(matching_.other[matching_.number(next)]);
     listener_.local(next);
     finish(next);
   }
@@ -175,18 +209,23 @@ private:
     const std::int64_t number = matching_.number(p);
     const Place other{at(p).peer, matching_.other[number]};
     started_[number] = true;
-    if (!started_[matching_.number(other)]) return;
-    if (at(p).kind == Kind::send) listener_.message(p, other);
-    else listener_.message(other, p);
+    if (!started_[matching_.number(other)])
+      return;
+    if (at(p).kind == Kind::send)
+      listener_.message(p, other);
+    else
+      listener_.message(other, p);
     finish(p);
     finish(other);
   }
 
   void begin_collective(std::int32_t collective) {
     const std::span<const Place> calls = matching_.calls_of(collective);
-    if (++arrived_[collective] < static_cast<int>(calls.size())) return;
+    if (++arrived_[collective] < static_cast<int>(calls.size()))
+      return;
     listener_.collective(calls);
-    for (const Place call : calls) finish(call);
+    for (const Place call : calls)
+      finish(call);
   }
 
   void finish(Place p) {
@@ -195,7 +234,8 @@ private:
     ++state.next;
     state.holds[index_of(at(p).lane)] = true;
     for (int l = 0; l < lanes; ++l)
-      if (std::exchange(state.holds[l], false)) ready_.emplace_back(p.rank, l);
+      if (std::exchange(state.holds[l], false))
+        ready_.emplace_back(p.rank, l);
   }
 
   void check_end() const {
@@ -203,16 +243,25 @@ private:
     Place first;
     for (int r = 0; r < static_cast<int>(states_.size()); ++r)
       for (const LaneState& state : states_[r]) {
-        if (state.done()) continue;
+        if (state.done())
+          continue;
         const Place p{r, state.actions[state.next]};
-        if (heads.empty()) first = p;
+        if (heads.empty())
+          first = p;
         heads.push_back(place(program_, r, p.action) +
-                        (state.started ? " waits for the other side" : " waits for earlier actions of its rank"));
+                        (state.started ? " waits for the other side"
+                                       : " waits for earlier actions of its rank"));
       }
-    if (heads.empty()) return;
+    if (heads.empty())
+      return;
     constexpr std::size_t shown = 16;
-    refuse(no_deadlock, program_, first.rank, first.action, "nothing can go on; {} lanes are stuck, for example: {}",
-        heads.size(), fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
+    refuse(no_deadlock,
+        program_,
+        first.rank,
+        first.action,
+        "nothing can go on; {} lanes are stuck, for example: {}",
+        heads.size(),
+        fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
   }
 
   const Program& program_;
@@ -225,6 +274,11 @@ private:
 };
 }  // namespace
 
-Matching match(const Program& program) { return Matcher(program).run(); }
-void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
+Matching match(const Program& program) {
+  return Matcher(program).run();
+}
+
+void execute(const Program& program, Listener& listener) {
+  Execution(program, listener).run();
+}
 }  // namespace minitaw::schedule::detail

@@ -13,11 +13,13 @@
 namespace minitaw::schedule {
 namespace {
 constexpr std::string_view letters = "FBIW";
-constexpr std::array kind_of = {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight};
+constexpr std::array kind_of = {
+    Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight};
 constexpr std::string_view rule = "each has F, then B, or I and later W";
 
 std::string text_of(Kind kind, int stage, int micro_batch) {
-  return fmt::format("{}{}{}", stage, letters[std::ranges::find(kind_of, kind) - kind_of.begin()], micro_batch);
+  return fmt::format(
+      "{}{}{}", stage, letters[std::ranges::find(kind_of, kind) - kind_of.begin()], micro_batch);
 }
 
 class Reader {
@@ -26,8 +28,10 @@ public:
 
   Orders read(std::string text) {
     std::erase_if(text, [](unsigned char c) { return c != '\n' && (c <= ' ' || c > '~'); });
-    while (text.ends_with('\n')) text.pop_back();
-    if (text.empty()) text = "\n";
+    while (text.ends_with('\n'))
+      text.pop_back();
+    if (text.empty())
+      text = "\n";
     for (const auto row : std::views::split(text, '\n')) {
       orders_.visits.emplace_back();
       ++row_;
@@ -36,48 +40,66 @@ public:
         read_cell({cell.begin(), cell.end()});
       }
       column_ = 0;
-      if (orders_.visits.back().empty()) fail("a rank that computes nothing; give it a stage");
+      if (orders_.visits.back().empty())
+        fail("a rank that computes nothing; give it a stage");
     }
     check_completeness();
     check_progress();
     return std::move(orders_);
   }
+
 private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw InputError(fmt::format(
-        "schedule: {}, row {}{}: {}", name_, row_, column_ > 0 ? fmt::format(", column {}", column_) : "", what));
+    throw InputError(fmt::format("schedule: {}, row {}{}: {}",
+        name_,
+        row_,
+        column_ > 0 ? fmt::format(", column {}", column_) : "",
+        what));
   }
 
   void read_cell(std::string_view cell) {
     constexpr std::string_view end = ")OVERLAP_F_B";
-    if (cell.starts_with('(') && cell.ends_with(end)) cell = cell.substr(1, cell.size() - end.size() - 1);
-    for (const auto part : std::views::split(cell, ';')) read_action({part.begin(), part.end()});
+    if (cell.starts_with('(') && cell.ends_with(end))
+      cell = cell.substr(1, cell.size() - end.size() - 1);
+    for (const auto part : std::views::split(cell, ';'))
+      read_action({part.begin(), part.end()});
   }
 
   void read_action(const std::string& text) {
-    static const std::regex form("([0-9]{1,6})(?:([FBIW])([0-9]{1,6})|(?:(?:WAIT_)?(?:SEND|RECV)_[FB]|UNSHARD|RESHARD|("
-                                 "?:WAIT_)?REDUCE_GRAD)[0-9]*)");
+    static const std::regex form(
+        "([0-9]{1,6})(?:([FBIW])([0-9]{1,6})|(?:(?:WAIT_)?(?:SEND|RECV)_[FB]|UNSHARD|RESHARD|("
+        "?:WAIT_)?REDUCE_GRAD)[0-9]*)");
     std::smatch parts;
     if (!std::regex_match(text, parts, form))
-      fail(fmt::format("\"{:.40}\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0", text));
-    if (parts[2].matched) add(std::stoi(parts[1]), *parts[2].first, std::stoi(parts[3]));
+      fail(fmt::format(
+          "\"{:.40}\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0",
+          text));
+    if (parts[2].matched)
+      add(std::stoi(parts[1]), *parts[2].first, std::stoi(parts[3]));
   }
 
   void add(int stage, char letter, int micro_batch) {
     if (const int row = rows_.try_emplace(stage, row_).first->second; row != row_)
       fail(fmt::format("stage {} is in row {} too; a stage has one rank", stage, row));
     std::string& done = done_[{stage, micro_batch}];
-    if (constexpr std::array known = {"F", "FB", "FI", "FIW"}; std::ranges::count(known, done + letter) == 0)
-      fail(fmt::format(
-          "{}{}{} follows \"{}\" of this stage and micro-batch; {}", stage, letter, micro_batch, done, rule));
+    if (constexpr std::array known = {"F", "FB", "FI", "FIW"};
+        std::ranges::count(known, done + letter) == 0)
+      fail(fmt::format("{}{}{} follows \"{}\" of this stage and micro-batch; {}",
+          stage,
+          letter,
+          micro_batch,
+          done,
+          rule));
     done += letter;
-    orders_.visits.back().push_back({column_ - 1, stage, micro_batch, kind_of.at(letters.find(letter))});
+    orders_.visits.back().push_back(
+        {column_ - 1, stage, micro_batch, kind_of.at(letters.find(letter))});
     orders_.micro_batches = std::max(orders_.micro_batches, micro_batch + 1);
   }
 
   void check_completeness() {
     for (const auto& [stage, row] : rows_) {
-      if (stage != orders_.stages()) fail(fmt::format("no rank has stage {}; they count from 0", orders_.stages()));
+      if (stage != orders_.stages())
+        fail(fmt::format("no rank has stage {}; they count from 0", orders_.stages()));
       orders_.rank_of.push_back(row - 1);
     }
     for (int s = 0; s < orders_.stages(); ++s)
@@ -91,11 +113,14 @@ private:
 
   void check_progress() {
     const Visit* const stuck = set_ticks(orders_);  // its tick is its column still
-    if (stuck == nullptr) return;
+    if (stuck == nullptr)
+      return;
     row_ = orders_.rank_of[stuck->shard] + 1;
     column_ = stuck->tick + 1;
-    fail(fmt::format("{} waits for stage {}, which waits for what comes later in this row: a deadlock",
-        text_of(stuck->kind, stuck->shard, stuck->micro_batch), stuck->shard + (stuck->backward() ? 1 : -1)));
+    fail(fmt::format(
+        "{} waits for stage {}, which waits for what comes later in this row: a deadlock",
+        text_of(stuck->kind, stuck->shard, stuck->micro_batch),
+        stuck->shard + (stuck->backward() ? 1 : -1)));
   }
 
   std::string name_;
@@ -108,14 +133,17 @@ private:
 
 const Visit* set_ticks(Orders& orders) {
   // Ends by stage and micro-batch; -1: not known yet.
-  std::vector<std::vector<int>> forward(orders.stages(), std::vector<int>(orders.micro_batches, -1));
+  std::vector<std::vector<int>> forward(
+      orders.stages(), std::vector<int>(orders.micro_batches, -1));
   std::vector<std::vector<int>> backward = forward;
   std::vector<std::size_t> next(orders.visits.size());
   std::vector<int> free(orders.visits.size());
   const auto needed = [&](const Visit& visit) {
     const int s = visit.shard;
-    if (visit.kind == Kind::forward) return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
-    if (visit.kind == Kind::backward_weight || s + 1 == orders.stages()) return 0;
+    if (visit.kind == Kind::forward)
+      return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
+    if (visit.kind == Kind::backward_weight || s + 1 == orders.stages())
+      return 0;
     return backward[s + 1][visit.micro_batch];
   };
   for (bool moved = true; moved;) {
@@ -123,26 +151,33 @@ const Visit* set_ticks(Orders& orders) {
     for (std::size_t r = 0; r < orders.visits.size(); ++r)
       for (; next[r] < orders.visits[r].size(); ++next[r], moved = true) {
         Visit& visit = orders.visits[r][next[r]];
-        if (needed(visit) < 0) break;
+        if (needed(visit) < 0)
+          break;
         visit.tick = std::max(needed(visit), free[r]);
         free[r] = visit.tick + 1;
-        if (visit.kind == Kind::forward) forward[visit.shard][visit.micro_batch] = free[r];
-        else if (visit.kind != Kind::backward_weight) backward[visit.shard][visit.micro_batch] = free[r];
+        if (visit.kind == Kind::forward)
+          forward[visit.shard][visit.micro_batch] = free[r];
+        else if (visit.kind != Kind::backward_weight)
+          backward[visit.shard][visit.micro_batch] = free[r];
       }
   }
   for (std::size_t r = 0; r < orders.visits.size(); ++r)
-    if (next[r] < orders.visits[r].size()) return &orders.visits[r][next[r]];
+    if (next[r] < orders.visits[r].size())
+      return &orders.visits[r][next[r]];
   return nullptr;
 }
 
-Orders read_torch_csv(const std::string& text, const std::string& name) { return Reader(name).read(text); }
+Orders read_torch_csv(const std::string& text, const std::string& name) {
+  return Reader(name).read(text);
+}
 
 std::string to_torch_csv(const Program& program) {
   std::string text;
   for (std::size_t r = 0; r < program.ranks.size() / program.replicas; ++r) {
     std::vector<std::string> cells;
     for (const Action& a : program.ranks[r].actions) {
-      if (!is_visit(a.kind)) continue;
+      if (!is_visit(a.kind))
+        continue;
       cells.resize(std::max(cells.size(), static_cast<std::size_t>(a.tick)));
       cells.push_back(text_of(a.kind, a.shard, a.micro_batch));
     }

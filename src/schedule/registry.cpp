@@ -24,27 +24,37 @@ Entry tawpipe();
 namespace {
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
-  if (at != entry.options.end()) return *at;
+  if (at != entry.options.end())
+    return *at;
   const std::vector<std::string> names = list_of(entry.options, &OptionDoc::name);
   throw InputError(
-      names.empty() ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
-                    : fmt::format("schedule: {} has no option \"{}\"{}", entry.name, name, did_you_mean(name, names)));
+      names.empty()
+          ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
+          : fmt::format("schedule: {} has no option \"{}\"{}",
+                entry.name,
+                name,
+                did_you_mean(name, names)));
 }
 
-/// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains `value`.
+/// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains
+/// `value`.
 bool takes(const std::string& allowed, const std::string& value) {
   const std::size_t dots = allowed.find("..");
-  if (dots == std::string::npos) return allowed == value;
+  if (dots == std::string::npos)
+    return allowed == value;
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc() && end == value.data() + value.size() && std::to_string(number) == value &&
-         number >= std::stoi(allowed.substr(0, dots)) && number <= std::stoi(allowed.substr(dots + 2));
+  return error == std::errc() && end == value.data() + value.size() &&
+         std::to_string(number) == value && number >= std::stoi(allowed.substr(0, dots)) &&
+         number <= std::stoi(allowed.substr(dots + 2));
 }
 
 /// "on or off", "auto or 1..64"; a default within the range is not named.
 std::string allowed_text(const OptionDoc& option) {
-  if (option.values.empty()) return "a text";
-  if (takes(option.values.back(), option.values.front())) return option.values.back();
+  if (option.values.empty())
+    return "a text";
+  if (takes(option.values.back(), option.values.front()))
+    return option.values.back();
   return fmt::format("{}", fmt::join(option.values, " or "));
 }
 
@@ -53,27 +63,42 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string name = text.substr(0, equals);
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  if (option.values.empty() ? value.empty()
-                            : std::ranges::none_of(option.values, [&](const auto& of) { return takes(of, value); }))
-    throw InputError(fmt::format(
-        "schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name, allowed_text(option), value));
+  if (option.values.empty()
+          ? value.empty()
+          : std::ranges::none_of(option.values, [&](const auto& of) { return takes(of, value); }))
+    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"",
+        option.name,
+        entry.name,
+        allowed_text(option),
+        value));
   if (spec.options.contains(option.name))
-    throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
+    throw InputError(
+        fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
 }
 }  // namespace
 
 const std::vector<Entry>& registry() {
   using namespace schedules;
-  static const std::vector<Entry> entries = {serial(), ddp(), fsdp(), one_forward_one_backward(), zero_bubble_1(),
-      zero_bubble_2(), zero_bubble_v(), from_csv(), weipipe(), tawpipe()};
+  static const std::vector<Entry> entries = {serial(),
+      ddp(),
+      fsdp(),
+      one_forward_one_backward(),
+      zero_bubble_1(),
+      zero_bubble_2(),
+      zero_bubble_v(),
+      from_csv(),
+      weipipe(),
+      tawpipe()};
   return entries;
 }
 
 const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);
-  if (at != registry().end()) return *at;
-  throw InputError(fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)", name,
+  if (at != registry().end())
+    return *at;
+  throw InputError(fmt::format("schedule: \"{}\" is unknown{} (minitaw help keys lists all)",
+      name,
       did_you_mean(name, list_of(registry(), &Entry::name))));
 }
 
@@ -84,7 +109,8 @@ Spec parse_spec(const std::string& text) {
   const Entry& entry = entry_of(spec.name);
   while (colon != std::string::npos) {
     const std::size_t next = text.find(':', colon + 1);
-    parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
+    parse_option(
+        spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
     colon = next;
   }
   std::erase_if(spec.options, [&](const auto& o) {
@@ -96,12 +122,14 @@ Spec parse_spec(const std::string& text) {
 
 std::string to_text(const Spec& spec) {
   std::string text = spec.name;
-  for (const auto& [name, value] : spec.options) text += fmt::format(":{}={}", name, value);
+  for (const auto& [name, value] : spec.options)
+    text += fmt::format(":{}={}", name, value);
   return text;
 }
 
 int number_of(const Spec& spec, const std::string& option) {
-  if (const std::string value = spec.value(option); !value.empty()) return std::stoi(value);
+  if (const std::string value = spec.value(option); !value.empty())
+    return std::stoi(value);
   const std::vector<OptionDoc>& known = entry_of(spec.name).options;
   const auto doc = std::ranges::find(known, option, &OptionDoc::name);
   return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
@@ -110,52 +138,77 @@ int number_of(const Spec& spec, const std::string& option) {
 Keeping keeping_of(const Request& request) {
   const auto where = [&](const char* option) {
     const std::string value = request.spec.value(option);
-    return value.empty() ? Keeping::Where::world : value == "group" ? Keeping::Where::group : Keeping::Where::none;
+    return value.empty()      ? Keeping::Where::world
+           : value == "group" ? Keeping::Where::group
+                              : Keeping::Where::none;
   };
   // Sums of one micro-batch leave as they are.
-  return {where("reshard"), request.spec.options.contains("fetch"),
+  return {where("reshard"),
+      request.spec.options.contains("fetch"),
       request.micro_batches_of_rank() == 1 ? Keeping::Where::world : where("reduce")};
 }
 
 std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options) {
-  for (const OptionDoc& option : std::initializer_list<OptionDoc>{
-           {"reshard", {"world", "group", "none"},
-               "where weights stay between visits: with their owners only; one copy in each group (ZeRO++ "
-               "hpZ); a copy on every rank"},
-           {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
-           {"reduce", {"world", "group", "none"},
-               "how far each micro-batch's gradient is summed: to its owner; in its group; on its rank only. "
-               "The rest follows once a step"}})
+  for (const OptionDoc& option :
+      std::initializer_list<OptionDoc>{{"reshard",
+                                           {"world", "group", "none"},
+                                           "where weights stay between visits: with their owners "
+                                           "only; one copy in each group (ZeRO++ "
+                                           "hpZ); a copy on every rank"},
+          {"fetch",
+              {"micro_batch", "step"},
+              "how often weights that stay are fetched from their owners"},
+          {"reduce",
+              {"world", "group", "none"},
+              "how far each micro-batch's gradient is summed: to its owner; in its group; on its "
+              "rank only. "
+              "The rest follows once a step"}})
     options.push_back(option);
   return options;
 }
 
-int shards_per_rank(const Spec& spec) { return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks"); }
+int shards_per_rank(const Spec& spec) {
+  return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
+}
 
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
   if (entry.one_rank && ranks != 1)
-    throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
+    throw InputError(
+        fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
   if (request.replicas != 1) {
-    if (!entry.replicable) throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
+    if (!entry.replicable)
+      throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
     if (request.replicas < 1 || ranks % request.replicas != 0)
-      throw InputError(fmt::format("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
-          counted(ranks, "rank"), request.replicas, ranks));
+      throw InputError(
+          fmt::format("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
+              counted(ranks, "rank"),
+              request.replicas,
+              ranks));
     (void)groups_of_replica(request.groups, request.replicas);
   }
   const int sharers = entry.passes_activations ? request.replicas : ranks;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
-        to_text(request.spec), counted(request.micro_batches, "micro-batch"),
-        counted(sharers, entry.passes_activations ? "replica" : "rank"), sharers));
+    throw InputError(
+        fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
+            to_text(request.spec),
+            counted(request.micro_batches, "micro-batch"),
+            counted(sharers, entry.passes_activations ? "replica" : "rank"),
+            sharers));
   const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_replica();
   if (request.layers < shards)
-    throw InputError(fmt::format("layers: {} {} too few for {} on {}, which needs {} of at least "
-                                 "one layer on each rank; use layers = {}, fewer ranks or more replicas",
-        counted(request.layers, "layer"), request.layers == 1 ? "is" : "are", to_text(request.spec),
-        counted(request.ranks_of_replica(), "rank"), each == 1 ? "a shard" : counted(each, "shard"), shards));
-  if (entry.check != nullptr) entry.check(request);
+    throw InputError(
+        fmt::format("layers: {} {} too few for {} on {}, which needs {} of at least "
+                    "one layer on each rank; use layers = {}, fewer ranks or more replicas",
+            counted(request.layers, "layer"),
+            request.layers == 1 ? "is" : "are",
+            to_text(request.spec),
+            counted(request.ranks_of_replica(), "rank"),
+            each == 1 ? "a shard" : counted(each, "shard"),
+            shards));
+  if (entry.check != nullptr)
+    entry.check(request);
 }
 
 bool is_buildable(const Request& request) {
@@ -169,7 +222,8 @@ bool is_buildable(const Request& request) {
 
 Spec settled(Request request, int adapters) {
   const Entry& entry = entry_of(request.spec.name);
-  if (entry.settle != nullptr) entry.settle(request, adapters);
+  if (entry.settle != nullptr)
+    entry.settle(request, adapters);
   return request.spec;
 }
 
@@ -183,18 +237,21 @@ Program build(const Request& request) {
 std::vector<std::string> options_without_effect(Request request) {
   std::vector<std::string> names;
   const int ranks = request.groups.ranks();
-  if (request.spec.options.empty() || ranks > 64 || entry_of(request.spec.name).needs_file) return names;
+  if (request.spec.options.empty() || ranks > 64 || entry_of(request.spec.name).needs_file)
+    return names;
   request.micro_batches = 2 * ranks;
-  request.layers =
-      std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));
+  request.layers = std::min(
+      request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));
   const Program all = build(request);
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;
     without.spec.options.erase(name);
-    if (!is_buildable(without)) continue;
+    if (!is_buildable(without))
+      continue;
     Program program = build(without);
     program.schedule = all.schedule;
-    if (program == all) names.push_back(name);
+    if (program == all)
+      names.push_back(name);
   }
   return names;
 }

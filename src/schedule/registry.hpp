@@ -9,15 +9,19 @@ namespace minitaw::schedule {
 struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
+
   /// Empty where it is the default.
   [[nodiscard]] std::string value(const std::string& option) const {
     const auto at = options.find(option);
     return at == options.end() ? "" : at->second;
   }
+
   friend auto operator<=>(const Spec&, const Spec&) = default;
   friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };
-/// Throws InputError for an unknown schedule or option (naming the nearest one) or a value it does not take.
+
+/// Throws InputError for an unknown schedule or option (naming the nearest one) or a value it does
+/// not take.
 [[nodiscard]] Spec parse_spec(const std::string& text);
 /// The spec in canonical form: options in alphabetical order, defaults left out.
 [[nodiscard]] std::string to_text(const Spec& spec);
@@ -27,19 +31,22 @@ struct Request {
   topology::Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
-  int replicas = 1;      ///< replicas of the schedule, each on as many ranks with as many micro-batches
+  int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches
   bool clips = false;    ///< gradients are clipped by their norm over the model
   std::string folder{};  ///< from which a file in the spec is named
 
   [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
+
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
+
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
 };
 
 struct OptionDoc {
   std::string name;
-  /// Allowed values, the default first; "1..8", the last one, is a range of integers. None: any text.
+  /// Allowed values, the default first; "1..8", the last one, is a range of integers. None: any
+  /// text.
   std::vector<std::string> values;
   std::string doc;
 };
@@ -49,15 +56,19 @@ struct Entry {
   std::string name, doc;
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
-  bool one_rank = false;            ///< runs on one rank of the job
-  int shards_per_rank = 0;          ///< how many (times the option "chunks"), of at least a layer; 0: any
-  bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
-  bool replicable = true;           ///< runs with replicas
-  bool needs_file = false;          ///< its option "file" must be given
-  void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
-  /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each node.
+  bool one_rank = false;    ///< runs on one rank of the job
+  int shards_per_rank = 0;  ///< how many (times the option "chunks"), of at least a layer; 0: any
+  bool passes_activations =
+      false;               ///< micro-batches visit all ranks, and need not be shared evenly by them
+  bool replicable = true;  ///< runs with replicas
+  bool needs_file = false;  ///< its option "file" must be given
+  void (*check)(
+      const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
+  /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each
+  /// node.
   void (*settle)(Request& request, int adapters) = nullptr;
 };
+
 /// Every schedule, in the order in which help and documentation list them.
 [[nodiscard]] const std::vector<Entry>& registry();
 /// The entry that a spec names. Throws InputError if there is none.
@@ -65,31 +76,38 @@ struct Entry {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// What ranks keep of weights and sums within a step, where weights move; between steps all is sharded over all ranks.
+/// What ranks keep of weights and sums within a step, where weights move; between steps all is
+/// sharded over all ranks.
 struct Keeping {
   enum class Where : std::uint8_t {
     world,  ///< nothing: back to the owners after every visit (FSDP2: reshard_after_forward = True)
-    group,  ///< one copy in every group, shared by its ranks (ZeRO++ hpZ, MiCS; reshard_after_forward = n)
+    group,  ///< one copy in every group, shared by its ranks (ZeRO++ hpZ, MiCS;
+            ///< reshard_after_forward = n)
     none,   ///< a whole copy on every rank (reshard_after_forward = False)
   };
-  Where weights = Where::world;    ///< option reshard
-  bool all_step = false;           ///< option fetch: weights of a step's first micro-batch serve all
-  Where gradients = Where::world;  ///< option reduce: how far every micro-batch's gradient is summed
+  Where weights = Where::world;  ///< option reshard
+  bool all_step = false;         ///< option fetch: weights of a step's first micro-batch serve all
+  Where gradients =
+      Where::world;  ///< option reduce: how far every micro-batch's gradient is summed
 };
+
 [[nodiscard]] Keeping keeping_of(const Request& request);
 /// A schedule's own options, then those of keeping_of().
 [[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
-/// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws InputError "key: ...".
+/// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws
+/// InputError "key: ...".
 void check(const Request& request);
 /// Returns whether check() passes.
 [[nodiscard]] bool is_buildable(const Request& request);
-/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so many
-/// adapters each: what is built and recorded. build() takes an `auto` as on nodes with one adapter.
+/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes
+/// with so many adapters each: what is built and recorded. build() takes an `auto` as on nodes with
+/// one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
-/// The options of the request that change nothing in its program (rails between one group, say), found by
-/// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
+/// The options of the request that change nothing in its program (rails between one group, say),
+/// found by building a step of two micro-batches a rank and few layers without each. Nothing for
+/// more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
 [[nodiscard]] Program build(const Request& request);

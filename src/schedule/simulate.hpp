@@ -5,18 +5,21 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// Times of an action of a step, s since its begin: its lane got to it (`ready`), then waited for others until `begin`.
+/// Times of an action of a step, s since its begin: its lane got to it (`ready`), then waited for
+/// others until `begin`.
 struct Span {
   double ready = 0, begin = 0, end = 0;
 };
 
-/// Seconds of an action once all sides are there. A message is asked for as its send, a collective as its first call.
+/// Seconds of an action once all sides are there. A message is asked for as its send, a collective
+/// as its first call.
 using Costs = std::function<double(int rank, const Action& action)>;
 
-/// Executes a program that validate() accepts with durations: spans[r][i] of action i of rank r. An action
-/// is ready when the one before it in its lane has finished and starts when its waits are met; a message or
-/// collective begins when all sides have started. Transfers do not slow each other down: only lanes and waits
-/// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.
+/// Executes a program that validate() accepts with durations: spans[r][i] of action i of rank r. An
+/// action is ready when the one before it in its lane has finished and starts when its waits are
+/// met; a message or collective begins when all sides have started. Transfers do not slow each
+/// other down: only lanes and waits order them. Time grows with the number of actions. Throws
+/// LogicError if the program stops before its end.
 [[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
 struct Idle {
@@ -26,24 +29,34 @@ struct Idle {
   [[nodiscard]] double share() const;
   [[nodiscard]] double share(int rank) const;
 };
+
 [[nodiscard]] Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
-/// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16, and 3.35 TB/s of HBM3.
+/// A device in two rates, by default an NVIDIA H100 SXM: 40% of its 989 TFLOP/s in dense bf16,
+/// and 3.35 TB/s of HBM3.
 struct Device {
   double flops = 400e12;    ///< FLOP/s
   double memory = 3.35e12;  ///< bytes/s, for what computes little: update, zero, add
 };
 
-/// Seconds of a visit or of the loss, by model/cost.hpp; else 0. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] double seconds_of(
-    const Action& action, const model::Layout& layout, const model::Speed& speed, double memory_rate);
+/// Seconds of a visit or of the loss, by model/cost.hpp; else 0. `memory_rate`: bytes/s of kernels
+/// that compute little.
+[[nodiscard]] double seconds_of(const Action& action,
+    const model::Layout& layout,
+    const model::Speed& speed,
+    double memory_rate);
 /// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
-/// Bytes that an action reads and writes, where that takes its time: update, zero, add, load, embed; else 0.
-[[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action, const model::Layout& layout);
+/// Bytes that an action reads and writes, where that takes its time: update, zero, add, load,
+/// embed; else 0.
+[[nodiscard]] double touched_bytes(
+    const Program& program, int rank, const Action& action, const model::Layout& layout);
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
-/// Durations where transfers take no time. `micro_batch_per_rank`: B of each rank. The program outlives the result.
-[[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Device& device,
+/// Durations where transfers take no time. `micro_batch_per_rank`: B of each rank. The program
+/// outlives the result.
+[[nodiscard]] Costs costs_of(const Program& program,
+    const model::Layout& layout,
+    const Device& device,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});
 }  // namespace minitaw::schedule

@@ -26,9 +26,11 @@ struct Violation {
 };
 
 [[nodiscard]] std::optional<Violation> validate(const Program& program);
-/// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
+/// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is
+/// marked.
 void require_valid(const Program& program);
 [[nodiscard]] Program build_valid(const Request& request);
 /// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
-[[nodiscard]] std::string grid(const Program& program, const std::optional<Violation>& mark = std::nullopt);
+[[nodiscard]] std::string grid(
+    const Program& program, const std::optional<Violation>& mark = std::nullopt);
 }  // namespace minitaw::schedule

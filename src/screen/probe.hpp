@@ -21,7 +21,8 @@ struct Kernel {
 
 /// Processor time of some cores so far, s.
 struct Usage {
-  double all = 0;  ///< of all programs, and what a hypervisor kept; of interrupts nothing: they may be the job's
+  double all = 0;  ///< of all programs, and what a hypervisor kept; of interrupts nothing: they may
+                   ///< be the job's
   double own = 0;  ///< of this process, wherever it ran
 };
 
@@ -40,17 +41,21 @@ public:
   [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
   /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
   [[nodiscard]] virtual Work exchange(int peer) = 0;
-  /// An all-gather or reduce-scatter of a block by all ranks of this node; amount: bytes of the block.
+  /// An all-gather or reduce-scatter of a block by all ranks of this node; amount: bytes of the
+  /// block.
   [[nodiscard]] virtual Work collect(schedule::Kind kind) = 0;
   /// Seconds of a word to a rank and back.
   [[nodiscard]] virtual double round_trip(int peer) = 0;
   /// Seconds until so many messages of so many bytes are here from a rank, while as many go there.
   [[nodiscard]] virtual double messages(int peer, int count, std::size_t bytes) = 0;
 };
-/// Kernels of this shape, the transport of the schedules inside nodes, and MPI from host memory between them.
-/// Collective.
-[[nodiscard]] std::unique_ptr<Instruments> make_instruments(
-    MPI_Comm world, const topology::Placement& place, const model::Shape& shape, bool shared_devices);
+
+/// Kernels of this shape, the transport of the schedules inside nodes, and MPI from host memory
+/// between them. Collective.
+[[nodiscard]] std::unique_ptr<Instruments> make_instruments(MPI_Comm world,
+    const topology::Placement& place,
+    const model::Shape& shape,
+    bool shared_devices);
 
 struct ProbeOptions {
   double seconds = 0.1;       ///< of each measurement of a rank or inside a node
@@ -65,7 +70,8 @@ struct ProbeOptions {
   std::function<void()> done = [] {};
 };
 
-/// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part sleep.
+/// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part
+/// sleep.
 class Probe {
 public:
   Probe& operator=(Probe&&) = delete;
@@ -77,6 +83,9 @@ public:
   /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
   [[nodiscard]] virtual std::vector<std::vector<double>> round() = 0;
 };
-[[nodiscard]] std::unique_ptr<Probe> make_probe(
-    MPI_Comm world, const topology::Placement& place, ProbeOptions options, std::unique_ptr<Instruments> instruments);
+
+[[nodiscard]] std::unique_ptr<Probe> make_probe(MPI_Comm world,
+    const topology::Placement& place,
+    ProbeOptions options,
+    std::unique_ptr<Instruments> instruments);
 }  // namespace minitaw::screen

@@ -4,7 +4,8 @@
 #include <utility>
 #include "topology/groups.hpp"
 
-/// Finds what is slower than its peers. This part judges numbers, and knows neither MPI nor devices (docs/screen.md).
+/// Finds what is slower than its peers. This part judges numbers, and knows neither MPI nor devices
+/// (docs/screen.md).
 namespace minitaw::screen {
 /// Who a value of a rank is about: itself, or what another rank sends it.
 enum class Partner {
@@ -18,12 +19,15 @@ struct Quantity {
   Partner partner = Partner::none;
   double least = 0.1;       ///< share below the peers that is worth a word
   bool is_latency = false;  ///< s; else a rate, of which more is better
-  bool of_node = false;     ///< the ranks of a node measure it together, so that none of them can be told
-  bool in_bits = false;     ///< of B/s: people read it in bit/s
-  bool is_load = false;     ///< share of the rank's cores that other programs took; judges the other quantities
+  bool of_node =
+      false;  ///< the ranks of a node measure it together, so that none of them can be told
+  bool in_bits = false;  ///< of B/s: people read it in bit/s
+  bool is_load =
+      false;  ///< share of the rank's cores that other programs took; judges the other quantities
 };
 
-/// Time added to a latency before it is compared: what is shorter makes no difference to anybody, s.
+/// Time added to a latency before it is compared: what is shorter makes no difference to anybody,
+/// s.
 inline constexpr double latency_floor = 10e-6;
 
 struct Machine {
@@ -55,9 +59,12 @@ struct Measured {
 
 /// Names the smallest part of the machine that explains what was found.
 struct Suspect {
-  /// The last ones: at least one of `Culprit::among`, ranks or the drivers of adapters, and nobody can tell which.
+  /// The last ones: at least one of `Culprit::among`, ranks or the drivers of adapters, and nobody
+  /// can tell which.
   enum Kind { rank, node, adapter, link, some_ranks, some_adapters } kind = rank;
-  int a = -1, b = -1;  ///< rank; node; driver of an adapter; sender and receiver of a link; the first of `among`
+
+  int a = -1, b = -1;  ///< rank; node; driver of an adapter; sender and receiver of a link; the
+                       ///< first of `among`
   friend auto operator<=>(const Suspect&, const Suspect&) = default;
 };
 
@@ -77,9 +84,11 @@ struct Culprit {
   std::vector<int> among{};
 };
 
-/// Least differences are the quantities', more where values differ by chance; half a rate, ten latencies always count.
+/// Least differences are the quantities', more where values differ by chance; half a rate, ten
+/// latencies always count.
 struct Rule {
-  double sigmas = 6;  ///< standard deviations: of one part from round to round, and of its peers if they are many
+  double sigmas = 6;  ///< standard deviations: of one part from round to round, and of its peers if
+                      ///< they are many
   double least = 0;   ///< replaces that of the rates; 0: does not
   int rounds = 2;     ///< in which a suspect must stand out
   /// Of each quantity, expected: the more subjects, the more rounds each must stand out in.
@@ -90,7 +99,8 @@ struct Rule {
   double loaded_sigmas = 10;  ///< beyond which, in all rounds, no load explains what stands out
 };
 
-/// The smallest fault of a quantity that would have been named: share of the rate, or seconds more; NaN: none would.
+/// The smallest fault of a quantity that would have been named: share of the rate, or seconds more;
+/// NaN: none would.
 struct Smallest {
   double part = std::numeric_limits<double>::quiet_NaN();  ///< of a rank, node or adapter
   double link = part;                                      ///< of a link
@@ -100,35 +110,43 @@ struct Judgement {
   std::vector<Culprit> culprits{};
   std::vector<Culprit> doubtful{};   ///< stand out, but others took the cores
   std::vector<Smallest> smallest{};  ///< by quantity
-  std::vector<int> loaded{};         ///< ranks with too few rounds in which others left them their cores
-  double load = std::numeric_limits<double>::quiet_NaN();  ///< the largest share of a rank's cores in any round
+  std::vector<int> loaded{};  ///< ranks with too few rounds in which others left them their cores
+  double load = std::numeric_limits<double>::quiet_NaN();  ///< the largest share of a rank's cores
+                                                           ///< in any round
 };
 
 /// Judges each quantity in each round, and names what stands out in `rule.rounds` of them:
 ///
-/// - a rank whose own rate is below the median of all ranks; a node if that holds for all of its ranks;
-/// - a port (what one rank sends to all, or receives from all, through its adapter or inside its node) whose
-///   upper quartile over its partners is below the median of all ports: a good port has good partners;
+/// - a rank whose own rate is below the median of all ranks; a node if that holds for all of its
+/// ranks;
+/// - a port (what one rank sends to all, or receives from all, through its adapter or inside its
+/// node) whose
+///   upper quartile over its partners is below the median of all ports: a good port has good
+///   partners;
 /// - a link (sender and receiver) whose rate is below what its two ports reach with others;
 /// - what is below `Known`, by the medians of all rounds.
 ///
-/// What a culprit explains is not said again: a slow rank also sends and receives slowly. Values of a round in which
-/// other programs took a rank's cores do not count; a rank with too few others is named for what is clear only.
-[[nodiscard]] Judgement judge(const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
+/// What a culprit explains is not said again: a slow rank also sends and receives slowly. Values of
+/// a round in which other programs took a rank's cores do not count; a rank with too few others is
+/// named for what is clear only.
+[[nodiscard]] Judgement judge(
+    const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
 
 // What is known without peers (absolute.cpp).
 
-/// Parts of which this quantity is below what is known of it, by the medians of all rounds. Leaves out whom `named`
-/// names for the same quantity.
+/// Parts of which this quantity is below what is known of it, by the medians of all rounds. Leaves
+/// out whom `named` names for the same quantity.
 [[nodiscard]] std::vector<Culprit> below_known(
     const Machine& machine, const Measured& measured, const std::vector<Culprit>& named);
 
 // Words.
 
-/// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those of nodes.
+/// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those
+/// of nodes.
 [[nodiscard]] std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
-/// In the customary unit: "33.4 Mbit/s" or "4.17 MB/s" of B/s, "17 GFLOP/s", "26.0 us" or "5.04 ms" of s, "3 %" of 1
+/// In the customary unit: "33.4 Mbit/s" or "4.17 MB/s" of B/s, "17 GFLOP/s", "26.0 us" or "5.04 ms"
+/// of s, "3 %" of 1
 [[nodiscard]] std::string readable(double value, const Quantity& quantity);
 /// "rate between nodes, in: 33.4 Mbit/s where 97.6 Mbit/s is usual (66 % less) in 3 rounds"
 [[nodiscard]] std::string text_of(const Evidence& evidence);
@@ -139,12 +157,18 @@ struct Judgement {
 struct Words {
   std::string verdict;  ///< "CLEAN: nothing stands out in 3 rounds"
   std::string judged, sure, not_seen, next;
-  int code = 0;  ///< 0: clean, 1: a culprit, or rounds are missing, 3: other programs took the cores
+  int code =
+      0;  ///< 0: clean, 1: a culprit, or rounds are missing, 3: other programs took the cores
 };
-[[nodiscard]] Words words_of(
-    const Machine& machine, const std::vector<Measured>& measured, const Judgement& judgement, int rounds, int wanted);
+
+[[nodiscard]] Words words_of(const Machine& machine,
+    const std::vector<Measured>& measured,
+    const Judgement& judgement,
+    int rounds,
+    int wanted);
 /// Nodes that a culprit is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
-/// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or n if n is odd.
+/// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1,
+/// or n if n is odd.
 [[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 }  // namespace minitaw::screen

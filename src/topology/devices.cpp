@@ -9,13 +9,16 @@
 #endif
 
 namespace minitaw::topology {
-int device_of(int local_rank, int visible) { return visible > 0 ? local_rank % visible : -1; }
+int device_of(int local_rank, int visible) {
+  return visible > 0 ? local_rank % visible : -1;
+}
 
 std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank) {
   std::map<std::string, int> first;
   for (int rank = 0; const std::string& uuid : uuid_of_rank) {
     const auto [at, is_new] = first.emplace(uuid, rank);
-    if (!is_new && !uuid.empty()) return std::pair(at->second, rank);
+    if (!is_new && !uuid.empty())
+      return std::pair(at->second, rank);
     ++rank;
   }
   return std::nullopt;
@@ -24,30 +27,37 @@ std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uu
 void require_own_devices(std::span<const std::string> uuid_of_rank) {
   if (const auto ranks = shared_device(uuid_of_rank))
     throw InputError(
-        fmt::format("ranks {} and {} would share device {}: start as many ranks per node as it has devices, or add "
+        fmt::format("ranks {} and {} would share device {}: start as many ranks per node as it has "
+                    "devices, or add "
                     "--share-devices (for tests: the ranks then take turns, and times mean little)",
-            ranks->first, ranks->second, uuid_of_rank[ranks->first]));
+            ranks->first,
+            ranks->second,
+            uuid_of_rank[ranks->first]));
 }
 
 #ifdef MINITAW_CUDA_DEVICES
 namespace {
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
-    throw InputError(
-        fmt::format("{}: {}; this build needs a CUDA device and a driver for it", call, cudaGetErrorString(code)));
+    throw InputError(fmt::format("{}: {}; this build needs a CUDA device and a driver for it",
+        call,
+        cudaGetErrorString(code)));
 }
 
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
 std::string text_of(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    if (i == 4 || i == 6 || i == 8 || i == 10)
+      text += '-';
     text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
   }
   return text;
 }
 
-std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+std::string cuda_version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
 }  // namespace
 
 std::vector<Device> visible_devices() {
@@ -58,9 +68,12 @@ std::vector<Device> visible_devices() {
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
-    const std::string bus = fmt::format("{:04x}:{:02x}:{:02x}.0", static_cast<unsigned>(properties.pciDomainID),
-        properties.pciBusID, properties.pciDeviceID);
-    devices.push_back({index, properties.name, text_of(properties.uuid), bus, properties.totalGlobalMem});
+    const std::string bus = fmt::format("{:04x}:{:02x}:{:02x}.0",
+        static_cast<unsigned>(properties.pciDomainID),
+        properties.pciBusID,
+        properties.pciDeviceID);
+    devices.push_back(
+        {index, properties.name, text_of(properties.uuid), bus, properties.totalGlobalMem});
   }
   return devices;
 }
@@ -77,16 +90,29 @@ std::string runtime_version() {
 }
 
 std::string driver_version() {
-  if (std::string version = nvml::driver_version(); !version.empty()) return version;
+  if (std::string version = nvml::driver_version(); !version.empty())
+    return version;
   int number = 0;
-  return cudaDriverGetVersion(&number) == cudaSuccess && number > 0 ? "for CUDA " + cuda_version(number)
-                                                                    : std::string();
+  return cudaDriverGetVersion(&number) == cudaSuccess && number > 0
+             ? "for CUDA " + cuda_version(number)
+             : std::string();
 }
 
 #else
-std::vector<Device> visible_devices() { return {}; }
-std::optional<DeviceMemory> device_memory() { return std::nullopt; }
-std::string runtime_version() { return {}; }
-std::string driver_version() { return {}; }
+std::vector<Device> visible_devices() {
+  return {};
+}
+
+std::optional<DeviceMemory> device_memory() {
+  return std::nullopt;
+}
+
+std::string runtime_version() {
+  return {};
+}
+
+std::string driver_version() {
+  return {};
+}
 #endif
 }  // namespace minitaw::topology

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-/// The devices that a process sees, and which rank gets which. None on a host, and where the vendor is not known.
+/// The devices that a process sees, and which rank gets which. None on a host, and where the vendor
+/// is not known.
 namespace minitaw::topology {
 struct Device {
   int index = -1;           ///< among the visible ones
@@ -19,18 +20,22 @@ struct Device {
 
 /// Throws InputError if a build for devices finds none, or its driver does not answer.
 [[nodiscard]] std::vector<Device> visible_devices();
-/// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
+/// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are
+/// none.
 [[nodiscard]] int device_of(int local_rank, int visible);
 /// Returns the first two ranks that use a device of the same UUID. Empty UUIDs are no device.
-[[nodiscard]] std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank);
+[[nodiscard]] std::optional<std::pair<int, int>> shared_device(
+    std::span<const std::string> uuid_of_rank);
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
 struct DeviceMemory {
   std::uint64_t free = 0, total = 0;
 };
+
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
-/// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or empty.
+/// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or
+/// empty.
 [[nodiscard]] std::string runtime_version();
 [[nodiscard]] std::string driver_version();
 }  // namespace minitaw::topology

@@ -5,25 +5,37 @@
 #include <vector>
 
 namespace minitaw::topology {
-/// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes may differ.
+/// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes
+/// may differ.
 class Groups {
 public:
-  /// Groups of these sizes, in the order of ranks. Throws InputError for an empty list or a size below 1.
+  /// Groups of these sizes, in the order of ranks. Throws InputError for an empty list or a size
+  /// below 1.
   explicit Groups(std::vector<int> sizes);
   /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
   static Groups equal(int ranks, int count);
 
   [[nodiscard]] int count() const { return static_cast<int>(sizes_.size()); }
+
   [[nodiscard]] int ranks() const { return static_cast<int>(group_of_.size()); }
+
   [[nodiscard]] int size(int group) const { return sizes_[group]; }
+
   [[nodiscard]] int first(int group) const { return first_[group]; }
+
   [[nodiscard]] int group_of(int rank) const { return group_of_[rank]; }
+
   [[nodiscard]] int local(int rank) const { return rank - first_[group_of_[rank]]; }
+
   [[nodiscard]] int rank(int group, int local) const { return first_[group] + local; }
+
   [[nodiscard]] bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }
+
   [[nodiscard]] const std::vector<int>& sizes() const { return sizes_; }
+
   [[nodiscard]] std::vector<int> members(int group) const;
-  /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part, that part.
+  /// The groups of ranks [begin, end), which count from 0 then; of a group that lies there in part,
+  /// that part.
   [[nodiscard]] Groups within(int begin, int end) const;
   /// "1+2+3"
   [[nodiscard]] std::string text() const;
@@ -35,6 +47,7 @@ private:
 
 /// Most ranks of a job, so that a text cannot ask for more memory than there is.
 inline constexpr int most_ranks = 1 << 16;
-/// Sizes "1+2+3"; of `ranks` ranks also equal groups, "2", or "1+2+*", the rest last. Throws InputError with the text.
+/// Sizes "1+2+3"; of `ranks` ranks also equal groups, "2", or "1+2+*", the rest last. Throws
+/// InputError with the text.
 Groups parse_groups(const std::string& text, int ranks = 0);
 }  // namespace minitaw::topology

@@ -15,23 +15,28 @@ namespace fs = std::filesystem;
 using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 using Set = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
-/// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that runs on every core.
+/// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that runs on
+/// every core.
 Topology load(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) throw std::bad_alloc();
+  if (hwloc_topology_init(&raw) != 0)
+    throw std::bad_alloc();
   Topology node(raw, hwloc_topology_destroy);
-  if (!xml.empty()) hwloc_topology_set_xmlbuffer(raw, xml.c_str(), static_cast<int>(xml.size()) + 1);
+  if (!xml.empty())
+    hwloc_topology_set_xmlbuffer(raw, xml.c_str(), static_cast<int>(xml.size()) + 1);
   hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
   hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  if (hwloc_topology_load(raw) != 0) node.reset();
+  if (hwloc_topology_load(raw) != 0)
+    node.reset();
   return node;
 }
 
 std::string cpu_text(hwloc_topology_t node) {
   hwloc_obj_t package = hwloc_get_obj_by_type(node, HWLOC_OBJ_PACKAGE, 0);
-  if (package == nullptr) package = hwloc_get_root_obj(node);
+  if (package == nullptr)
+    package = hwloc_get_root_obj(node);
   const auto info = [&](const char* name) {
     const char* const value = hwloc_obj_get_info_by_name(package, name);
     return std::string(value == nullptr ? "" : value);
@@ -42,24 +47,30 @@ std::string cpu_text(hwloc_topology_t node) {
   std::string model = info("CPUModel");
   if (model.empty() && !info("CPUPart").empty())
     model = fmt::format("ARM implementer {} part {}", info("CPUImplementer"), info("CPUPart"));
-  return fmt::format("{}, {}, {}, {}", model.empty() ? "unknown" : model, count(HWLOC_OBJ_PACKAGE, "socket"),
-      count(HWLOC_OBJ_CORE, "core"), count(HWLOC_OBJ_PU, "thread"));
+  return fmt::format("{}, {}, {}, {}",
+      model.empty() ? "unknown" : model,
+      count(HWLOC_OBJ_PACKAGE, "socket"),
+      count(HWLOC_OBJ_CORE, "core"),
+      count(HWLOC_OBJ_PU, "thread"));
 }
 
 struct Port {
   hwloc_obj_t adapter;
   int number;
   double gbit;  ///< Gbit/s
+
   [[nodiscard]] std::string text() const { return fmt::format("{}:{}", adapter->name, number); }
 };
 
 /// InfiniBand and RoCE: a state is "4: ACTIVE", a rate "200 Gb/sec (4X HDR)".
 void add_fabric(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path& classes) {
   std::error_code missing;
-  for (const auto& port : fs::directory_iterator(classes / "infiniband" / adapter->name / "ports", missing))
+  for (const auto& port :
+      fs::directory_iterator(classes / "infiniband" / adapter->name / "ports", missing))
     if (line_of(port.path() / "state").ends_with(": ACTIVE"))
-      ports.push_back(
-          {adapter, std::atoi(port.path().filename().c_str()), std::atof(line_of(port.path() / "rate").c_str())});
+      ports.push_back({adapter,
+          std::atoi(port.path().filename().c_str()),
+          std::atof(line_of(port.path() / "rate").c_str())});
 }
 
 /// Slingshot: interface hsn0 is "up", its speed in Mbit/s.
@@ -72,13 +83,16 @@ void add_slingshot(std::vector<Port>& ports, hwloc_obj_t adapter, const fs::path
 std::vector<Port> ports_up(hwloc_topology_t node, const fs::path& classes) {
   std::vector<Port> ports;
   for (hwloc_obj_t at = nullptr; (at = hwloc_get_next_osdev(node, at)) != nullptr;)
-    if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) add_fabric(ports, at, classes);
-    else if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK) add_slingshot(ports, at, classes);
+    if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
+      add_fabric(ports, at, classes);
+    else if (at->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK)
+      add_slingshot(ports, at, classes);
   std::ranges::sort(ports, {}, &Port::text);
   return ports;
 }
 
-/// Words of a list name a port, an adapter ("mlx5_0", not "mlx5_01"), or all whose names begin so ("mlx5").
+/// Words of a list name a port, an adapter ("mlx5_0", not "mlx5_01"), or all whose names begin so
+/// ("mlx5").
 bool is_listed(const std::string& list, const Port& port) {
   return std::ranges::any_of(std::views::split(list, ','), [name = port.text()](const auto& part) {
     const std::string_view word(part.begin(), part.end());
@@ -92,19 +106,23 @@ bool is_listed(const std::string& list, const Port& port) {
 void keep_carriers(std::vector<Port>& ports) {
   std::string list;
   for (const char* name : {"NCCL_IB_HCA", "UCX_NET_DEVICES"})  // the last one counts
-    if (const char* text = std::getenv(name); text != nullptr && *text != '\0' && std::string_view(text) != "all")
+    if (const char* text = std::getenv(name);
+        text != nullptr && *text != '\0' && std::string_view(text) != "all")
       list = text;
   const bool excludes = list.starts_with('^');
   list.erase(0, list.find_first_not_of("^="));
-  if (!list.empty()) std::erase_if(ports, [&](const Port& port) { return is_listed(list, port) == excludes; });
-  if (ports.empty() || !(list.empty() || excludes)) return;
+  if (!list.empty())
+    std::erase_if(ports, [&](const Port& port) { return is_listed(list, port) == excludes; });
+  if (ports.empty() || !(list.empty() || excludes))
+    return;
   const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
   std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
 }
 
 std::string text_of(hwloc_const_bitmap_t set) {
   char* text = nullptr;
-  if (hwloc_bitmap_iszero(set) || hwloc_bitmap_list_asprintf(&text, set) < 0) return "";
+  if (hwloc_bitmap_iszero(set) || hwloc_bitmap_list_asprintf(&text, set) < 0)
+    return "";
   return std::unique_ptr<char, decltype(&std::free)>(text, std::free).get();
 }
 
@@ -112,7 +130,8 @@ std::string text_of(hwloc_const_bitmap_t set) {
 int in_common(hwloc_obj_t one, hwloc_obj_t other) {
   int count = 0;
   for (; one != nullptr; one = one->parent)
-    for (hwloc_obj_t at = other; at != nullptr; at = at->parent) count += at == one ? 1 : 0;
+    for (hwloc_obj_t at = other; at != nullptr; at = at->parent)
+      count += at == one ? 1 : 0;
   return count;
 }
 }  // namespace
@@ -127,36 +146,49 @@ std::string describe() {
   const Topology node = load("");
   char* text = nullptr;
   int size = 0;
-  if (node == nullptr || hwloc_topology_export_xmlbuffer(node.get(), &text, &size, 0) != 0) return "";
+  if (node == nullptr || hwloc_topology_export_xmlbuffer(node.get(), &text, &size, 0) != 0)
+    return "";
   const std::string xml(text);
   hwloc_free_xmlbuffer(node.get(), text);
   return xml;
 }
 
-Site look(const std::string& cores, const std::string& bus, const std::string& xml, const fs::path& classes) {
+Site look(const std::string& cores,
+    const std::string& bus,
+    const std::string& xml,
+    const fs::path& classes) {
   Site site;
   const Topology owner = load(xml);
   hwloc_topology_t node = owner.get();
-  if (node == nullptr) return site;
+  if (node == nullptr)
+    return site;
   site.cpu = cpu_text(node);
-  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free), domains(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free),
+      domains(hwloc_bitmap_alloc(), hwloc_bitmap_free);
   hwloc_bitmap_list_sscanf(own.get(), cores.c_str());
   hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
   hwloc_cpuset_to_nodeset(node, own.get(), domains.get());
   site.core_domains = text_of(domains.get());
-  const auto domains_of = [&](hwloc_obj_t device) { return hwloc_get_non_io_ancestor_obj(node, device)->nodeset; };
+  const auto domains_of = [&](hwloc_obj_t device) {
+    return hwloc_get_non_io_ancestor_obj(node, device)->nodeset;
+  };
   hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
-  if (hwloc_obj_t device = bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str())) {
+  if (hwloc_obj_t device =
+          bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str())) {
     from = device;
     site.device_domains = text_of(domains_of(device));
     if (!site.core_domains.empty() && !site.device_domains.empty())
-      site.domain_shared = hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
+      site.domain_shared =
+          hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
   }
-  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return site;  // the machine's adapters are not its nodes'
+  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
+    return site;  // the machine's adapters are not its nodes'
   std::vector<Port> ports = ports_up(node, classes);
   keep_carriers(ports);
-  if (ports.empty()) return site;
-  std::ranges::stable_sort(ports, std::ranges::greater(), [&](const Port& p) { return in_common(from, p.adapter); });
+  if (ports.empty())
+    return site;
+  std::ranges::stable_sort(
+      ports, std::ranges::greater(), [&](const Port& p) { return in_common(from, p.adapter); });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
   site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;

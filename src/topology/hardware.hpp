@@ -4,30 +4,41 @@
 #include <string>
 #include <vector>
 
-/// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near they are.
+/// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near
+/// they are.
 namespace minitaw::topology {
-/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: none, or not known.
+/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: none, or
+/// not known.
 struct Site {
-  std::string cpu = "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
-  /// Ports that carry the job's messages (docs/topo.md), the nearest to device or cores first: "mlx5_1:1,mlx5_0:1".
+  std::string cpu =
+      "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
+  /// Ports that carry the job's messages (docs/topo.md), the nearest to device or cores first:
+  /// "mlx5_1:1,mlx5_0:1".
   std::string adapters{};
   std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
-  std::string domain_shared{};                                      ///< "yes" or "no": by the cores and the device
+  std::string domain_shared{};  ///< "yes" or "no": by the cores and the device
 };
 
 /// All fields of a Site, by their names in records.
 inline constexpr struct {
   const char* name;
   std::string Site::* value;
-} site_fields[] = {{"cpu", &Site::cpu}, {"core_domains", &Site::core_domains},
-    {"device_domains", &Site::device_domains}, {"domain_shared", &Site::domain_shared}, {"adapters", &Site::adapters},
+} site_fields[] = {{"cpu", &Site::cpu},
+    {"core_domains", &Site::core_domains},
+    {"device_domains", &Site::device_domains},
+    {"domain_shared", &Site::domain_shared},
+    {"adapters", &Site::adapters},
     {"adapter_domains", &Site::adapter_domains}};
 
-/// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a time, for 10 ms.
+/// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a
+/// time, for 10 ms.
 [[nodiscard]] std::string describe();
-/// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty: none). `xml`:
-/// of describe(); empty: this machine. `classes`: states and rates of ports, which hwloc does not tell.
-[[nodiscard]] Site look(const std::string& cores, const std::string& bus, const std::string& xml = {},
+/// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty:
+/// none). `xml`: of describe(); empty: this machine. `classes`: states and rates of ports, which
+/// hwloc does not tell.
+[[nodiscard]] Site look(const std::string& cores,
+    const std::string& bus,
+    const std::string& xml = {},
     const std::filesystem::path& classes = "/sys/class");
 /// Ports of the node that has fewest; one where none is known.
 [[nodiscard]] int fewest_adapters(const std::vector<Site>& sites);

@@ -29,14 +29,17 @@ std::map<int, double> busy_cores(const fs::path& stat) {
     double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
     if (words >> name >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal)
       if (name.starts_with("cpu") && name.size() > 3)
-        busy[std::atoi(name.c_str() + 3)] = (user + nice + system + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+        busy[std::atoi(name.c_str() + 3)] =
+            (user + nice + system + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
   }
   return busy;
 }
 
 /// Values of one register of this width in bits, by the processor's flags.
 int lanes_of(const std::string& flags) {
-  const auto has = [&](const char* flag) { return flags.find(fmt::format(" {} ", flag)) != std::string::npos; };
+  const auto has = [&](const char* flag) {
+    return flags.find(fmt::format(" {} ", flag)) != std::string::npos;
+  };
   return has("avx512f") ? 16 : has("avx2") && has("fma") ? 8 : 0;
 }
 }  // namespace
@@ -45,7 +48,8 @@ std::optional<double> busy_seconds(std::span<const int> cores, const fs::path& s
   const std::map<int, double> busy = busy_cores(stat);
   double sum = 0;
   for (const int core : cores) {
-    if (!busy.contains(core)) return {};
+    if (!busy.contains(core))
+      return {};
     sum += busy.at(core);
   }
   return cores.empty() ? std::nullopt : std::optional(sum);
@@ -58,29 +62,38 @@ std::optional<HardwareRate> core_peak(const fs::path& cpuinfo, const fs::path& c
   const bool is_highest = hertz > 0;
   for (std::string line; std::getline(file, line);) {
     const std::string value = line.substr(std::min(line.size(), line.find(':') + 1)) + " ";
-    if (line.starts_with("flags")) lanes = lanes_of(value);
-    if (line.starts_with("cpu MHz") && !is_highest) hertz = std::max(hertz, 1e6 * std::atof(value.c_str()));
+    if (line.starts_with("flags"))
+      lanes = lanes_of(value);
+    if (line.starts_with("cpu MHz") && !is_highest)
+      hertz = std::max(hertz, 1e6 * std::atof(value.c_str()));
   }
-  if (lanes == 0 || hertz <= 0) return {};
-  return HardwareRate{hertz * lanes * 2 * 2, fmt::format("{:.2f} GHz, {} bits", 1e-9 * hertz, 32 * lanes)};
+  if (lanes == 0 || hertz <= 0)
+    return {};
+  return HardwareRate{
+      hertz * lanes * 2 * 2, fmt::format("{:.2f} GHz, {} bits", 1e-9 * hertz, 32 * lanes)};
 }
 
 std::optional<HardwareRate> link_rate(const std::string& ports, const fs::path& classes) {
   constexpr double gbit = 1e9 / 8;
   const std::string port = ports.substr(0, ports.find(',')), name = port.substr(0, port.find(':'));
   if (!port.empty()) {
-    const fs::path fabric = classes / "infiniband" / name / "ports" / port.substr(name.size() + 1) / "rate";
-    if (const double rate = std::atof(first_line(fabric).c_str()); rate > 0) return HardwareRate{rate * gbit, "port"};
-    if (const double mbit = std::atof(first_line(classes / "net" / name / "speed").c_str()); mbit > 0)
+    const fs::path fabric =
+        classes / "infiniband" / name / "ports" / port.substr(name.size() + 1) / "rate";
+    if (const double rate = std::atof(first_line(fabric).c_str()); rate > 0)
+      return HardwareRate{rate * gbit, "port"};
+    if (const double mbit = std::atof(first_line(classes / "net" / name / "speed").c_str());
+        mbit > 0)
       return HardwareRate{1e-3 * mbit * gbit, "port"};
     return {};
   }
   std::set<double> speeds;
   std::error_code missing;
   for (const auto& adapter : fs::directory_iterator(classes / "net", missing))
-    if (fs::exists(adapter.path() / "device", missing) && first_line(adapter.path() / "operstate") == "up")
+    if (fs::exists(adapter.path() / "device", missing) &&
+        first_line(adapter.path() / "operstate") == "up")
       speeds.insert(std::atof(first_line(adapter.path() / "speed").c_str()));
-  if (speeds.size() != 1 || *speeds.begin() <= 0) return {};
+  if (speeds.size() != 1 || *speeds.begin() <= 0)
+    return {};
   return HardwareRate{1e-3 * *speeds.begin() * gbit, "network adapter"};
 }
 }  // namespace minitaw::topology

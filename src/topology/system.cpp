@@ -19,18 +19,23 @@ constexpr const char* unknown = "unknown";
 std::pair<std::string, std::string> split(const std::string& line, char separator) {
   const auto trimmed = [](const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\"");
-    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
+    return begin == std::string::npos
+               ? ""
+               : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
   };
   const std::size_t at = line.find(separator);
-  if (at == std::string::npos) return {};
+  if (at == std::string::npos)
+    return {};
   return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
 }
 
-/// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the ranks: it is first.
+/// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the
+/// ranks: it is first.
 int announced_ranks() {
   // MPICH's mpiexec, srun --mpi=pmi2; Open MPI's mpiexec; any srun (a batch script has none)
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0) return std::atoi(text);
+    if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0)
+      return std::atoi(text);
   return 0;
 }
 }  // namespace
@@ -38,9 +43,11 @@ int announced_ranks() {
 std::string ranges_text(std::span<const int> numbers) {
   std::string text;
   for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
-    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;)
+      ++end;
     text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[begin]);
-    if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
+    if (end - begin > 1)
+      text += fmt::format("-{}", numbers[end - 1]);
   }
   return text.empty() ? "none" : text;
 }
@@ -51,9 +58,12 @@ std::vector<int> numbers_of(const std::string& ranges) {
   for (std::string part; std::getline(parts, part, ',');) {
     int first = 0, last = 0, end = 0;
     const int found = std::sscanf(part.c_str(), "%d%n-%d%n", &first, &end, &last, &end);
-    if (found < 1 || end != std::ssize(part)) return {};
-    if (found == 1) last = first;
-    for (int number = first; number <= last; ++number) numbers.push_back(number);
+    if (found < 1 || end != std::ssize(part))
+      return {};
+    if (found == 1)
+      last = first;
+    for (int number = first; number <= last; ++number)
+      numbers.push_back(number);
   }
   return numbers;
 }
@@ -69,6 +79,7 @@ struct Pool {
     cores.insert(other.cores.begin(), other.cores.end());
     threads += other.threads;
   }
+
   [[nodiscard]] bool shares_with(const Pool& other) const {
     return machine == other.machine &&
            std::ranges::any_of(other.cores, [this](int core) { return cores.contains(core); });
@@ -80,41 +91,52 @@ std::string crowd(std::span<const RankCores> ranks) {
   std::vector<Pool> pools;
   for (int rank = 0; const RankCores& r : ranks) {
     Pool mine{r.machine, r.threads, {rank++}, {r.cores.begin(), r.cores.end()}};
-    if (mine.cores.empty()) continue;
-    const auto apart = std::ranges::partition(pools, [&](const Pool& p) { return !p.shares_with(mine); });
-    for (const Pool& shared : apart) mine.join(shared);
+    if (mine.cores.empty())
+      continue;
+    const auto apart =
+        std::ranges::partition(pools, [&](const Pool& p) { return !p.shares_with(mine); });
+    for (const Pool& shared : apart)
+      mine.join(shared);
     pools.erase(apart.begin(), pools.end());
     pools.push_back(std::move(mine));
   }
   std::ranges::sort(pools, {}, [](const Pool& pool) { return *pool.ranks.begin(); });
-  const auto full =
-      std::ranges::find_if(pools, [](const Pool& p) { return p.threads > static_cast<int>(p.cores.size()); });
-  if (full == pools.end()) return {};
+  const auto full = std::ranges::find_if(
+      pools, [](const Pool& p) { return p.threads > static_cast<int>(p.cores.size()); });
+  if (full == pools.end())
+    return {};
   const std::vector<int> who(full->ranks.begin(), full->ranks.end());
-  return fmt::format("{} of {} {} share {}", counted(full->threads, "thread"), who.size() > 1 ? "ranks" : "rank",
-      ranges_text(who), counted(static_cast<int>(full->cores.size()), "core"));
+  return fmt::format("{} of {} {} share {}",
+      counted(full->threads, "thread"),
+      who.size() > 1 ? "ranks" : "rank",
+      ranges_text(who),
+      counted(static_cast<int>(full->cores.size()), "core"));
 }
 
 std::string distribution(std::istream& os_release) {
   for (std::string line; std::getline(os_release, line);)
-    if (const auto [key, value] = split(line, '='); key == "PRETTY_NAME") return value;
+    if (const auto [key, value] = split(line, '='); key == "PRETTY_NAME")
+      return value;
   return unknown;
 }
 
 std::string os_text() {
   utsname name{};
-  if (uname(&name) != 0) return unknown;
+  if (uname(&name) != 0)
+    return unknown;
   std::ifstream release("/etc/os-release");
-  return fmt::format("{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
+  return fmt::format(
+      "{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
 }
 
 void require_launched_together(int ranks) {
   const int announced = announced_ranks();
-  if (ranks != 1 || announced <= 1) return;
-  throw InputError(
-      fmt::format("{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
-                  "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
-                  "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
-          announced));
+  if (ranks != 1 || announced <= 1)
+    return;
+  throw InputError(fmt::format(
+      "{} ranks were started, but for MPI each of them is alone: the launcher and this MPI library "
+      "do not speak the same PMI; take another of those that srun --mpi=list names (MPICH: "
+      "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
+      announced));
 }
 }  // namespace minitaw::topology

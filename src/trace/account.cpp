@@ -15,14 +15,18 @@ struct Interval {
 
 /// Adds an interval to a list in order of their begins, joined with the last one where they touch.
 void join(std::vector<Interval>& list, Interval next) {
-  if (next.end <= next.begin) return;
-  if (!list.empty() && next.begin <= list.back().end) list.back().end = std::max(list.back().end, next.end);
-  else list.push_back(next);
+  if (next.end <= next.begin)
+    return;
+  if (!list.empty() && next.begin <= list.back().end)
+    list.back().end = std::max(list.back().end, next.end);
+  else
+    list.push_back(next);
 }
 
 double length(const std::vector<Interval>& list) {
-  return std::accumulate(
-      list.begin(), list.end(), 0.0, [](double sum, const Interval& i) { return sum + (i.end - i.begin); });
+  return std::accumulate(list.begin(), list.end(), 0.0, [](double sum, const Interval& i) {
+    return sum + (i.end - i.begin);
+  });
 }
 
 /// Time in both lists; each is in order and without overlaps.
@@ -41,6 +45,7 @@ struct Executed {
   Span span;
   std::int32_t rank, position;  ///< the position in its lane
   std::int32_t other;           ///< of a message the peer's action, of a collective its number
+
   [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
 };
 
@@ -48,16 +53,23 @@ struct Executed {
 class Accountant {
 public:
   Accountant(const schedule::Program& program, const StepSpans& spans)
-      : matching_(schedule::detail::match(program)), lanes_(spans.size()), by_index_(spans.size()),
-        last_of_collective_(matching_.collectives()), most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
+      : matching_(schedule::detail::match(program)),
+        lanes_(spans.size()),
+        by_index_(spans.size()),
+        last_of_collective_(matching_.collectives()),
+        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
     for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
       by_index_[r].resize(spans[r].size());
       for (int l = 0; l < schedule::lanes; ++l) {
-        const std::vector<int> indices = schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
+        const std::vector<int> indices =
+            schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
         std::vector<Executed>& lane = lanes_[r][l];
         lane.reserve(indices.size());
         for (const int i : indices) {
-          lane.push_back({&program.ranks[r].actions[i], spans[r][i], r, static_cast<std::int32_t>(lane.size()),
+          lane.push_back({&program.ranks[r].actions[i],
+              spans[r][i],
+              r,
+              static_cast<std::int32_t>(lane.size()),
               matching_.other[matching_.number({r, i})]});
           by_index_[r][i] = &lane.back();
         }
@@ -67,20 +79,27 @@ public:
 
   RankTime of(int rank, double step) {
     current_ = {};
-    for (const Executed& e : lanes_[rank][compute_lane]) add_compute(e);
+    for (const Executed& e : lanes_[rank][compute_lane])
+      add_compute(e);
     add_communication(rank);
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());
     return current_;
   }
+
 private:
   static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
-  double& exposed(const Executed& transfer) { return current_.exposed[index_of(traffic_of(transfer.action->payload))]; }
+
+  double& exposed(const Executed& transfer) {
+    return current_.exposed[index_of(traffic_of(transfer.action->payload))];
+  }
 
   void add_compute(const Executed& e) {
-    if (e.action->kind != schedule::Kind::join) current_.compute += e.span.end - e.span.begin;
+    if (e.action->kind != schedule::Kind::join)
+      current_.compute += e.span.end - e.span.begin;
     const double from = free_since(e);
     const Executed* const needed = last_needed(e);
-    if (e.span.begin <= from || needed == nullptr || needed->span.end <= from) return;
+    if (e.span.begin <= from || needed == nullptr || needed->span.end <= from)
+      return;
     explain_wait(e, from, e.span.begin, most_hops_);
     // The time that a lane takes to notice the end of a transfer belongs to it.
     exposed(*needed) += std::max(0.0, e.span.begin - needed->span.end);
@@ -92,82 +111,101 @@ private:
     for (int l = 0; l < schedule::lanes; ++l) {
       // A count of actions is the position behind the last. Its own lane is in order anyway.
       const int count = l == static_cast<int>(e.action->lane) ? 0 : e.action->waits[l];
-      if (count == 0) continue;
+      if (count == 0)
+        continue;
       const Executed& needed = lanes_[e.rank][l][count - 1];
-      if (last == nullptr || needed.span.end > last->span.end) last = &needed;
+      if (last == nullptr || needed.span.end > last->span.end)
+        last = &needed;
     }
     return last;
   }
 
   /// The side that began last of those that this transfer may have waited for.
   [[nodiscard]] const Executed& last_side(const Executed& e) {
-    if (!is_collective(e.action->kind)) return *latest(&e, e, e.span.end);
+    if (!is_collective(e.action->kind))
+      return *latest(&e, e, e.span.end);
     const Executed*& last = last_of_collective_[e.other];
-    if (last == nullptr) last = latest(nullptr, e, std::numeric_limits<double>::infinity());
+    if (last == nullptr)
+      last = latest(nullptr, e, std::numeric_limits<double>::infinity());
     return last->span.begin <= e.span.end ? *last : *latest(&e, e, e.span.end);
   }
 
   /// The side of a transfer that begins last, but not after `end`; else `otherwise`.
-  [[nodiscard]] const Executed* latest(const Executed* otherwise, const Executed& e, double end) const {
+  [[nodiscard]] const Executed* latest(
+      const Executed* otherwise, const Executed& e, double end) const {
     const Executed* last = otherwise;
     const auto see = [&](int rank, int index) {
       const Executed* const side = by_index_[rank][index];
       const double begin = side->span.begin;
-      if ((last == nullptr || begin > last->span.begin) && begin <= end) last = side;
+      if ((last == nullptr || begin > last->span.begin) && begin <= end)
+        last = side;
     };
-    if (is_point_to_point(e.action->kind)) see(e.action->peer, e.other);
+    if (is_point_to_point(e.action->kind))
+      see(e.action->peer, e.other);
     if (is_collective(e.action->kind))
-      for (const schedule::Place call : matching_.calls_of(e.other)) see(call.rank, call.action);
+      for (const schedule::Place call : matching_.calls_of(e.other))
+        see(call.rank, call.action);
     return last;
   }
 
   /// In [from, to] a lane had come to `e` and waited for other lanes of its rank.
   void explain_wait(const Executed& e, double from, double to, int hops) {
     const Executed* const needed = last_needed(e);
-    if (needed != nullptr) explain(*needed, from, std::min(to, needed->span.end), hops - 1);
+    if (needed != nullptr)
+      explain(*needed, from, std::min(to, needed->span.end), hops - 1);
   }
 
-  /// Charges [from, to] to what the lane of `until` did in that time, which had not finished `until`.
+  /// Charges [from, to] to what the lane of `until` did in that time, which had not finished
+  /// `until`.
   void explain(const Executed& until, double from, double to, int hops) {
-    if (hops == 0) return;  // clocks that disagree can make a circle of waits
+    if (hops == 0)
+      return;  // clocks that disagree can make a circle of waits
     // From the first action that had not ended at `to`, or `until` itself, backwards.
     const Executed* const first = &until - until.position;
     const auto ended = [&](const Executed& e) { return e.span.end < to; };
     for (auto at = std::partition_point(first, &until, ended) - first; at >= 0 && from < to; --at) {
       const Executed& e = first[at];
       const double began = std::max(from, e.span.begin);
-      if (began < to) explain_run(e, began, std::min(to, e.span.end), hops);
+      if (began < to)
+        explain_run(e, began, std::min(to, e.span.end), hops);
       to = std::min(to, began);
       const double was_free = std::max(from, free_since(e));
-      if (was_free < to) explain_wait(e, was_free, to, hops);
+      if (was_free < to)
+        explain_wait(e, was_free, to, hops);
       to = std::min(to, was_free);
     }
   }
 
   /// In [from, to] the action had begun and not ended.
   void explain_run(const Executed& e, double from, double to, int hops) {
-    if (e.computes()) return;  // of another rank: idle time
+    if (e.computes())
+      return;  // of another rank: idle time
     const Executed& last = last_side(e);
     exposed(e) += std::max(0.0, to - std::max(from, last.span.begin));
-    if (from < last.span.begin) explain(last, from, std::min(to, last.span.begin), hops - 1);
+    if (from < last.span.begin)
+      explain(last, from, std::min(to, last.span.begin), hops - 1);
   }
 
   void add_communication(int rank) {
     std::vector<Interval> transfers, busy, computing;
     for (const std::vector<Executed>& lane : lanes_[rank])
       for (const Executed& e : lane)
-        if (is_communication(e.action->kind)) transfers.push_back({last_side(e).span.begin, e.span.end});
-        else if (e.computes() && e.action->kind != schedule::Kind::join) join(computing, {e.span.begin, e.span.end});
+        if (is_communication(e.action->kind))
+          transfers.push_back({last_side(e).span.begin, e.span.end});
+        else if (e.computes() && e.action->kind != schedule::Kind::join)
+          join(computing, {e.span.begin, e.span.end});
     std::ranges::sort(transfers, {}, &Interval::begin);
-    for (const Interval& transfer : transfers) join(busy, transfer);
+    for (const Interval& transfer : transfers)
+      join(busy, transfer);
     current_.communication = length(busy);
     current_.hidden = common(busy, computing);
   }
 
   schedule::Matching matching_;
   std::vector<std::array<std::vector<Executed>, schedule::lanes>> lanes_;  ///< by rank
-  std::vector<std::vector<const Executed*>> by_index_;                     ///< by rank, as RankProgram::actions
-  std::vector<const Executed*> last_of_collective_;  ///< of all its sides; found when first asked for
+  std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
+  std::vector<const Executed*>
+      last_of_collective_;  ///< of all its sides; found when first asked for
   int most_hops_;
   RankTime current_;
 };
@@ -180,7 +218,8 @@ RankTime total_of(const std::vector<RankTime>& ranks) {
     sum.idle += rank.idle;
     sum.communication += rank.communication;
     sum.hidden += rank.hidden;
-    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
+    for (std::size_t k = 0; k < sum.exposed.size(); ++k)
+      sum.exposed[k] += rank.exposed[k];
   }
   return sum;
 }
@@ -188,7 +227,8 @@ RankTime total_of(const std::vector<RankTime>& ranks) {
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   StepAccount result{schedule::idle(program, spans).seconds, {}};
   Accountant accountant(program, spans);
-  for (int r = 0; r < static_cast<int>(spans.size()); ++r) result.ranks.push_back(accountant.of(r, result.length));
+  for (int r = 0; r < static_cast<int>(spans.size()); ++r)
+    result.ranks.push_back(accountant.of(r, result.length));
   return result;
 }
 }  // namespace minitaw::trace

@@ -9,7 +9,8 @@ namespace minitaw::trace {
 /// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks.
 using StepSpans = std::vector<std::vector<schedule::Span>>;
 
-/// One rank's time in a step, s, as docs/results.md divides it: compute + exposed + idle is its length.
+/// One rank's time in a step, s, as docs/results.md divides it: compute + exposed + idle is its
+/// length.
 struct RankTime {
   double compute = 0;  ///< the compute lane ran an action
   /// Time in which it waited for a transfer of this kind that was under way.
@@ -18,9 +19,14 @@ struct RankTime {
   double communication = 0;  ///< at least one transfer of the rank was under way
   double hidden = 0;         ///< of that, while the rank computed
 
-  [[nodiscard]] double exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
+  [[nodiscard]] double exposed_total() const {
+    return std::accumulate(exposed.begin(), exposed.end(), 0.0);
+  }
+
   /// hidden / communication; NaN without communication.
-  [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
+  [[nodiscard]] double overlap() const {
+    return communication > 0 ? hidden / communication : std::nan("");
+  }
 };
 
 [[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
@@ -30,10 +36,12 @@ struct StepAccount {
   std::vector<RankTime> ranks;
 };
 
-/// Divides the time of every rank in one step, measured or predicted, of a program that validate() accepts.
+/// Divides the time of every rank in one step, measured or predicted, of a program that validate()
+/// accepts.
 ///
-/// A transfer is under way from the moment the last of its sides has begun until it ends; a side that begins later
-/// delayed nobody. Before, the account looks at what the other side did: if it computed, this rank is idle; if another
-/// transfer was under way, this rank's wait is exposed communication of its kind; if it waited, the account follows.
+/// A transfer is under way from the moment the last of its sides has begun until it ends; a side
+/// that begins later delayed nobody. Before, the account looks at what the other side did: if it
+/// computed, this rank is idle; if another transfer was under way, this rank's wait is exposed
+/// communication of its kind; if it waited, the account follows.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 }  // namespace minitaw::trace

@@ -13,27 +13,32 @@ namespace minitaw::trace {
 /// What spoils a step, in words and numbers (docs/results.md).
 struct Blame {
   static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  std::string text{};            ///< a sentence; empty: nobody looked
-  std::string culprit{};         ///< "rank 17 (node 4)"; empty: none
-  double slower = unknown;       ///< it takes so much longer than the median of its peers: 0.08
-  double share = unknown;        ///< of the step that it costs; NaN: the step cannot be executed again
+  std::string text{};       ///< a sentence; empty: nobody looked
+  std::string culprit{};    ///< "rank 17 (node 4)"; empty: none
+  double slower = unknown;  ///< it takes so much longer than the median of its peers: 0.08
+  double share = unknown;   ///< of the step that it costs; NaN: the step cannot be executed again
   std::vector<double> ratios{};  ///< of each rank: seconds of its computing to the median of all
 };
 
 /// The job around a case.
 struct Surroundings {
   topology::Groups nodes;  ///< of the job, which may have more ranks than the case
-  /// Why times say nothing of a rank or link, so that none is named: "4 threads of ranks 0-3 share 2 cores"; empty:
-  /// they do.
+  /// Why times say nothing of a rank or link, so that none is named: "4 threads of ranks 0-3 share
+  /// 2 cores"; empty: they do.
   std::string crowd{};
 };
 
-/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank, if they differ.
-/// `steps`: of a valid program; the first runs again without the culprit.
-[[nodiscard]] Blame find_blame(const schedule::Program& program, const model::Layout& layout,
-    const std::vector<std::int64_t>& own, const Surroundings& around, std::span<const StepSpans> steps);
-/// Length of a measured step that takes place again in the order and with the waits of the program: every
-/// action begins as long after its causes, and is under way as long, divided by `speedup(rank, action)`.
+/// Looks for a rank, node, adapter or link that stands out from its peers. `own`: B of each rank,
+/// if they differ. `steps`: of a valid program; the first runs again without the culprit.
+[[nodiscard]] Blame find_blame(const schedule::Program& program,
+    const model::Layout& layout,
+    const std::vector<std::int64_t>& own,
+    const Surroundings& around,
+    std::span<const StepSpans> steps);
+/// Length of a measured step that takes place again in the order and with the waits of the program:
+/// every action begins as long after its causes, and is under way as long, divided by
+/// `speedup(rank, action)`.
 using Speedup = std::function<double(int rank, int action)>;
-[[nodiscard]] double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup);
+[[nodiscard]] double replay(
+    const schedule::Program& program, const StepSpans& spans, const Speedup& speedup);
 }  // namespace minitaw::trace

@@ -7,8 +7,9 @@
 namespace minitaw::trace {
 using schedule::Action, schedule::Kind, schedule::names_of, schedule::Place;
 
-Timeline make_timeline(
-    const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
+Timeline make_timeline(const schedule::Program& program,
+    const std::vector<std::vector<schedule::Span>>& spans,
+    std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
   Timeline timeline{std::move(title), program.groups, {}};
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
@@ -18,11 +19,21 @@ Timeline make_timeline(
       // Collectives are numbered first, then messages by their sends.
       int link = is_collective(a.kind) ? other : -1;
       if (is_point_to_point(a.kind))
-        link = matching.collectives() +
-               static_cast<int>(matching.number(a.kind == Kind::send ? here : Place{a.peer, other}));
+        link = matching.collectives() + static_cast<int>(matching.number(
+                                            a.kind == Kind::send ? here : Place{a.peer, other}));
       const schedule::Span& span = spans.at(r).at(i++);
-      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link, span.ready,
-          span.begin, span.end});
+      timeline.events.push_back({r,
+          a.lane,
+          a.kind,
+          a.payload,
+          a.tick,
+          a.shard,
+          a.micro_batch,
+          a.peer,
+          link,
+          span.ready,
+          span.begin,
+          span.end});
     }
   return timeline;
 }
@@ -30,9 +41,17 @@ Timeline make_timeline(
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
-      {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); }, names_of<schedule::Lane>(schedule::lanes)},
-      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names_of<Kind>(schedule::kinds)},
-      {"payload", "1", [](const Event& e) { return static_cast<int>(e.payload); },
+      {"lane",
+          "1",
+          [](const Event& e) { return static_cast<int>(e.lane); },
+          names_of<schedule::Lane>(schedule::lanes)},
+      {"kind",
+          "1",
+          [](const Event& e) { return static_cast<int>(e.kind); },
+          names_of<Kind>(schedule::kinds)},
+      {"payload",
+          "1",
+          [](const Event& e) { return static_cast<int>(e.payload); },
           names_of<schedule::Payload>(schedule::payloads)},
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
@@ -51,14 +70,18 @@ std::string to_json(std::span<const Timeline> timelines) {
   for (const Timeline& timeline : timelines) {
     nlohmann::ordered_json codes, events;
     for (const Field& field : fields()) {
-      if (!field.codes.empty()) codes[field.name] = field.codes;
+      if (!field.codes.empty())
+        codes[field.name] = field.codes;
       nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
       const auto add = [&](auto value) {
-        for (const Event& event : timeline.events) column.push_back(std::invoke(value, event));
+        for (const Event& event : timeline.events)
+          column.push_back(std::invoke(value, event));
       };
       std::visit(add, field.value);
     }
-    list.push_back({{"title", timeline.title}, {"groups", timeline.groups.sizes()}, {"codes", std::move(codes)},
+    list.push_back({{"title", timeline.title},
+        {"groups", timeline.groups.sizes()},
+        {"codes", std::move(codes)},
         {"events", std::move(events)}});
   }
   const nlohmann::ordered_json all = {{"timelines", std::move(list)}};

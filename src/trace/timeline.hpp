@@ -14,8 +14,9 @@ struct Event {
   schedule::Kind kind = schedule::Kind::join;
   schedule::Payload payload = schedule::Payload::none;
   int tick = 0, shard = -1, micro_batch = -1;
-  int peer = -1;     ///< other side of a message, root of a rooted collective; -1: none
-  int link = -1;     ///< shared by both sides of a message or by all members of a collective; -1: no transfer
+  int peer = -1;  ///< other side of a message, root of a rooted collective; -1: none
+  int link =
+      -1;  ///< shared by both sides of a message or by all members of a collective; -1: no transfer
   double ready = 0;  ///< its lane got to it
   double begin = 0, end = 0;
   friend bool operator==(const Event&, const Event&) = default;
@@ -29,7 +30,8 @@ struct Timeline {
 };
 
 /// The timeline of a program that validate() accepts.
-[[nodiscard]] Timeline make_timeline(const schedule::Program& program, const StepSpans& spans, std::string title);
+[[nodiscard]] Timeline make_timeline(
+    const schedule::Program& program, const StepSpans& spans, std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
 struct Field {
@@ -38,17 +40,23 @@ struct Field {
   std::variant<int (*)(const Event& event), double Event::*> value;
   std::vector<std::string> codes = {};
 };
+
 [[nodiscard]] const std::vector<Field>& fields();
-/// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events": {field: values}}]}.
+/// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events":
+/// {field: values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
 
-/// Writes the program, which validate() accepts, as execution traces of MLCommons Chakra (et_def.proto) with the
-/// attributes that its feeder and ASTRA-sim read: <folder>/minitaw.<rank>.et. A node needs the one before it in its
-/// lane and what its action waits for. `tensor_size` are the bytes of the buffers that local work reads and writes,
-/// `comm_tag` is the index of the send in its rank's program, `comm_size` of a collective what one rank puts in,
-/// `pg_name` the number of its communicator, from 1, in <folder>/comm_groups.json. Broadcast and reduce, which
-/// ASTRA-sim does not execute, are messages along the chain of schedule::ring_send(); a collective has `ctrl_deps` on
-/// all transfers issued before it. Throws InputError.
-void write_chakra(const schedule::Program& program, const model::Layout& layout, const schedule::Device& device,
-    const std::vector<std::int64_t>& micro_batch_per_rank, const std::filesystem::path& folder);
+/// Writes the program, which validate() accepts, as execution traces of MLCommons Chakra
+/// (et_def.proto) with the attributes that its feeder and ASTRA-sim read:
+/// <folder>/minitaw.<rank>.et. A node needs the one before it in its lane and what its action waits
+/// for. `tensor_size` are the bytes of the buffers that local work reads and writes, `comm_tag` is
+/// the index of the send in its rank's program, `comm_size` of a collective what one rank puts in,
+/// `pg_name` the number of its communicator, from 1, in <folder>/comm_groups.json. Broadcast and
+/// reduce, which ASTRA-sim does not execute, are messages along the chain of schedule::ring_send();
+/// a collective has `ctrl_deps` on all transfers issued before it. Throws InputError.
+void write_chakra(const schedule::Program& program,
+    const model::Layout& layout,
+    const schedule::Device& device,
+    const std::vector<std::int64_t>& micro_batch_per_rank,
+    const std::filesystem::path& folder);
 }  // namespace minitaw::trace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it refuses.
+// What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and
+// what it refuses.
 #include <fstream>
 #include <gmock/gmock.h>
 #include "base/error.hpp"
@@ -32,7 +33,8 @@ TEST(Samples, KeepEndsAndOrder) {
   EXPECT_THAT(samples(3, 8), ElementsAre(0, 1, 2));
   for (const std::int64_t count : {9, 33, 1'000'003}) {
     const std::vector<std::int64_t> chosen = samples(count, 8);
-    EXPECT_EQ(std::tuple(chosen.size(), chosen.front(), chosen.back()), std::tuple(8, 0, count - 1));
+    EXPECT_EQ(
+        std::tuple(chosen.size(), chosen.front(), chosen.back()), std::tuple(8, 0, count - 1));
     EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end(), std::less_equal<>()));
   }
 }
@@ -59,8 +61,10 @@ std::pair<int, std::string> verified(const Kernels& kernels) {
 }
 
 TEST(Verify, NamesKernelsThatAreOff) {
-  const auto [wrong, text] =
-      verified({writing("right", 1.0001), writing("off", 1.1), writing("forgetful", 0), writing("broken", nan)});
+  const auto [wrong, text] = verified({writing("right", 1.0001),
+      writing("off", 1.1),
+      writing("forgetful", 0),
+      writing("broken", nan)});
   EXPECT_EQ(wrong, 3);
   EXPECT_THAT(text, HasSubstr("1 of 4 kernels are right"));
   for (const char* name : {"off", "forgetful", "broken"})
@@ -78,12 +82,15 @@ TEST(Verify, SelectsAsTimingDoes) {
   EXPECT_THROW((void)selected(all, "("), InputError);
 }
 
-std::vector<Shape> shapes(const std::vector<std::string>& words) { return shapes_of(read_options(words)); }
+std::vector<Shape> shapes(const std::vector<std::string>& words) {
+  return shapes_of(read_options(words));
+}
 
 TEST(Shapes, ComeFromTheCommandLine) {
   const std::vector<Shape> found = shapes({"--tokens", "33", "--heads", "4", "--vocab", "101"});
   ASSERT_EQ(found.size(), 2);  // of both types
-  EXPECT_EQ(std::tuple(found[0].tokens(), found[0].kv_heads, found[0].vocab), std::tuple(33, 4, 101));
+  EXPECT_EQ(
+      std::tuple(found[0].tokens(), found[0].kv_heads, found[0].vocab), std::tuple(33, 4, 101));
   EXPECT_EQ(found[1].dtype, model::Dtype::bf16);
   const std::vector<Shape> grouped = shapes({"--heads", "8", "--kv-heads", "2", "--dtype", "bf16"});
   ASSERT_EQ(grouped.size(), 1);
@@ -93,11 +100,13 @@ TEST(Shapes, ComeFromTheCommandLine) {
 TEST(Shapes, AreTheDistinctOnesOfADeck) {
   const std::string deck = ::testing::TempDir() + "benchmark_plan_deck.toml";
   std::ofstream(deck)
-      << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 50\n"
+      << "schedule = ['ddp', 'tawpipe']\nranks = [1, 2]\nlayers = 3\nhidden = 64\nheads = 2\nvocab "
+         "= 50\n"
          "ffn_per_layer = [96, 128, 96]\nseq = [8, 16]\nmicro_batches = 4\ndata = 'synthetic'";
   const std::vector<Shape> found = shapes({"--deck", deck});
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
-  for (const Shape& shape : found) EXPECT_EQ(shape.layers, 1);
+  for (const Shape& shape : found)
+    EXPECT_EQ(shape.layers, 1);
   EXPECT_EQ(shapes({"--deck", deck, "--tokens", "33"}).size(), 2);
   const std::vector<Shape> set = shapes({"--deck", deck, "--set", "seq=5", "--ffn", "7"});
   ASSERT_EQ(set.size(), 1);
@@ -105,11 +114,22 @@ TEST(Shapes, AreTheDistinctOnesOfADeck) {
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSense) {
-  const std::vector<std::vector<std::string>> wrong = {{"--size", "3"}, {"--tokens"}, {"--tokens", "0"},
-      {"--tokens", "3x"}, {"--tokens", "-1"}, {"--heads", "7"}, {"--kv-heads", "3"}, {"--dtype", "fp16"},
-      {"--set", "seq=3"}, {"--deck", "/no.toml"}, {"--tokens", "1e3"}, {"33"}, {"--vocab", "9999999999"},
+  const std::vector<std::vector<std::string>> wrong = {{"--size", "3"},
+      {"--tokens"},
+      {"--tokens", "0"},
+      {"--tokens", "3x"},
+      {"--tokens", "-1"},
+      {"--heads", "7"},
+      {"--kv-heads", "3"},
+      {"--dtype", "fp16"},
+      {"--set", "seq=3"},
+      {"--deck", "/no.toml"},
+      {"--tokens", "1e3"},
+      {"33"},
+      {"--vocab", "9999999999"},
       {"--verify", "--markdown", "table.md"}};
-  for (const auto& words : wrong) EXPECT_THROW((void)shapes(words), InputError) << words[0];
+  for (const auto& words : wrong)
+    EXPECT_THROW((void)shapes(words), InputError) << words[0];
 }
 }  // namespace
 }  // namespace minitaw::bench

@@ -14,11 +14,19 @@ using nccl::Call;
 using Kind = schedule::Kind;
 constexpr auto time_limit = std::chrono::seconds(60);
 
-std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1; }
-bool is_message(const Call& call) { return is_point_to_point(call.kind); }
+std::size_t width(nccl::Type type) {
+  return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1;
+}
+
+bool is_message(const Call& call) {
+  return is_point_to_point(call.kind);
+}
 
 void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
-  add(model::Dtype::bf16, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in), *count);
+  add(model::Dtype::bf16,
+      static_cast<std::byte*>(inout),
+      static_cast<const std::byte*>(in),
+      *count);
 }
 
 /// What members tell each other of a call before it may begin.
@@ -29,7 +37,8 @@ struct Header {
 };
 
 std::string text(const Header& h) {
-  return fmt::format("call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
+  return fmt::format(
+      "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
 }
 
 /// Requests that are withdrawn if nobody waits for them to the end.
@@ -38,44 +47,54 @@ public:
   Requests() = default;
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
+
   ~Requests() {
     static std::deque<std::shared_ptr<std::deque<Header>>> left;  // to MPI, which still sends them
     for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i] == MPI_REQUEST_NULL) continue;
-      if (receives_[i]) MPI_Cancel(&requests_[i]);
+      if (requests_[i] == MPI_REQUEST_NULL)
+        continue;
+      if (receives_[i])
+        MPI_Cancel(&requests_[i]);
       MPI_Request_free(&requests_[i]);
       left.push_back(headers_);
     }
   }
+
   void send(const Header& header, int peer, int tag, MPI_Comm comm) {
     send(&headers_->emplace_back(header), sizeof(Header), peer, tag, comm);
   }
+
   void send(const void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
     receives_.push_back(false);
     MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
   }
+
   void receive(void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
     receives_.push_back(true);
     MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
   }
+
   bool test() {
     int done = 0;
     MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
     return done != 0;
   }
+
 private:
   std::shared_ptr<std::deque<Header>> headers_ = std::make_shared<std::deque<Header>>();
   std::deque<bool> receives_;
   std::vector<MPI_Request> requests_;
 };
 
-/// Messages may be left on an aborted communicator: it lives until MPI ends, lest a new one receive them.
+/// Messages may be left on an aborted communicator: it lives until MPI ends, lest a new one receive
+/// them.
 void free_at_the_end(MPI_Comm comm) {
   static std::vector<MPI_Comm> comms;
   static int key = MPI_KEYVAL_INVALID;
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   comms.push_back(comm);
-  if (key != MPI_KEYVAL_INVALID) return;
+  if (key != MPI_KEYVAL_INVALID)
+    return;
   const auto free_all = [](MPI_Comm, int, void*, void*) {
     for (MPI_Comm& left : comms) {
       for (;;) {
@@ -83,7 +102,8 @@ void free_at_the_end(MPI_Comm comm) {
         MPI_Message message = MPI_MESSAGE_NULL;
         MPI_Status status;
         MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, left, &found, &message, &status);
-        if (found == 0) break;
+        if (found == 0)
+          break;
         MPI_Get_count(&status, MPI_BYTE, &bytes);
         std::vector<std::byte> data(static_cast<std::size_t>(bytes));
         MPI_Mrecv(data.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
@@ -104,20 +124,28 @@ public:
     headers_.send(mine_, call.peer, sends() ? 1 : 2, comm);
     headers_.receive(&theirs_, sizeof(Header), call.peer, sends() ? 2 : 1, comm);
   }
+
   bool done() {
-    if (!agreed_ && headers_.test()) begin();
+    if (!agreed_ && headers_.test())
+      begin();
     return agreed_ && data_.test();
   }
+
 private:
   [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
+
   void begin() {
     if (mine_ != theirs_)
-      throw Error(
-          fmt::format("rank {} of the other side has {} where here is {}", call_.peer, text(theirs_), text(mine_)));
+      throw Error(fmt::format("rank {} of the other side has {} where here is {}",
+          call_.peer,
+          text(theirs_),
+          text(mine_)));
     agreed_ = true;
     const int tag = 16 + static_cast<int>(mine_.number % 1024);
-    if (sends()) data_.send(call_.from, call_.count, call_.peer, tag, comm_);
-    else data_.receive(call_.to, call_.count, call_.peer, tag, comm_);
+    if (sends())
+      data_.send(call_.from, call_.count, call_.peer, tag, comm_);
+    else
+      data_.receive(call_.to, call_.count, call_.peer, tag, comm_);
   }
 
   Call call_;
@@ -131,14 +159,17 @@ private:
 class FakeCommunicator final : public nccl::Communicator {
 public:
   FakeCommunicator(FakeNccl& nccl, MPI_Comm comm) : nccl_(nccl), comm_(comm) {
-    if (comm_ == MPI_COMM_NULL) return;
+    if (comm_ == MPI_COMM_NULL)
+      return;
     rank_ = mpi::rank_in(comm_), size_ = mpi::size_of(comm_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
     ++nccl_.communicators;
   }
+
   ~FakeCommunicator() override {
-    if (comm_ == MPI_COMM_NULL) return;
+    if (comm_ == MPI_COMM_NULL)
+      return;
     if (closed_) {
       ++nccl_.closed;
       MPI_Comm_free(&comm_);
@@ -149,16 +180,24 @@ public:
   }
 
   bool ready() override {
-    if (!nccl_.failure.empty()) throw Error("NCCL: " + nccl_.failure);
-    if (aborted_) throw Error("an aborted communicator was asked");
-    if (comm_ == MPI_COMM_NULL || hidden_) return false;
-    if (polls_ > 0) return --polls_ == 0 && ready();
-    if (child_ != nullptr) child_->hidden_ = false, child_ = nullptr;
-    if (closing_ != MPI_REQUEST_NULL) return closed_ = over(closing_);
+    if (!nccl_.failure.empty())
+      throw Error("NCCL: " + nccl_.failure);
+    if (aborted_)
+      throw Error("an aborted communicator was asked");
+    if (comm_ == MPI_COMM_NULL || hidden_)
+      return false;
+    if (polls_ > 0)
+      return --polls_ == 0 && ready();
+    if (child_ != nullptr)
+      child_->hidden_ = false, child_ = nullptr;
+    if (closing_ != MPI_REQUEST_NULL)
+      return closed_ = over(closing_);
     nccl_.progress();
-    const bool pending = std::ranges::count(nccl_.kernels_, this, &FakeNccl::Kernel::communicator) > 0;
+    const bool pending =
+        std::ranges::count(nccl_.kernels_, this, &FakeNccl::Kernel::communicator) > 0;
     if (pending && Clock::now() - began_ > time_limit)
-      throw Error(fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
+      throw Error(
+          fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
     busy_ = busy_ && !nccl_.complete_later && pending;
     return !busy_;
   }
@@ -176,15 +215,24 @@ public:
 
   void issue(const Call& call, nccl::Queue queue) override {
     check_free();
-    const std::size_t part = call.count * width(call.type), own = static_cast<std::size_t>(rank_) * part;
-    if (call.kind == Kind::reduce_scatter) check_place(call.to, call.from, part, call.from + own);
-    else if (call.kind == Kind::all_gather) check_place(call.from, call.to, part, call.to + own);
-    else if (!is_message(call)) check_place(call.from, call.to, part, call.to);
-    if (call.count == 0) throw Error("a call about nothing");
-    if (call.peer >= size_) throw Error(fmt::format("peer {} of {}", call.peer, size_));
-    if (nccl_.depth_ == 0) throw Error("a call outside of a group");
-    if (nccl_.in_group_ == nullptr) nccl_.in_group_ = this;
-    if (nccl_.in_group_ != this) throw Error("a group of several communicators");
+    const std::size_t part = call.count * width(call.type),
+                      own = static_cast<std::size_t>(rank_) * part;
+    if (call.kind == Kind::reduce_scatter)
+      check_place(call.to, call.from, part, call.from + own);
+    else if (call.kind == Kind::all_gather)
+      check_place(call.from, call.to, part, call.to + own);
+    else if (!is_message(call))
+      check_place(call.from, call.to, part, call.to);
+    if (call.count == 0)
+      throw Error("a call about nothing");
+    if (call.peer >= size_)
+      throw Error(fmt::format("peer {} of {}", call.peer, size_));
+    if (nccl_.depth_ == 0)
+      throw Error("a call outside of a group");
+    if (nccl_.in_group_ == nullptr)
+      nccl_.in_group_ = this;
+    if (nccl_.in_group_ != this)
+      throw Error("a group of several communicators");
     nccl_.launches.push_back({call, queue});
     asked_.push_back({call, queue});
   }
@@ -193,8 +241,10 @@ public:
     check_free();
     MPI_Ibarrier(comm_, &closing_);
   }
+
   void abort() override {
-    if (nccl_.depth_ == 0) throw Error("communicators are to be aborted in one group");
+    if (nccl_.depth_ == 0)
+      throw Error("communicators are to be aborted in one group");
     stop();
   }
 
@@ -203,12 +253,14 @@ public:
     const nccl::Queue queue = asked_.front().queue;
     std::deque<Call> calls;
     for (const FakeNccl::Launch& asked : asked_) {
-      if (asked.queue != queue) throw Error("a group uses two queues");
+      if (asked.queue != queue)
+        throw Error("a group uses two queues");
       if (is_message(asked.call) != is_message(asked_.front().call))
         throw Error("messages and collectives in one group");
       calls.push_back(asked.call);
     }
-    if (queue_.value_or(queue) != queue) ++nccl_.changes_of_queue;
+    if (queue_.value_or(queue) != queue)
+      ++nccl_.changes_of_queue;
     queue_ = queue;
     busy_ = true;
     began_ = Clock::now();
@@ -218,36 +270,48 @@ public:
 
   void begin(const std::deque<Call>& operations) {
     operations_ = operations;
-    if (!is_message(operations_.front())) return;
+    if (!is_message(operations_.front()))
+      return;
     for (const Call& call : operations_) {
       auto& numbers = call.kind == Kind::send ? sent_ : received_;
-      passing_.push_back(std::make_unique<Passing>(call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
+      passing_.push_back(std::make_unique<Passing>(
+          call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
     }
   }
+
   /// Of the kernel that has begun; returns whether it is over.
   bool progress() {
     if (!passing_.empty()) {
       bool done = true;
-      for (const auto& passing : passing_) done &= passing->done();
-      if (done) passing_.clear(), operations_.clear();
+      for (const auto& passing : passing_)
+        done &= passing->done();
+      if (done)
+        passing_.clear(), operations_.clear();
     } else {
       while (!operations_.empty() && (executing_ || agreed())) {
-        if (!executing_) execute(operations_.front());
-        if (!executed()) break;
+        if (!executing_)
+          execute(operations_.front());
+        if (!executed())
+          break;
         operations_.pop_front();
       }
     }
     return operations_.empty();
   }
+
 private:
   void check_free() const {
     if (busy_ || hidden_ || polls_ > 0 || closing_ != MPI_REQUEST_NULL)
       throw Error("a communicator was used before it was ready");
-    if (aborted_ || closed_) throw Error("a communicator was used after its end");
+    if (aborted_ || closed_)
+      throw Error("a communicator was used after its end");
   }
 
   /// `part` bytes at `small` must be apart from the large buffer, or where NCCL expects them.
-  void check_place(const std::byte* small, const std::byte* large, std::size_t part, const std::byte* expected) const {
+  void check_place(const std::byte* small,
+      const std::byte* large,
+      std::size_t part,
+      const std::byte* expected) const {
     const std::size_t whole = part * static_cast<std::size_t>(size_);
     if (small != expected && small + part > large && small < large + whole)
       throw Error("a buffer overlaps another without being in place");
@@ -257,7 +321,12 @@ private:
   bool agreed() {
     if (meeting_ == nullptr) {
       const Call& call = operations_.front();
-      mine_ = {static_cast<int>(call.kind), static_cast<int>(call.type), call.peer, 0, call.count, calls_++};
+      mine_ = {static_cast<int>(call.kind),
+          static_cast<int>(call.type),
+          call.peer,
+          0,
+          call.count,
+          calls_++};
       theirs_.assign(static_cast<std::size_t>(size_), {});
       meeting_ = std::make_unique<Requests>();
       for (int member = 0; member < size_; ++member) {
@@ -265,28 +334,41 @@ private:
         meeting_->receive(&theirs_[member], sizeof(Header), member, 4, comm_);
       }
     }
-    if (!meeting_->test()) return false;
+    if (!meeting_->test())
+      return false;
     meeting_.reset();
     for (const Header& h : theirs_)
-      if (h != mine_) throw Error(fmt::format("members differ: {} and {}", text(h), text(mine_)));
+      if (h != mine_)
+        throw Error(fmt::format("members differ: {} and {}", text(h), text(mine_)));
     return true;
   }
 
   /// Everybody is there, so MPI will come to an end.
   void execute(const Call& call) {
     const bool fp32 = call.type == nccl::Type::fp32;
-    const MPI_Datatype type = fp32 ? MPI_FLOAT : call.type == nccl::Type::bf16 ? MPI_UINT16_T : MPI_BYTE;
+    const MPI_Datatype type = fp32                            ? MPI_FLOAT
+                              : call.type == nccl::Type::bf16 ? MPI_UINT16_T
+                                                              : MPI_BYTE;
     const MPI_Op sum = fp32 ? MPI_SUM : nccl_.bf16_sum_;
     const int count = static_cast<int>(call.count);
     // MPI dislikes buffers that overlap.
-    const std::size_t parts = call.kind == Kind::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
+    const std::size_t parts =
+        call.kind == Kind::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
     from_.assign(call.from, call.from + call.count * width(call.type) * parts);
     executing_ = true;
     if (call.kind == Kind::broadcast) {
-      if (rank_ == call.peer) std::memmove(call.to, call.from, from_.size());
+      if (rank_ == call.peer)
+        std::memmove(call.to, call.from, from_.size());
       MPI_Ibcast(call.to, count, type, call.peer, comm_, &request_);
     } else if (call.kind == Kind::reduce) {
-      MPI_Ireduce(from_.data(), rank_ == call.peer ? call.to : nullptr, count, type, sum, call.peer, comm_, &request_);
+      MPI_Ireduce(from_.data(),
+          rank_ == call.peer ? call.to : nullptr,
+          count,
+          type,
+          sum,
+          call.peer,
+          comm_,
+          &request_);
     } else if (call.kind == Kind::all_gather) {
       MPI_Iallgather(from_.data(), count, type, call.to, count, type, comm_, &request_);
     } else if (call.kind == Kind::reduce_scatter) {
@@ -308,9 +390,11 @@ private:
   }
 
   void stop() {
-    if (aborted_) return;
+    if (aborted_)
+      return;
     aborted_ = true;
-    std::erase_if(nccl_.kernels_, [this](const auto& kernel) { return kernel.communicator == this; });
+    std::erase_if(
+        nccl_.kernels_, [this](const auto& kernel) { return kernel.communicator == this; });
     passing_.clear();
     meeting_.reset();
     ++nccl_.aborted;
@@ -342,15 +426,22 @@ void FakeNccl::progress() {
   for (Kernel& kernel : kernels_) {
     const bool first = !held.contains(kernel.communicator) && !held.contains(kernel.queue);
     held.insert({kernel.communicator, kernel.queue});
-    if (!first) continue;
-    if (!std::exchange(kernel.begun, true)) kernel.communicator->begin(kernel.operations);
+    if (!first)
+      continue;
+    if (!std::exchange(kernel.begun, true))
+      kernel.communicator->begin(kernel.operations);
     kernel.over = kernel.communicator->progress();
   }
   std::erase_if(kernels_, [](const Kernel& kernel) { return kernel.over; });
 }
 
-FakeNccl::FakeNccl() { MPI_Op_create(add_bf16, 1, &bf16_sum_); }
-FakeNccl::~FakeNccl() { MPI_Op_free(&bf16_sum_); }
+FakeNccl::FakeNccl() {
+  MPI_Op_create(add_bf16, 1, &bf16_sum_);
+}
+
+FakeNccl::~FakeNccl() {
+  MPI_Op_free(&bf16_sum_);
+}
 
 nccl::UniqueId FakeNccl::unique_id() {
   nccl::UniqueId id;
@@ -371,14 +462,17 @@ std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::Unique
 }
 
 void FakeNccl::group_end() {
-  if (depth_ == 0) throw Error("a group ends that never began");
-  if (--depth_ > 0 || in_group_ == nullptr) return;
+  if (depth_ == 0)
+    throw Error("a group ends that never began");
+  if (--depth_ > 0 || in_group_ == nullptr)
+    return;
   ++groups;
   std::exchange(in_group_, nullptr)->launch();
 }
 
 void FakeNccl::finish() {
   for (const auto limit = Clock::now() + time_limit; !kernels_.empty(); progress())
-    if (Clock::now() > limit) throw Error("what is on the queues comes to no end");
+    if (Clock::now() > limit)
+      throw Error("what is on the queues comes to no end");
 }
 }  // namespace minitaw::comm::test

@@ -5,12 +5,13 @@
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {
-/// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a communicator and those of a
-/// queue are executed in order, and go on whenever somebody asks whether a communicator is ready. That it is ready
-/// means that its calls are complete. What NCCL demands is checked on the way and breaks with comm::Error: groups
-/// balance, a communicator in use is left alone, all members make the same calls with equal counts in one order,
-/// messages match in order with equal sizes, buffers are in place or apart. Ranks that issue in orders that do not fit
-/// together wait for each other, which breaks after a while. Communicators must not outlive it.
+/// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a
+/// communicator and those of a queue are executed in order, and go on whenever somebody asks
+/// whether a communicator is ready. That it is ready means that its calls are complete. What NCCL
+/// demands is checked on the way and breaks with comm::Error: groups balance, a communicator in use
+/// is left alone, all members make the same calls with equal counts in one order, messages match in
+/// order with equal sizes, buffers are in place or apart. Ranks that issue in orders that do not
+/// fit together wait for each other, which breaks after a while. Communicators must not outlive it.
 class FakeNccl final : public nccl::Api {
 public:
   FakeNccl();
@@ -18,10 +19,13 @@ public:
 
   nccl::UniqueId unique_id() override;
   std::unique_ptr<nccl::Communicator> init(int ranks, const nccl::UniqueId& id, int rank) override;
+
   void group_start() override { ++depth_; }
+
   void group_end() override;
 
-  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes them then.
+  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish()
+  /// completes them then.
   bool complete_later = false;
   void finish();
 
@@ -32,19 +36,22 @@ public:
     nccl::Call call;
     nccl::Queue queue;
   };
+
   int communicators = 0, closed = 0, aborted = 0, groups = 0;
   int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
   std::vector<Launch> launches;  ///< in order
 private:
   friend class FakeCommunicator;
 
-  /// A communicator's part of a group. Begins when those before it on the communicator and queue are over.
+  /// A communicator's part of a group. Begins when those before it on the communicator and queue
+  /// are over.
   struct Kernel {
     class FakeCommunicator* communicator;
     nccl::Queue queue;
     std::deque<nccl::Call> operations{};
     bool begun = false, over = false;
   };
+
   /// What can be done without waiting.
   void progress();
 

@@ -1,29 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every transport counts, call by call, by hand. Of whole steps harness_job compares it with the plan.
+// What every transport counts, call by call, by hand. Of whole steps harness_job compares it with
+// the plan.
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 MINITAW_ON_TRANSPORTS(Bytes, every_kind);
 
-/// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; or 3, 3, 3, 2 and 0 numbers. A gather
-/// leaves out the next one's slice, a scatter the own; chains begin or end at member 1 and go round from there.
+/// Eleven numbers of two bytes among all ranks, in slices of 6 and 5; 4, 4 and 3; or 3, 3, 3, 2 and
+/// 0 numbers. A gather leaves out the next one's slice, a scatter the own; chains begin or end at
+/// member 1 and go round from there.
 TEST_P(Bytes, OfOneCallByHand) {
   World world(GetParam());
-  if (world.ranks == 1) GTEST_SKIP() << "needs two ranks";
-  using Sizes = std::map<int, std::vector<std::uint64_t>>;  // of each member, by the number of ranks
+  if (world.ranks == 1)
+    GTEST_SKIP() << "needs two ranks";
+  using Sizes =
+      std::map<int, std::vector<std::uint64_t>>;  // of each member, by the number of ranks
   const Sizes gathered = {{2, {12, 10}}, {3, {14, 16, 14}}, {5, {16, 16, 18, 22, 16}}},
               scattered = {{2, {10, 12}}, {3, {14, 14, 16}}, {5, {16, 16, 16, 18, 22}}},
               out = {{2, {0, 22}}, {3, {0, 22, 22}}, {5, {0, 22, 22, 22, 22}}},
               in = {{2, {22, 0}}, {3, {22, 0, 22}}, {5, {22, 0, 22, 22, 22}}};
   std::vector<std::uint64_t> expected = world.transport.sent();
-  for (const int backwards : {0, 1}) {  // the communicator; ranks are its members, the other way round
+  for (const int backwards :
+      {0, 1}) {  // the communicator; ranks are its members, the other way round
     const int member = backwards == 0 ? world.rank : world.ranks - 1 - world.rank;
-    const int next = backwards == 0 ? world.next : world.previous, last = backwards == 0 ? world.previous : world.next;
+    const int next = backwards == 0 ? world.next : world.previous,
+              last = backwards == 0 ? world.previous : world.next;
     const auto expect = [&](Call call, int to, const std::vector<const Sizes*>& sizes) {
       Values values(Dtype::bf16, 11);
-      world.execute(Lane::inputs_group, call, values.collective(backwards, world.members(backwards)[1]));
-      for (const Sizes* each : sizes) expected[to * schedule::traffic_kinds + 1] += each->at(world.ranks)[member];
+      world.execute(
+          Lane::inputs_group, call, values.collective(backwards, world.members(backwards)[1]));
+      for (const Sizes* each : sizes)
+        expected[to * schedule::traffic_kinds + 1] += each->at(world.ranks)[member];
       EXPECT_EQ(world.transport.sent(), expected) << name_of(call);
     };
     expect(Call::broadcast, next, {&out});
@@ -36,17 +44,23 @@ TEST_P(Bytes, OfOneCallByHand) {
 
 TEST_P(Bytes, OfMessagesAreOfTheKindOfTheirPayload) {
   World world(GetParam());
-  if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
-  std::vector<std::pair<Payload, int>> kinds = {{Payload::weights, 0}, {Payload::gradient, 1}, {Payload::activation, 2},
-      {Payload::activation_grad, 2}, {Payload::embeddings, 3}, {Payload::embeddings_gradient, 3},
+  if (!world.has_messages())
+    GTEST_SKIP() << "needs two ranks";
+  std::vector<std::pair<Payload, int>> kinds = {{Payload::weights, 0},
+      {Payload::gradient, 1},
+      {Payload::activation, 2},
+      {Payload::activation_grad, 2},
+      {Payload::embeddings, 3},
+      {Payload::embeddings_gradient, 3},
       {Payload::squares, 1}};
-  if (world.nccl != nullptr) kinds.resize(2);  // which it has connected
+  if (world.nccl != nullptr)
+    kinds.resize(2);  // which it has connected
   std::vector<std::uint64_t> expected(world.transport.sent().size());
   std::size_t bytes = 3;
   for (const auto& [payload, kind] : kinds) {
     std::vector<std::byte> out(bytes), in(bytes);
-    world.exchange(
-        {{true, world.next, payload, out.data(), bytes}, {false, world.previous, payload, in.data(), bytes}});
+    world.exchange({{true, world.next, payload, out.data(), bytes},
+        {false, world.previous, payload, in.data(), bytes}});
     expected[world.next * schedule::traffic_kinds + kind] += bytes;
     bytes *= 3;
   }

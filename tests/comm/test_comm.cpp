@@ -15,18 +15,22 @@ TEST(Slices, CoverEveryElementOnce) {
         const Range part = slice(elements, members, i);
         EXPECT_EQ(part.begin, covered);
         EXPECT_EQ(part.count, std::min((elements + members - 1) / members, elements - covered));
-        for (const int turns : {-2, -1, 1}) EXPECT_EQ(slice(elements, members, i + turns * members), part);
+        for (const int turns : {-2, -1, 1})
+          EXPECT_EQ(slice(elements, members, i + turns * members), part);
         covered += part.count;
       }
       EXPECT_EQ(covered, elements);
     }
 }
 
-float rounded(float value) { return to_float(to_bf16(value)); }
+float rounded(float value) {
+  return to_float(to_bf16(value));
+}
 
 TEST(Bf16, KeepsTheSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float large : {infinity, std::numeric_limits<float>::max()}) EXPECT_EQ(rounded(large), infinity);
+  for (const float large : {infinity, std::numeric_limits<float>::max()})
+    EXPECT_EQ(rounded(large), infinity);
   EXPECT_EQ(rounded(-infinity), -infinity);
   EXPECT_TRUE(std::signbit(rounded(-0.0f)));
   for (const std::uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u})
@@ -37,7 +41,8 @@ TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
     const Bf16 value{static_cast<std::uint16_t>(bits)};
-    if (std::isnan(to_float(value))) continue;
+    if (std::isnan(to_float(value)))
+      continue;
     wrong += to_bf16(to_float(value)) != value;
   }
   EXPECT_EQ(wrong, 0);
@@ -72,7 +77,8 @@ TEST(Sum, AddsInFloatAndRounds) {
     add(model::Dtype::bf16, bytes(narrow), bytes(narrow_other), n);
     for (int i = 0; i < n; ++i) {
       EXPECT_EQ(wide[i], before.first[i] + other[i]);
-      EXPECT_EQ(to_float(narrow[i]), rounded(to_float(before.second[i]) + to_float(narrow_other[i])));
+      EXPECT_EQ(
+          to_float(narrow[i]), rounded(to_float(before.second[i]) + to_float(narrow_other[i])));
     }
   }
 }
@@ -83,15 +89,21 @@ TEST(SoloTransport, LeavesTheDataAsItIsAndHasNobodyToTalkTo) {
   alone.ranks.resize(1);
   SoloTransport transport(alone);
   std::array<float, 3> values{1, 2, 3};
-  const Collective all{
-      0, 0, schedule::Payload::gradient, model::Dtype::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
+  const Collective all{0,
+      0,
+      schedule::Payload::gradient,
+      model::Dtype::fp32,
+      reinterpret_cast<std::byte*>(values.data()),
+      3};
   using enum schedule::Kind;
   for (const auto kind : {broadcast, reduce, all_gather, reduce_scatter, all_reduce})
     EXPECT_EQ(transport.start(schedule::Lane::inputs_group, kind, all), nullptr);
   EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
   EXPECT_EQ(transport.rank(), 0);
   EXPECT_EQ(transport.sent(), std::vector<std::uint64_t>(schedule::traffic_kinds));
-  EXPECT_THROW((void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}), LogicError);
+  EXPECT_THROW(
+      (void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}),
+      LogicError);
 }
 }  // namespace
 }  // namespace minitaw::comm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The contract of comm/transport.hpp, for every transport; below, what only the transport over MPI has.
+// The contract of comm/transport.hpp, for every transport; below, what only the transport over MPI
+// has.
 #include <cmath>
 #include <numeric>
 #include "base/error.hpp"
@@ -8,14 +9,17 @@
 namespace minitaw::comm::test {
 namespace {
 MINITAW_ON_TRANSPORTS(Contract, every_kind);
-/// What NCCL promises otherwise: its sums have an order of its own, it has no tags, and believes each side's length.
+/// What NCCL promises otherwise: its sums have an order of its own, it has no tags, and believes
+/// each side's length.
 MINITAW_ON_TRANSPORTS(ContractOfMpi, over_mpi);
 
-/// Nothing, one element, short or empty slices, and, where messages are cut, a chunk, just above it, and several.
+/// Nothing, one element, short or empty slices, and, where messages are cut, a chunk, just above
+/// it, and several.
 std::vector<std::int64_t> awkward_sizes(Dtype dtype, int members, bool in_pieces) {
   std::vector<std::int64_t> sizes{0, 1, members - 1, members + 1, 3 * members + 1, 1000 * members};
   const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(dtype));
-  if (in_pieces) sizes.insert(sizes.end(), {chunk, chunk + 1, 3 * chunk + 7, (2 * chunk + 3) * members - 1});
+  if (in_pieces)
+    sizes.insert(sizes.end(), {chunk, chunk + 1, 3 * chunk + 7, (2 * chunk + 3) * members - 1});
   return sizes;
 }
 
@@ -23,32 +27,38 @@ TEST_P(Contract, OfEveryCollective) {
   World world(GetParam());
   for (const Call kind : collectives)
     for (int c = 0; c < static_cast<int>(world.plan.communicators.size()); ++c) {
-      if (world.position(c) < 0) continue;
+      if (world.position(c) < 0)
+        continue;
       const std::vector<int>& all = world.members(c);
       const int middle = all[all.size() / 2];
       std::set<int> roots{middle};
-      if (is_rooted(kind)) roots.insert({all.front(), all.back()});
+      if (is_rooted(kind))
+        roots.insert({all.front(), all.back()});
       for (const int root : roots)
         for (const Dtype dtype : dtypes)
           for (const bool in_pieces = world.kind != Kind::nccl && root == middle && c != 1;
               const auto elements : awkward_sizes(dtype, world.size(c), in_pieces))
             EXPECT_EQ(wrong_after(world, Lane::inputs_recv, kind, c, root, dtype, elements), 0)
-                << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root << " elements "
-                << elements;
+                << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root
+                << " elements " << elements;
     }
 }
 
 /// A value whose sums depend on the order of addition.
-float rough(int rank, std::int64_t i) { return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5); }
+float rough(int rank, std::int64_t i) {
+  return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
+}
 
-/// A chain adds from the last member to the root, a ring from the member behind the slice's own; all sums are rounded.
+/// A chain adds from the last member to the root, a ring from the member behind the slice's own;
+/// all sums are rounded.
 TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
   World world(GetParam());
   const std::int64_t elements = 132'001;
   for (const Dtype dtype : dtypes) {
     std::vector<Values> all(world.ranks, Values(dtype, elements));  // by rank
     for (int r = 0; r < world.ranks; ++r)
-      for (std::int64_t i = 0; i < elements; ++i) all[r].set(i, rough(r, i));
+      for (std::int64_t i = 0; i < elements; ++i)
+        all[r].set(i, rough(r, i));
     for (const Call kind : {Call::reduce, Call::reduce_scatter, Call::all_reduce})
       for (const int communicator : {0, 1}) {  // world, then backwards
         const std::vector<int>& members = world.members(communicator);
@@ -56,10 +66,12 @@ TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
         Values values = all[world.rank], sum(dtype, elements);
         std::this_thread::sleep_for(std::chrono::microseconds(world.rank * 977 % 2000));
         world.execute(Lane::inputs_group, kind, values.collective(communicator, members[root]));
-        if (kind == Call::reduce && world.rank != members[root]) continue;
+        if (kind == Call::reduce && world.rank != members[root])
+          continue;
         std::int64_t wrong = 0;
         for (int m = 0; m < world.ranks; ++m) {
-          if (kind == Call::reduce_scatter && m != world.position(communicator)) continue;
+          if (kind == Call::reduce_scatter && m != world.position(communicator))
+            continue;
           const Range part = slice(elements, world.ranks, m);
           for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) {
             for (int k = 1; k <= world.ranks; ++k) {
@@ -70,14 +82,16 @@ TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
             wrong += values.at(i) != sum.at(i);
           }
         }
-        EXPECT_EQ(wrong, 0) << name_of(kind) << " on " << world.plan.communicators[communicator].name;
+        EXPECT_EQ(wrong, 0) << name_of(kind) << " on "
+                            << world.plan.communicators[communicator].name;
       }
   }
 }
 
 TEST_P(Contract, OfMessagesBothWays) {
   World world(GetParam());
-  if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
+  if (!world.has_messages())
+    GTEST_SKIP() << "needs two ranks";
   for (const std::size_t bytes : {0, 1, 3, 4097, 2'500'003}) {
     auto right = pattern(world.rank, world.next, Payload::weights, bytes);
     auto left = pattern(world.rank, world.previous, Payload::gradient, bytes);
@@ -93,13 +107,19 @@ TEST_P(Contract, OfMessagesBothWays) {
 
 TEST_P(ContractOfMpi, OfMessagesMatchesByPayloadAndInOrder) {
   World world(GetParam());
-  if (world.ranks == 1) GTEST_SKIP() << "MPI keeps no message that a rank sends to itself";
-  constexpr std::array payloads{Payload::activation, Payload::weights, Payload::activation, Payload::embeddings};
-  std::vector<Values> out, in(4, Values(Dtype::fp32, 1));  // small enough to leave before they are asked for
+  if (world.ranks == 1)
+    GTEST_SKIP() << "MPI keeps no message that a rank sends to itself";
+  constexpr std::array payloads{
+      Payload::activation, Payload::weights, Payload::activation, Payload::embeddings};
+  std::vector<Values> out,
+      in(4, Values(Dtype::fp32, 1));  // small enough to leave before they are asked for
   std::vector<Message> messages;
-  for (const int k : {0, 1, 2, 3}) out.push_back(contribution_of(k, Dtype::fp32, 1));
-  for (const int k : {0, 1, 2, 3}) messages.push_back(out[k].message(true, world.next, payloads[k]));
-  for (const int k : {0, 2, 1, 3}) messages.push_back(in[k].message(false, world.previous, payloads[k]));
+  for (const int k : {0, 1, 2, 3})
+    out.push_back(contribution_of(k, Dtype::fp32, 1));
+  for (const int k : {0, 1, 2, 3})
+    messages.push_back(out[k].message(true, world.next, payloads[k]));
+  for (const int k : {0, 2, 1, 3})
+    messages.push_back(in[k].message(false, world.previous, payloads[k]));
   world.exchange(messages);
   EXPECT_EQ(in, out);
 }
@@ -120,13 +140,18 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
   Values values(Dtype::fp32, 5);
   using Row = std::tuple<Lane, Call, int, int>;  // communicator, root
   std::vector<Row> bad = {{Lane::inputs_group, Call::all_reduce, 99, -1},
-      {Lane::inputs_group, Call::all_reduce, -1, -1}, {Lane::inputs_group, Call::broadcast, 0, world.ranks},
-      {Lane::inputs_group, Call::send, 0, -1}, {Lane::compute, Call::all_reduce, 0, -1}};
-  if (world.position(2) < 0) bad.emplace_back(Lane::inputs_group, Call::all_gather, 2, -1);
+      {Lane::inputs_group, Call::all_reduce, -1, -1},
+      {Lane::inputs_group, Call::broadcast, 0, world.ranks},
+      {Lane::inputs_group, Call::send, 0, -1},
+      {Lane::compute, Call::all_reduce, 0, -1}};
+  if (world.position(2) < 0)
+    bad.emplace_back(Lane::inputs_group, Call::all_gather, 2, -1);
   for (const auto& [lane, call, communicator, root] : bad)
-    EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError) << name_of(call);
+    EXPECT_THROW(world.execute(lane, call, values.collective(communicator, root)), LogicError)
+        << name_of(call);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
-  EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError) << "a program of another size";
+  EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError)
+      << "a program of another size";
 }
 
 /// Cancels a little later, as the watchdog would, when so many bytes have been handed to MPI.
@@ -136,7 +161,8 @@ std::jthread cancel_later(World& world, std::size_t bytes = 0) {
       const std::vector<std::uint64_t> all = world.transport.sent();
       return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
     };
-    do std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    do
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
     while (sent() < bytes);
     world.transport.cancel();
   });
@@ -144,7 +170,8 @@ std::jthread cancel_later(World& world, std::size_t bytes = 0) {
 
 TEST_P(Contract, CancelEndsTheWaitForALostMessage) {
   World world(GetParam());
-  if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
+  if (!world.has_messages())
+    GTEST_SKIP() << "needs two ranks";
   Values in(Dtype::fp32, 25);
   const Message lost = in.message(false, world.next);
   const auto watchdog = cancel_later(world);
@@ -158,7 +185,8 @@ TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
   if (world.ranks > 1 && world.rank == 0) {
     Values values(Dtype::fp32, 300'000);
     const auto watchdog = cancel_later(world);
-    EXPECT_THROW(world.execute(Lane::inputs_recv, Call::reduce, values.collective(0, 0)), Cancelled);
+    EXPECT_THROW(
+        world.execute(Lane::inputs_recv, Call::reduce, values.collective(0, 0)), Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   world.transport.cancel();  // an orderly end would wait for rank 0
@@ -167,18 +195,22 @@ TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
 TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   World world(GetParam());
   std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
-  const std::size_t handed = GetParam() == Kind::host ? data.size() : staged_slots / 2 * staged_piece;
+  const std::size_t handed =
+      GetParam() == Kind::host ? data.size() : staged_slots / 2 * staged_piece;
   if (world.ranks > 1 && world.rank == 0) {
     const auto watchdog = cancel_later(world, GetParam() == Kind::nccl ? 0 : handed);
-    EXPECT_THROW(
-        world.execute(Lane::inputs_group, Message{true, 1, Payload::weights, data.data(), data.size()}), Cancelled);
+    EXPECT_THROW(world.execute(Lane::inputs_group,
+                     Message{true, 1, Payload::weights, data.data(), data.size()}),
+        Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   // Taken after all, so that MPI can end in order: whatever had been handed to it.
-  if (GetParam() == Kind::nccl) world.transport.cancel();
+  if (GetParam() == Kind::nccl)
+    world.transport.cancel();
   else if (world.rank == 1) {
     data.resize(handed);
-    world.execute(Lane::inputs_group, Message{false, 0, Payload::weights, data.data(), data.size()});
+    world.execute(
+        Lane::inputs_group, Message{false, 0, Payload::weights, data.data(), data.size()});
     EXPECT_EQ(data.back(), std::byte{0});
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -187,7 +219,8 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
 // What only the transport over MPI has: slots, and how it waits.
 TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
   std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
-  EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
+  EXPECT_THROW(
+      (void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
   LazyCopier copier;
   std::vector<std::byte> pinned(16 * staged_piece - 1);
   EXPECT_THROW((void)mpi::through_slots(pinned, staged_piece, copier), LogicError);
@@ -196,20 +229,24 @@ TEST(TransportOverMpi, RefusesTooLittleStagingAndTooFewSlots) {
 TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
   EXPECT_GT(wait_policy(12, 12).spins, 100 * wait_policy(11, 12).spins);
   for (const int cores : {2, 12})
-    EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1)) << "cancel() promises a millisecond";
+    EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1))
+        << "cancel() promises a millisecond";
 }
 
 TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
   Backoff backoff({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)});
-  for (int k = 0; k < 1000; ++k) backoff.once();
+  for (int k = 0; k < 1000; ++k)
+    backoff.once();
 }
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {
   // Sleeps that doubled would last for days.
-  const WaitPolicy growing{.shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy growing{
+      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
   LowLatency low_latency;
   Backoff backoff(growing, &low_latency);
-  for (int k = 0; k < 40; ++k) backoff.once();
+  for (int k = 0; k < 40; ++k)
+    backoff.once();
   low_latency.set(false);
   EXPECT_FALSE(low_latency.on());
   std::atomic<bool> asleep{false};
@@ -217,8 +254,10 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
     asleep.wait(false);
     low_latency.set(true);
   });
-  const WaitPolicy long_sleeps{
-      .spins = 0, .yields = 0, .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy long_sleeps{.spins = 0,
+      .yields = 0,
+      .shortest_sleep = std::chrono::hours(1),
+      .longest_sleep = std::chrono::hours(1)};
   for (Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
     asleep = true;
     asleep.notify_one();
@@ -226,13 +265,16 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
 }
 
 TEST(Backoff, SparesSharedCoresWhileTheRankComputes) {
-  const WaitPolicy policy{
-      .spins = 0, .yields = 0, .longest_sleep = std::chrono::milliseconds(5), .spare_compute = true};
+  const WaitPolicy policy{.spins = 0,
+      .yields = 0,
+      .longest_sleep = std::chrono::milliseconds(5),
+      .spare_compute = true};
   LowLatency low_latency;
   low_latency.set(false);
   const auto begin = std::chrono::steady_clock::now();
   Backoff backoff(policy, &low_latency);
-  for (int k = 0; k < 3; ++k) backoff.once();
+  for (int k = 0; k < 3; ++k)
+    backoff.once();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * policy.longest_sleep);
 }
 }  // namespace

@@ -10,28 +10,36 @@ namespace minitaw::comm::test {
 namespace {
 using mpi::Reach;
 
-constexpr bool kernels_on_host =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible;
+constexpr bool kernels_on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+    Kokkos::DefaultExecutionSpace::memory_space>::accessible;
 
 /// Values in device memory.
 class OnDevice {
 public:
   explicit OnDevice(const Values& values)
-      : values_(values), host_(reinterpret_cast<unsigned char*>(values_.data()), values_.bytes()),
+      : values_(values),
+        host_(reinterpret_cast<unsigned char*>(values_.data()), values_.bytes()),
         device_("values", values_.bytes()) {
     Kokkos::deep_copy(device_, host_);
   }
+
   [[nodiscard]] Collective collective(int communicator, int root = -1) {
     Collective call = values_.collective(communicator, root);
     call.data = data();
     return call;
   }
-  [[nodiscard]] Message message(bool send, int peer) { return {send, peer, Payload::weights, data(), values_.bytes()}; }
+
+  [[nodiscard]] Message message(bool send, int peer) {
+    return {send, peer, Payload::weights, data(), values_.bytes()};
+  }
+
   [[nodiscard]] const Values& get() {
     Kokkos::deep_copy(host_, device_);
     return values_;
   }
+
   [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(device_.data()); }
+
 private:
   Values values_;
   Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host_;
@@ -41,7 +49,8 @@ private:
 /// A way to move what is in device memory.
 struct Way {
   std::string name;
-  std::function<std::shared_ptr<Transport>(const schedule::Program&)> make;  ///< nullptr where it cannot go
+  std::function<std::shared_ptr<Transport>(const schedule::Program&)>
+      make;  ///< nullptr where it cannot go
 };
 
 constexpr std::int64_t sizes[] = {1, 1000, 700'001};
@@ -49,8 +58,10 @@ constexpr std::int64_t sizes[] = {1, 1000, 700'001};
 class OnDevices : public testing::TestWithParam<Way> {
 protected:
   void SetUp() override {
-    if (transport_ == nullptr) GTEST_SKIP() << "ranks share a device";
+    if (transport_ == nullptr)
+      GTEST_SKIP() << "ranks share a device";
   }
+
   std::shared_ptr<Transport> transport_ = GetParam().make(program(ranks_of_job()));
 };
 
@@ -58,13 +69,16 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
   World world(Kind::staged, transport_);
   for (const Call kind : collectives)
     for (const auto elements : sizes)
-      EXPECT_EQ(wrong_after<OnDevice>(world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
+      EXPECT_EQ(wrong_after<OnDevice>(
+                    world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements),
+          0)
           << name_of(kind) << " of " << elements;
 }
 
 TEST_P(OnDevices, ExchangeBothWays) {
   World world(Kind::staged, transport_);
-  if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
+  if (!world.has_messages())
+    GTEST_SKIP() << "needs two ranks";
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
     const auto from = [&](int rank) { return contribution_of(rank, Dtype::fp32, elements); };
     OnDevice out(from(world.rank)), in(Values(Dtype::fp32, elements));
@@ -75,8 +89,9 @@ TEST_P(OnDevices, ExchangeBothWays) {
 }
 
 Way way_over_mpi(Reach reach) {
-  return {std::string(name_of(reach)),
-      [reach](const schedule::Program& plan) { return mpi::device_transport(MPI_COMM_WORLD, plan, reach); }};
+  return {std::string(name_of(reach)), [reach](const schedule::Program& plan) {
+            return mpi::device_transport(MPI_COMM_WORLD, plan, reach);
+          }};
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -95,11 +110,16 @@ struct OverNccl {
   std::unique_ptr<Transport> transport;
 
   explicit OverNccl(const schedule::Program& plan)
-      : transport(nccl::make_transport(MPI_COMM_WORLD, plan, nccl::library(),
-            {.queues = queues(), .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
+      : transport(nccl::make_transport(MPI_COMM_WORLD,
+            plan,
+            nccl::library(),
+            {.queues = queues(),
+                .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
+
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
     std::array<nccl::Queue, schedule::lanes> queues{};
-    for (std::size_t l = 0; l < queues.size(); ++l) queues[l] = lanes[l].cuda_stream();
+    for (std::size_t l = 0; l < queues.size(); ++l)
+      queues[l] = lanes[l].cuda_stream();
     return queues;
   }
 };
@@ -112,15 +132,19 @@ std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
 std::vector<Way> ways() {
   std::vector<Way> ways{way_over_mpi(Reach::staged)};
   // Device pointers may be tried only where MPI takes them.
-  if (kernels_on_host) ways.push_back(way_over_mpi(Reach::direct));
+  if (kernels_on_host)
+    ways.push_back(way_over_mpi(Reach::direct));
 #if defined(MINITAW_HAVE_NCCL)
   ways.push_back({"nccl", over_nccl});
 #endif
   return ways;
 }
-INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
 
-/// What NCCL itself, or its stand-in, can be asked with one device: every call copies from one buffer to another.
+INSTANTIATE_TEST_SUITE_P(
+    On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
+
+/// What NCCL itself, or its stand-in, can be asked with one device: every call copies from one
+/// buffer to another.
 TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 #if defined(MINITAW_HAVE_NCCL)
   nccl::Api& api = nccl::library();
@@ -129,20 +153,27 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 #endif
   const std::unique_ptr<nccl::Communicator> alone = api.init(1, api.unique_id(), 0);
   const auto wait_ready = [&] {
-    for (Backoff backoff({}); !alone->ready();) backoff.once();
+    for (Backoff backoff({}); !alone->ready();)
+      backoff.once();
   };
   wait_ready();
-  for (const Call kind :
-      {Call::send, Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce})
+  for (const Call kind : {Call::send,
+           Call::broadcast,
+           Call::reduce,
+           Call::all_gather,
+           Call::reduce_scatter,
+           Call::all_reduce})
     for (const std::int64_t elements : sizes) {
       const Values values = contribution_of(3, Dtype::fp32, elements);
       OnDevice from(values), to(Values(Dtype::fp32, elements));
       const auto count = static_cast<std::size_t>(elements);
       nccl::Call call{kind, from.data(), to.data(), count, nccl::Type::fp32, 0};
-      if (kind == Call::send) call.count = values.bytes(), call.type = nccl::Type::bytes;
+      if (kind == Call::send)
+        call.count = values.bytes(), call.type = nccl::Type::bytes;
       api.group_start();
       alone->issue(call, nullptr);
-      if (call.kind == Call::send) call.kind = Call::recv, alone->issue(call, nullptr);
+      if (call.kind == Call::send)
+        call.kind = Call::recv, alone->issue(call, nullptr);
       api.group_end();
       wait_ready();
       Kokkos::fence();
@@ -154,8 +185,10 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 
 /// With this text as MINITAW_MPI_DIRECT on this rank; nullptr: it is not set.
 Reach reach_with(const char* wish) {
-  if (wish != nullptr) setenv("MINITAW_MPI_DIRECT", wish, 1);
-  else unsetenv("MINITAW_MPI_DIRECT");
+  if (wish != nullptr)
+    setenv("MINITAW_MPI_DIRECT", wish, 1);
+  else
+    unsetenv("MINITAW_MPI_DIRECT");
   return mpi::agreed_reach(MPI_COMM_WORLD);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an end.
+// Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes
+// to an end.
 #include <gtest/gtest.h>
 #include "comm/nccl/transport.hpp"
 #include "schedule/shapes.hpp"
@@ -11,37 +12,46 @@ using schedule::Kind, schedule::shapes::name_of;
 
 /// Calls visit(request, program) for all schedules with all options on all groupings.
 void for_each_program(int ranks, const auto& visit) {
-  const auto specs = schedule::shapes::joined({schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
-  schedule::shapes::for_each_request(
-      ranks, specs, 2, 2, [&](const schedule::Request& request) { visit(request, schedule::build(request)); });
+  const auto specs = schedule::shapes::joined(
+      {schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
+  schedule::shapes::for_each_request(ranks, specs, 2, 2, [&](const schedule::Request& request) {
+    visit(request, schedule::build(request));
+  });
 }
 
-/// The actions of a rank in the order of the engine's one thread; shorter than the program if it gets stuck.
+/// The actions of a rank in the order of the engine's one thread; shorter than the program if it
+/// gets stuck.
 std::vector<int> issue_order(const schedule::RankProgram& rank) {
   std::array<std::vector<int>, schedule::lanes> queues;
-  for (int l = 0; l < schedule::lanes; ++l) queues[l] = actions_of(rank, static_cast<schedule::Lane>(l));
+  for (int l = 0; l < schedule::lanes; ++l)
+    queues[l] = actions_of(rank, static_cast<schedule::Lane>(l));
   std::vector<int> order;
   std::array<std::size_t, schedule::lanes> gone{};
   const auto may_go = [&](int l) {
-    if (gone[l] == queues[l].size()) return false;
+    if (gone[l] == queues[l].size())
+      return false;
     const auto& waits = rank.actions[queues[l][gone[l]]].waits;
     for (int k = 0; k < schedule::lanes; ++k)  // its own lane is in order
-      if (k != l && static_cast<std::size_t>(waits[k]) > gone[k]) return false;
+      if (k != l && static_cast<std::size_t>(waits[k]) > gone[k])
+        return false;
     return true;
   };
   for (;;) {
     int chosen = -1;
     for (int l = 0; l < schedule::lanes; ++l)
-      if (may_go(l) && (chosen < 0 || queues[l][gone[l]] < queues[chosen][gone[chosen]])) chosen = l;
-    if (chosen < 0) return order;
+      if (may_go(l) && (chosen < 0 || queues[l][gone[l]] < queues[chosen][gone[chosen]]))
+        chosen = l;
+    if (chosen < 0)
+      return order;
     order.push_back(queues[chosen][gone[chosen]++]);
   }
 }
 
-/// The program as NCCL executes it at worst. It tells messages apart by their communicator alone, so those of
-/// inputs, and those of gradients, have one payload here, and what they really are is part of their shard.
-/// No launch begins before those issued earlier on its rank are over: if that comes to an end, it does so
-/// whatever streams and hosts, which may wait for each other in a collective, let begin earlier.
+/// The program as NCCL executes it at worst. It tells messages apart by their communicator alone,
+/// so those of inputs, and those of gradients, have one payload here, and what they really are is
+/// part of their shard. No launch begins before those issued earlier on its rank are over: if that
+/// comes to an end, it does so whatever streams and hosts, which may wait for each other in a
+/// collective, let begin earlier.
 schedule::Program one_at_a_time(schedule::Program program) {
   using schedule::Payload;
   for (schedule::RankProgram& rank : program.ranks) {
@@ -50,8 +60,10 @@ schedule::Program one_at_a_time(schedule::Program program) {
       schedule::Action& a = rank.actions[i];
       a.waits = issued;
       ++issued[index_of(a.lane)];
-      if (!is_point_to_point(a.kind)) continue;
-      const bool input = lane_of(schedule::Kind::send, a.payload, false) == schedule::Lane::inputs_send;
+      if (!is_point_to_point(a.kind))
+        continue;
+      const bool input =
+          lane_of(schedule::Kind::send, a.payload, false) == schedule::Lane::inputs_send;
       a.shard = 16 * a.shard + static_cast<int>(a.payload);
       a.payload = input ? Payload::weights : Payload::gradient;
     }
@@ -66,66 +78,81 @@ inline std::string fault_of(const schedule::Program& program) {
 }
 
 class EveryProgram : public testing::TestWithParam<int> {};
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));
 
-/// No rank sends and receives on the same communicator, each has the ranks that use it, and they are few. Each is split
-/// off in one round, once, and no rank twice in a round.
+/// No rank sends and receives on the same communicator, each has the ranks that use it, and they
+/// are few. Each is split off in one round, once, and no rank twice in a round.
 TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwnSplitOffInRounds) {
-  for_each_program(GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
-    using Links = std::set<std::pair<int, int>>;
-    std::map<schedule::Lane, Links> links, planned;
-    std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
-    std::map<schedule::Lane, unsigned> count;
-    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-      for (const schedule::Action& a : program.ranks[r].actions) {
-        if (!is_point_to_point(a.kind)) continue;
-        const schedule::Lane sender = lane_of(Kind::send, a.payload, false);
-        links[sender].insert(a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
-        neighbours[sender][r].insert(a.peer);
-      }
-    const auto plans = nccl::plan_communicators(program);
-    for (const nccl::CommunicatorPlan& plan : plans) {
-      if (plan.communicator >= 0) continue;
-      ++count[plan.lane];
-      std::set<int> senders, receivers, users;
-      for (const auto& [from, to] : plan.links) senders.insert(from), receivers.insert(to);
-      std::ranges::set_union(senders, receivers, std::inserter(users, users.end()));
-      ASSERT_EQ(users.size(), senders.size() + receivers.size()) << name_of(request) << ": a rank does both";
-      ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end())) << name_of(request);
-      for (const auto& link : plan.links) ASSERT_TRUE(planned[plan.lane].insert(link).second) << "twice";
-    }
-    ASSERT_EQ(planned, links) << name_of(request);
-    for (const auto& [lane, peers] : neighbours) {  // a greedy colouring has one colour more than neighbours
-      std::size_t most = 0;
-      for (const auto& [rank, others] : peers) most = std::max(most, others.size());
-      ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
-    }
-    std::set<int> seen;
-    for (const auto& round : nccl::rounds(plans)) {
-      std::set<int> ranks;
-      for (const int p : round) {
-        ASSERT_TRUE(seen.insert(p).second) << name_of(request);
-        for (const int rank : plans[p].ranks) ASSERT_TRUE(ranks.insert(rank).second) << name_of(request);
-      }
-    }
-    ASSERT_EQ(seen.size(), plans.size()) << name_of(request);
-  });
+  for_each_program(
+      GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
+        using Links = std::set<std::pair<int, int>>;
+        std::map<schedule::Lane, Links> links, planned;
+        std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
+        std::map<schedule::Lane, unsigned> count;
+        for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+          for (const schedule::Action& a : program.ranks[r].actions) {
+            if (!is_point_to_point(a.kind))
+              continue;
+            const schedule::Lane sender = lane_of(Kind::send, a.payload, false);
+            links[sender].insert(
+                a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
+            neighbours[sender][r].insert(a.peer);
+          }
+        const auto plans = nccl::plan_communicators(program);
+        for (const nccl::CommunicatorPlan& plan : plans) {
+          if (plan.communicator >= 0)
+            continue;
+          ++count[plan.lane];
+          std::set<int> senders, receivers, users;
+          for (const auto& [from, to] : plan.links)
+            senders.insert(from), receivers.insert(to);
+          std::ranges::set_union(senders, receivers, std::inserter(users, users.end()));
+          ASSERT_EQ(users.size(), senders.size() + receivers.size())
+              << name_of(request) << ": a rank does both";
+          ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end())) << name_of(request);
+          for (const auto& link : plan.links)
+            ASSERT_TRUE(planned[plan.lane].insert(link).second) << "twice";
+        }
+        ASSERT_EQ(planned, links) << name_of(request);
+        for (const auto& [lane, peers] :
+            neighbours) {  // a greedy colouring has one colour more than neighbours
+          std::size_t most = 0;
+          for (const auto& [rank, others] : peers)
+            most = std::max(most, others.size());
+          ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
+        }
+        std::set<int> seen;
+        for (const auto& round : nccl::rounds(plans)) {
+          std::set<int> ranks;
+          for (const int p : round) {
+            ASSERT_TRUE(seen.insert(p).second) << name_of(request);
+            for (const int rank : plans[p].ranks)
+              ASSERT_TRUE(ranks.insert(rank).second) << name_of(request);
+          }
+        }
+        ASSERT_EQ(seen.size(), plans.size()) << name_of(request);
+      });
 }
 
 /// And on each of its communicators by one lane, in whose order the calls are.
 TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
-  for_each_program(GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
-    for (const schedule::RankProgram& rank : program.ranks) {
-      ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
-      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane> lanes;  // by direction, of inputs or gradients
-      for (const schedule::Action& a : rank.actions) {
-        if (!is_point_to_point(a.kind)) continue;
-        const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
-        ASSERT_EQ(lanes.try_emplace(direction, a.lane).first->second, a.lane) << name_of(request);
-      }
-    }
-    ASSERT_EQ(fault_of(one_at_a_time(program)), "") << name_of(request);
-  });
+  for_each_program(
+      GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
+        for (const schedule::RankProgram& rank : program.ranks) {
+          ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
+          std::map<std::pair<schedule::Lane, Kind>, schedule::Lane>
+              lanes;  // by direction, of inputs or gradients
+          for (const schedule::Action& a : rank.actions) {
+            if (!is_point_to_point(a.kind))
+              continue;
+            const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
+            ASSERT_EQ(lanes.try_emplace(direction, a.lane).first->second, a.lane)
+                << name_of(request);
+          }
+        }
+        ASSERT_EQ(fault_of(one_at_a_time(program)), "") << name_of(request);
+      });
 }
 
 /// That it would be noticed.
@@ -135,7 +162,8 @@ TEST(OneAtATime, StandsStillWhereBothSendFirst) {
   for (const int r : {0, 1})
     for (const Kind kind : {Kind::send, Kind::recv}) {
       schedule::Action a;
-      a.kind = kind, a.payload = schedule::Payload::weights, a.peer = 1 - r, a.shard = kind == Kind::send ? r : 1 - r;
+      a.kind = kind, a.payload = schedule::Payload::weights, a.peer = 1 - r,
+      a.shard = kind == Kind::send ? r : 1 - r;
       a.lane = lane_of(a.kind, a.payload, false);
       p.ranks[r].actions.push_back(a);
     }

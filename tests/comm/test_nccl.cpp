@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What only the NCCL transport has: its communicators, their first calls, and what it does when NCCL fails.
+// What only the NCCL transport has: its communicators, their first calls, and what it does when
+// NCCL fails.
 #include <gmock/gmock.h>
 #include "base/error.hpp"
 #include "transports.hpp"
@@ -8,10 +9,12 @@ namespace minitaw::comm::test {
 namespace {
 using nccl::CommunicatorPlan, testing::ElementsAre;
 
-/// Groups {0, 1}, {2, 3}, {4}, which says nothing, and the world; messages 0 -> 2 -> 4 between groups.
+/// Groups {0, 1}, {2, 3}, {4}, which says nothing, and the world; messages 0 -> 2 -> 4 between
+/// groups.
 schedule::Program small_program() {
   schedule::Program p;
-  p.communicators = {{"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};
+  p.communicators = {
+      {"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};
   p.ranks.resize(5);
   const auto add = [&](int rank, Call kind, int peer, int communicator = -1, bool inside = false) {
     schedule::Action a;
@@ -24,24 +27,33 @@ schedule::Program small_program() {
     add(r, Call::all_reduce, -1, 3);
     add(r, Call::broadcast, 0, 3);
   }
-  for (const int r : {0, 2}) add(r, Call::send, r + 2), add(r + 2, Call::recv, r);
+  for (const int r : {0, 2})
+    add(r, Call::send, r + 2), add(r + 2, Call::recv, r);
   return p;
 }
 
 CommunicatorPlan messages(std::vector<int> ranks, std::set<std::pair<int, int>> links) {
   return {.lane = Lane::inputs_send, .ranks = std::move(ranks), .links = std::move(links)};
 }
-CommunicatorPlan calls(Lane lane, int communicator, std::vector<int> ranks, std::set<Call> kinds = {}) {
-  return {.lane = lane, .communicator = communicator, .ranks = std::move(ranks), .kinds = std::move(kinds)};
+
+CommunicatorPlan calls(
+    Lane lane, int communicator, std::vector<int> ranks, std::set<Call> kinds = {}) {
+  return {.lane = lane,
+      .communicator = communicator,
+      .ranks = std::move(ranks),
+      .kinds = std::move(kinds)};
 }
 
 TEST(Communicators, AreWhatTheProgramUses) {
   const auto plans = nccl::plan_communicators(small_program());
-  EXPECT_THAT(plans, ElementsAre(messages({0, 2}, {{0, 2}}), messages({2, 4}, {{2, 4}}),
-                         calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
-                         calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
-                         calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
-  EXPECT_THAT(nccl::rounds(plans), ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
+  EXPECT_THAT(plans,
+      ElementsAre(messages({0, 2}, {{0, 2}}),
+          messages({2, 4}, {{2, 4}}),
+          calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
+          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
+          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
+  EXPECT_THAT(nccl::rounds(plans),
+      ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
 }
 
 TEST(Rounds, NeedFewSplitsForManyGroups) {
@@ -52,15 +64,18 @@ TEST(Rounds, NeedFewSplitsForManyGroups) {
 }
 
 int count(const Nccl& made, Call kind, nccl::Queue queue) {
-  return static_cast<int>(std::ranges::count_if(made.fake.launches,
-      [&](const FakeNccl::Launch& launch) { return launch.call.kind == kind && launch.queue == queue; }));
+  return static_cast<int>(
+      std::ranges::count_if(made.fake.launches, [&](const FakeNccl::Launch& launch) {
+        return launch.call.kind == kind && launch.queue == queue;
+      }));
 }
 
 /// A rank that is alone needs no communicator.
 class NcclTransport : public testing::Test {
 protected:
   void SetUp() override {
-    if (ranks_of_job() == 1) GTEST_SKIP() << "needs two ranks";
+    if (ranks_of_job() == 1)
+      GTEST_SKIP() << "needs two ranks";
   }
 };
 
@@ -93,12 +108,15 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   const int groups = fake.groups;
   const std::size_t launches = fake.launches.size();
   Values out(Dtype::fp32, 250), in(Dtype::fp32, 250), nothing(Dtype::fp32, 0);
-  world.exchange({out.message(true, world.next), in.message(false, world.previous), nothing.message(true, world.next),
+  world.exchange({out.message(true, world.next),
+      in.message(false, world.previous),
+      nothing.message(true, world.next),
       nothing.message(false, world.previous)});
   EXPECT_EQ(fake.groups, groups + 2);
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
   for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
-    EXPECT_EQ(launch.queue, world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
+    EXPECT_EQ(launch.queue,
+        world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
@@ -115,7 +133,8 @@ TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
 TEST_F(NcclTransport, EndsInOrder) {
   Nccl made(program(ranks_of_job(), Kind::nccl));
   made.transport = nullptr;
-  EXPECT_EQ(std::tuple(made.fake.closed, made.fake.aborted), std::tuple(made.fake.communicators, 0));
+  EXPECT_EQ(
+      std::tuple(made.fake.closed, made.fake.aborted), std::tuple(made.fake.communicators, 0));
 }
 
 TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
@@ -132,7 +151,8 @@ TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
   made.fake.failure = "the cable is unplugged";
-  EXPECT_THAT([&] { transport.poll(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
+  EXPECT_THAT([&] { transport.poll(); },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
   transport.cancel();
   EXPECT_EQ(made.fake.aborted, made.fake.communicators);
   EXPECT_NO_THROW(transport.poll()) << "nothing is left to ask";
@@ -143,11 +163,17 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
   World world(Kind::nccl);
   std::atomic<bool> done{false};
   std::jthread watchdog([&] {
-    for (; !done; std::this_thread::sleep_for(std::chrono::microseconds(20))) world.transport.poll();
+    for (; !done; std::this_thread::sleep_for(std::chrono::microseconds(20)))
+      world.transport.poll();
   });
   for (int k = 0; k < 20; ++k)
-    EXPECT_EQ(wrong_after(world, k % 2 == 0 ? Lane::inputs_group : Lane::inputs_recv, Call::all_reduce, 0, -1,
-                  Dtype::fp32, 1000 + k),
+    EXPECT_EQ(wrong_after(world,
+                  k % 2 == 0 ? Lane::inputs_group : Lane::inputs_recv,
+                  Call::all_reduce,
+                  0,
+                  -1,
+                  Dtype::fp32,
+                  1000 + k),
         0);
   done = true;
 }
@@ -159,15 +185,20 @@ TEST(FakeNccl, SeesMisuse) {
   std::vector<std::byte> memory(4096);
   std::unique_ptr<nccl::Communicator> communicator;
   const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {
-    communicator->issue({Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
+    communicator->issue(
+        {Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
   };
   const auto message = [&](Call kind, std::size_t bytes, int peer) {
-    communicator->issue({kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
+    communicator->issue(
+        {kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
   };
   const auto wait = [&] {
-    while (!communicator->ready()) std::this_thread::yield();
+    while (!communicator->ready())
+      std::this_thread::yield();
   };
-  const auto run = [&](const auto& issue) { fake.group_start(), issue(), fake.group_end(), wait(); };
+  const auto run = [&](const auto& issue) {
+    fake.group_start(), issue(), fake.group_end(), wait();
+  };
   const auto fresh = [&] { communicator = fake.init(ranks, nccl::UniqueId{}, rank); };
   fresh();
   EXPECT_THROW(fake.group_end(), Error) << "a group that never began";
@@ -183,11 +214,13 @@ TEST(FakeNccl, SeesMisuse) {
   };
   run([&] { shift(10, 10); });
   EXPECT_THROW(run([&] { shift(10, 12); }), Error) << "another length";
-  if (ranks == 1) return;
+  if (ranks == 1)
+    return;
   fresh();
   EXPECT_THROW(run([&] { reduce(rank == 0 ? 10 : 11, 0); }), Error) << "another count";
   fresh();
-  EXPECT_THROW(run([&] { reduce(10, rank == 0 ? 0 : 1), reduce(10, rank == 0 ? 1 : 0); }), Error) << "order";
+  EXPECT_THROW(run([&] { reduce(10, rank == 0 ? 0 : 1), reduce(10, rank == 0 ? 1 : 0); }), Error)
+      << "order";
   fresh();
   EXPECT_THROW(run([&] { reduce(10, 0, 4); }), Error) << "overlapping";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of all lanes at once, by one thread in any order or by a thread for each lane: what moves and
-// what is added up must be the same as with one operation after the other.
+// Operations of all lanes at once, by one thread in any order or by a thread for each lane: what
+// moves and what is added up must be the same as with one operation after the other.
 #include <cmath>
 #include <functional>
 #include <random>
@@ -12,9 +12,13 @@ namespace {
 MINITAW_ON_TRANSPORTS(Operations, over_mpi);
 
 constexpr int lanes = schedule::lanes - 1;  // of communication
-Lane lane_at(int index) { return static_cast<Lane>(1 + index % lanes); }
 
-/// A collective, or a message from every rank to the next one that leaves on a lane and arrives on the next.
+Lane lane_at(int index) {
+  return static_cast<Lane>(1 + index % lanes);
+}
+
+/// A collective, or a message from every rank to the next one that leaves on a lane and arrives on
+/// the next.
 struct Item {
   Call call = Call::send;  ///< of a message
   int lane = 0, communicator = 0;
@@ -52,7 +56,8 @@ public:
       landing_.emplace_back(item.dtype, item.elements);
       for (std::int64_t i = 0; i < item.elements; ++i)  // sums depend on the order of addition
         values.set(i,
-            std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) * std::exp2(world.rank % 5));
+            std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) *
+                std::exp2(world.rank % 5));
     }
   }
 
@@ -65,8 +70,9 @@ public:
       };
       if (items_[k].call == Call::send)
         for (const bool send : {true, false})
-          push(lane + (send ? 0 : 1),
-              [this, send](Lane on, std::size_t item) { return world_.transport.start(on, message(item, send)); });
+          push(lane + (send ? 0 : 1), [this, send](Lane on, std::size_t item) {
+            return world_.transport.start(on, message(item, send));
+          });
       else if (takes_part(k))
         push(lane, [this](Lane on, std::size_t item) {
           return world_.transport.start(on, items_[item].call, collective(item));
@@ -79,8 +85,10 @@ public:
   void block() {
     for (std::size_t k = 0; k < items_.size(); ++k) {
       const Lane lane = lane_at(items_[k].lane);
-      if (items_[k].call == Call::send) world_.exchange({message(k, false), message(k, true)});
-      else if (takes_part(k)) world_.execute(lane, items_[k].call, collective(k));
+      if (items_[k].call == Call::send)
+        world_.exchange({message(k, false), message(k, true)});
+      else if (takes_part(k))
+        world_.execute(lane, items_[k].call, collective(k));
     }
   }
 
@@ -90,7 +98,8 @@ public:
       const Item& item = items_[k];
       bool same = values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
       if (item.call == Call::reduce_scatter && takes_part(k)) {
-        const Range own = slice(item.elements, world_.size(item.communicator), world_.position(item.communicator));
+        const Range own = slice(
+            item.elements, world_.size(item.communicator), world_.position(item.communicator));
         same = true;
         for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
           same &= values_[k].at(i) == other.values_[k].at(i);
@@ -98,8 +107,11 @@ public:
       EXPECT_TRUE(same) << "item " << k << ": " << name_of(item.call);
     }
   }
+
 private:
-  [[nodiscard]] bool takes_part(std::size_t k) const { return world_.position(items_[k].communicator) >= 0; }
+  [[nodiscard]] bool takes_part(std::size_t k) const {
+    return world_.position(items_[k].communicator) >= 0;
+  }
 
   [[nodiscard]] Collective collective(std::size_t k) {
     const Item& item = items_[k];
@@ -129,8 +141,10 @@ void by_one_thread(Queues queues, std::uint32_t seed) {
   while (busy()) {
     const std::size_t lane = random() % lanes;
     if (open[lane] != nullptr) {
-      if (!open[lane]->advance()) std::this_thread::yield();
-      if (open[lane]->done()) open[lane] = nullptr;
+      if (!open[lane]->advance())
+        std::this_thread::yield();
+      if (open[lane]->done())
+        open[lane] = nullptr;
     } else if (!queues[lane].empty()) {
       open[lane] = queues[lane].front()();
       queues[lane].pop_front();
@@ -139,21 +153,25 @@ void by_one_thread(Queues queues, std::uint32_t seed) {
 }
 
 /// With delays that differ from rank to rank; another thread reads the counters meanwhile.
-void by_a_thread_for_each_lane(const Queues& queues, std::uint32_t seed, const Transport& transport) {
+void by_a_thread_for_each_lane(
+    const Queues& queues, std::uint32_t seed, const Transport& transport) {
   std::vector<std::jthread> threads;
   for (const auto& queue : queues)
     threads.emplace_back([&queue, random = std::mt19937(seed++)]() mutable {
       for (const Start& start : queue) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
         for (const auto open = start(); open != nullptr && !open->done();)
-          if (!open->advance()) std::this_thread::yield();
+          if (!open->advance())
+            std::this_thread::yield();
       }
     });
-  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1))) (void)transport.sent();
+  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+    (void)transport.sent();
 }
 
 TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
-  for (std::uint32_t round = 0; round < (ranks_of_job() <= 3 ? 4 : 2); ++round) {  // more share few cores
+  for (std::uint32_t round = 0; round < (ranks_of_job() <= 3 ? 4 : 2);
+      ++round) {  // more share few cores
     World world(GetParam());
     const std::uint32_t seed = minitaw::test::seed() + round;
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -162,9 +180,12 @@ TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
     blocking.block();
     std::vector<std::uint64_t> bytes = world.transport.sent();
     const std::uint32_t own_seed = seed * 31 + static_cast<std::uint32_t>(world.rank) * lanes;
-    if (round % 2 == 0) by_one_thread(mixed.queues(), own_seed);
-    else by_a_thread_for_each_lane(mixed.queues(), own_seed, world.transport);
-    for (std::uint64_t& twice : bytes) twice *= 2;
+    if (round % 2 == 0)
+      by_one_thread(mixed.queues(), own_seed);
+    else
+      by_a_thread_for_each_lane(mixed.queues(), own_seed, world.transport);
+    for (std::uint64_t& twice : bytes)
+      twice *= 2;
     EXPECT_EQ(world.transport.sent(), bytes);
     mixed.expect_same(blocking);
   }
@@ -173,14 +194,17 @@ TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
 TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   World world(GetParam());
   Values in(Dtype::fp32, 25), out = contribution_of(world.previous, Dtype::fp32, 25);
-  const auto under_way = world.transport.start(Lane::inputs_group, in.message(false, world.previous));
+  const auto under_way =
+      world.transport.start(Lane::inputs_group, in.message(false, world.previous));
   ASSERT_NE(under_way, nullptr);
-  for (int k = 0; k < 10; ++k) EXPECT_FALSE(under_way->advance());
+  for (int k = 0; k < 10; ++k)
+    EXPECT_FALSE(under_way->advance());
   EXPECT_FALSE(under_way->done());
   MPI_Barrier(MPI_COMM_WORLD);
   Values mine = contribution_of(world.rank, Dtype::fp32, 25);
   world.execute(Lane::inputs_recv, mine.message(true, world.next));
-  while (!under_way->done()) under_way->advance();
+  while (!under_way->done())
+    under_way->advance();
   EXPECT_EQ(in, out);
   EXPECT_FALSE(under_way->advance()) << "it is over";
 }

@@ -8,26 +8,35 @@ namespace minitaw::comm::mpi {
 namespace {
 using test::ranks_of_job;
 
-/// A rank's calls to the next one, on a communicator whose ranks go the other way round than those of the job.
+/// A rank's calls to the next one, on a communicator whose ranks go the other way round than those
+/// of the job.
 class Sends : public testing::Test {
 protected:
   Sends() {
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank_in(MPI_COMM_WORLD), &own_.comm);
     MPI_Buffer_attach(buffer_.data(), static_cast<int>(buffer_.size()));
   }
+
   ~Sends() override {
     void* buffer = nullptr;
     int size = 0;
     MPI_Buffer_detach(static_cast<void*>(&buffer), &size);
   }
 
-  /// Sends one number, then two and so on, each by another call. Returns which of them were uncounted, in order.
+  /// Sends one number, then two and so on, each by another call. Returns which of them were
+  /// uncounted, in order.
   std::string by_every_call(MPI_Comm comm) {
     std::array<MPI_Request, 9> received;
     std::array<double, 9> data{};
     std::array<std::array<double, 9>, 9> places{};
     for (int n = 1; n <= 9; ++n)
-      MPI_Irecv(places[n - 1].data(), n, MPI_DOUBLE, (rank_ + ranks_ - 1) % ranks_, n, comm, &received[n - 1]);
+      MPI_Irecv(places[n - 1].data(),
+          n,
+          MPI_DOUBLE,
+          (rank_ + ranks_ - 1) % ranks_,
+          n,
+          comm,
+          &received[n - 1]);
     MPI_Barrier(own_.comm);
     const int to = (rank_ + 1) % ranks_;
     int n = 0;
@@ -45,7 +54,18 @@ protected:
       note();
       MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    MPI_Sendrecv(data.data(), 9, MPI_DOUBLE, to, 9, nullptr, 0, MPI_DOUBLE, MPI_PROC_NULL, 0, comm, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(data.data(),
+        9,
+        MPI_DOUBLE,
+        to,
+        9,
+        nullptr,
+        0,
+        MPI_DOUBLE,
+        MPI_PROC_NULL,
+        0,
+        comm,
+        MPI_STATUS_IGNORE);
     note();
     MPI_Waitall(9, received.data(), MPI_STATUSES_IGNORE);
     return uncounted;
@@ -58,8 +78,8 @@ protected:
 };
 
 const std::string none(9, ' ');
-const std::string all =
-    "MPI_Send MPI_Bsend MPI_Rsend MPI_Ssend MPI_Isend MPI_Ibsend MPI_Irsend MPI_Issend MPI_Sendrecv ";
+const std::string all = "MPI_Send MPI_Bsend MPI_Rsend MPI_Ssend MPI_Isend MPI_Ibsend MPI_Irsend "
+                        "MPI_Issend MPI_Sendrecv ";
 
 /// 1 + 2 + ... + 9 numbers of 8 bytes, to the rank that the receiver has on this communicator.
 TEST_F(Sends, AreCountedByReceiverWhicheverCallMakesThem) {
@@ -98,8 +118,10 @@ TEST_F(Sends, ByCollectivesOfMpiAreNamedOnWhicheverCommunicator) {
       {"MPI_Iallreduce", [&] { MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request); }},
       {"MPI_Gather", [&] { MPI_Gather(&one, 1, MPI_INT, every.data(), 1, MPI_INT, 0, comm); }},
       {"MPI_Allgather", [&] { MPI_Allgather(&one, 1, MPI_INT, every.data(), 1, MPI_INT, comm); }},
-      {"MPI_Allgatherv",
-          [&] { MPI_Allgatherv(&one, 1, MPI_INT, every.data(), counts.data(), starts.data(), MPI_INT, comm); }}};
+      {"MPI_Allgatherv", [&] {
+         MPI_Allgatherv(
+             &one, 1, MPI_INT, every.data(), counts.data(), starts.data(), MPI_INT, comm);
+       }}};
   for (const auto& [name, call] : collectives) {
     call();
     MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -18,22 +18,32 @@ inline constexpr std::array collectives{
 inline constexpr Dtype dtypes[] = {Dtype::fp32, Dtype::bf16};
 inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
 
-inline int ranks_of_job() { return mpi::size_of(MPI_COMM_WORLD); }
+inline int ranks_of_job() {
+  return mpi::size_of(MPI_COMM_WORLD);
+}
 
-/// Copies when somebody waits, and leaves poison until then: a missing wait, or memory used too early, shows.
+/// Copies when somebody waits, and leaves poison until then: a missing wait, or memory used too
+/// early, shows.
 class LazyCopier final : public mpi::Copier {
 public:
   void copy(Way way, std::size_t queue, mpi::Piece to, mpi::Piece from) override {
     std::memset(to.data(), 0xa5, to.size());
     copies(way, queue).push_back({to, from});
   }
+
   void wait(Way way, std::size_t queue) override {
-    for (const auto& [to, from] : copies(way, queue)) std::memcpy(to.data(), from.data(), to.size());
+    for (const auto& [to, from] : copies(way, queue))
+      std::memcpy(to.data(), from.data(), to.size());
     copies(way, queue).clear();
   }
+
 private:
   using Copies = std::vector<std::pair<mpi::Piece, mpi::Piece>>;
-  Copies& copies(Way way, std::size_t queue) { return copies_[2 * queue + (way == Way::load ? 0 : 1)]; }
+
+  Copies& copies(Way way, std::size_t queue) {
+    return copies_[2 * queue + (way == Way::load ? 0 : 1)];
+  }
+
   std::array<Copies, 2 * queues> copies_;
 };
 
@@ -48,22 +58,28 @@ struct Host {
   explicit Host(const schedule::Program& program)
       : staging(2 * communication_lanes * schedule::chunk_bytes),
         transport(mpi::make_transport(MPI_COMM_WORLD, program, staging)) {}
+
   std::vector<std::byte> staging;
   std::unique_ptr<Transport> transport;
 };
 
-/// Slots are few and small: messages of a test go round them several times, and neither number nor size divides them.
+/// Slots are few and small: messages of a test go round them several times, and neither number nor
+/// size divides them.
 inline constexpr std::size_t staged_slots = 18, staged_piece = (1 << 16) + 4;
+
 struct Staged {
   explicit Staged(const schedule::Program& program)
       : pinned(communication_lanes * staged_slots * staged_piece, std::byte{0x5a}) {
     mpi::LaneMemories memories;
     for (std::size_t l = 0; l < communication_lanes; ++l) {
-      const mpi::Piece all = std::span(pinned).subspan(l * staged_slots * staged_piece, staged_slots * staged_piece);
-      memories[l + 1].moves = memories[l + 1].sums = mpi::through_slots(all, staged_piece, copiers[l]);
+      const mpi::Piece all =
+          std::span(pinned).subspan(l * staged_slots * staged_piece, staged_slots * staged_piece);
+      memories[l + 1].moves = memories[l + 1].sums =
+          mpi::through_slots(all, staged_piece, copiers[l]);
     }
     transport = mpi::make_transport(MPI_COMM_WORLD, program, memories, "mpi staged");
   }
+
   std::vector<std::byte> pinned;
   std::array<LazyCopier, communication_lanes> copiers;
   std::unique_ptr<Transport> transport;
@@ -71,14 +87,18 @@ struct Staged {
 
 struct Nccl {
   explicit Nccl(const schedule::Program& program) : scratch(nccl::scratch_bytes(program)) {
-    transport = nccl::make_transport(MPI_COMM_WORLD, program, fake, {.queues = queues(), .scratch = scratch});
+    transport = nccl::make_transport(
+        MPI_COMM_WORLD, program, fake, {.queues = queues(), .scratch = scratch});
   }
+
   /// Something to tell the queues of lanes by.
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() {
     std::array<nccl::Queue, schedule::lanes> all{};
-    for (std::size_t l = 1; l < lanes.size(); ++l) all[l] = &lanes[l];
+    for (std::size_t l = 1; l < lanes.size(); ++l)
+      all[l] = &lanes[l];
     return all;
   }
+
   [[nodiscard]] nccl::Queue queue(Lane lane) { return queues()[index_of(lane)]; }
 
   FakeNccl fake;
@@ -87,32 +107,41 @@ struct Nccl {
   std::unique_ptr<Transport> transport;
 };
 
-template <class Owner> std::shared_ptr<Transport> build(const schedule::Program& program) {
+template <class Owner>
+std::shared_ptr<Transport> build(const schedule::Program& program) {
   const auto owner = std::make_shared<Owner>(program);
   return {owner, owner->transport.get()};
 }
+
 struct Maker {
   const char* name;
   std::shared_ptr<Transport> (*build)(const schedule::Program&);
 };
+
 inline const Maker makers[] = {  // by Kind
-    {"host", build<Host>}, {"staged", build<Staged>}, {"nccl", build<Nccl>}};
+    {"host", build<Host>},
+    {"staged", build<Staged>},
+    {"nccl", build<Nccl>}};
+
 inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& program) {
   return makers[static_cast<std::size_t>(kind)].build(program);
 }
+
 /// What tests run on: every transport, and those whose operations move only when they are advanced.
 inline const auto every_kind = testing::Values(Kind::host, Kind::staged, Kind::nccl);
 inline const auto over_mpi = testing::Values(Kind::host, Kind::staged);
 
-#define MINITAW_ON_TRANSPORTS(suite, kinds)                                                                            \
-  class suite : public testing::TestWithParam<Kind> {};                                                                \
-  INSTANTIATE_TEST_SUITE_P(                                                                                            \
-      On, suite, kinds, [](const auto& which) { return makers[static_cast<std::size_t>(which.param)].name; })
+#define MINITAW_ON_TRANSPORTS(suite, kinds)                                                        \
+  class suite : public testing::TestWithParam<Kind> {};                                            \
+  INSTANTIATE_TEST_SUITE_P(On, suite, kinds, [](const auto& which) {                               \
+    return makers[static_cast<std::size_t>(which.param)].name;                                     \
+  })
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
   std::vector<schedule::Communicator> all(5);
-  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds", all[4].name = "last";
+  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds",
+  all[4].name = "last";
   for (int r = 0; r < ranks; ++r) {
     all[0].ranks.push_back(r);
     all[1].ranks.insert(all[1].ranks.begin(), r);
@@ -122,8 +151,9 @@ inline std::vector<schedule::Communicator> communicators(int ranks) {
   return all;
 }
 
-/// Every collective and message that the tests execute, so that a transport is ready for them; no step. For
-/// NCCL, which makes a communicator for each lane of each, on the lanes that its tests use.
+/// Every collective and message that the tests execute, so that a transport is ready for them; no
+/// step. For NCCL, which makes a communicator for each lane of each, on the lanes that its tests
+/// use.
 inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   schedule::Program p;
   p.communicators = communicators(ranks);
@@ -131,10 +161,13 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
     for (std::size_t l = 1; l <= communication_lanes; ++l) {
-      if (kind == Kind::nccl && l != index_of(Lane::inputs_group) && l != index_of(Lane::inputs_recv)) continue;
+      if (kind == Kind::nccl && l != index_of(Lane::inputs_group) &&
+          l != index_of(Lane::inputs_recv))
+        continue;
       const auto add = [&](Call call, int peer, int communicator, Payload payload) {
         schedule::Action a;
-        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator, a.payload = payload;
+        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
+        a.payload = payload;
         p.ranks[r].actions.push_back(a);
       };
       for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
@@ -151,8 +184,11 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
 /// A transport of the whole job.
 struct World {
   explicit World(Kind which)
-      : kind(which), nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
-        built(nccl == nullptr ? build(which, plan) : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
+      : kind(which),
+        nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
+        built(nccl == nullptr ? build(which, plan)
+                              : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
+
   World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
 
   Kind kind;
@@ -166,45 +202,63 @@ struct World {
   [[nodiscard]] const std::vector<int>& members(int communicator) const {
     return plan.communicators[communicator].ranks;
   }
-  [[nodiscard]] int size(int communicator) const { return static_cast<int>(members(communicator).size()); }
+
+  [[nodiscard]] int size(int communicator) const {
+    return static_cast<int>(members(communicator).size());
+  }
+
   /// NCCL's messages need another rank.
   [[nodiscard]] bool has_messages() const { return ranks > 1 || !transport.on_stream(); }
+
   /// Starts an operation and waits for it.
   void execute(Lane lane, const auto&... call) {
     const Transport::Started started = transport.start(lane, call...);
     finish({&started});
   }
-  /// Executes messages: what is sent in order on one lane, what is received on another one at the same time.
+
+  /// Executes messages: what is sent in order on one lane, what is received on another one at the
+  /// same time.
   void exchange(const std::vector<Message>& messages) {
-    if (nccl != nullptr) nccl->fake.complete_later = true;
+    if (nccl != nullptr)
+      nccl->fake.complete_later = true;
     std::array<std::deque<Message>, 2> left;
-    for (const Message& message : messages) left[message.send].push_back(message);
+    for (const Message& message : messages)
+      left[message.send].push_back(message);
     std::array<Transport::Started, 2> open;
     Backoff backoff({});
     for (bool busy = true; busy;) {
       busy = false;
       bool moved = false;
       for (const bool send : {false, true}) {
-        if (open[send] != nullptr && !open[send]->done()) moved |= open[send]->advance();
-        else if (left[send].empty()) continue;
+        if (open[send] != nullptr && !open[send]->done())
+          moved |= open[send]->advance();
+        else if (left[send].empty())
+          continue;
         else {
-          open[send] = transport.start(send ? Lane::inputs_send : Lane::inputs_recv, left[send].front());
+          open[send] =
+              transport.start(send ? Lane::inputs_send : Lane::inputs_recv, left[send].front());
           left[send].pop_front();
           moved = true;
         }
         busy = true;
       }
-      if (moved) backoff = Backoff({});
-      else backoff.once();
+      if (moved)
+        backoff = Backoff({});
+      else
+        backoff.once();
     }
-    if (nccl == nullptr) return;
+    if (nccl == nullptr)
+      return;
     nccl->fake.finish();
     nccl->fake.complete_later = false;
   }
+
   /// Of this rank in the communicator; -1 if it is not a member.
   [[nodiscard]] int position(int communicator) const {
     const auto found = std::ranges::find(members(communicator), rank);
-    return found == members(communicator).end() ? -1 : static_cast<int>(found - members(communicator).begin());
+    return found == members(communicator).end()
+               ? -1
+               : static_cast<int>(found - members(communicator).begin());
   }
 };
 
@@ -212,34 +266,49 @@ struct World {
 class Values {
 public:
   Values(Dtype dtype, std::int64_t elements)
-      : dtype_(dtype), elements_(elements), bytes_(elements * bytes_of(dtype) + 1) {}
+      : dtype_(dtype),
+        elements_(elements),
+        bytes_(elements * bytes_of(dtype) + 1) {}
 
   [[nodiscard]] const Values& get() const { return *this; }
+
   [[nodiscard]] float at(std::int64_t i) const {
     return dtype_ == Dtype::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
   }
+
   void set(std::int64_t i, float value) {
-    if (dtype_ == Dtype::fp32) store(i, value);
-    else store(i, to_bf16(value));
+    if (dtype_ == Dtype::fp32)
+      store(i, value);
+    else
+      store(i, to_bf16(value));
   }
+
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
+
   [[nodiscard]] std::size_t bytes() const { return bytes_.size() - 1; }
+
   [[nodiscard]] bool kept_to_its_bounds() const { return bytes_.back() == std::byte{}; }
+
   friend bool operator==(const Values&, const Values&) = default;
 
   [[nodiscard]] Collective collective(int communicator, int root = -1) {
     return {communicator, root, Payload::gradient, dtype_, data(), elements_};
   }
+
   [[nodiscard]] Message message(bool send, int peer, Payload payload = Payload::weights) {
     return {send, peer, payload, data(), bytes()};
   }
+
 private:
-  template <class T> [[nodiscard]] T load(std::int64_t i) const {
+  template <class T>
+  [[nodiscard]] T load(std::int64_t i) const {
     T value;
     std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
     return value;
   }
-  template <class T> void store(std::int64_t i, T value) {
+
+  template <class T>
+  void store(std::int64_t i, T value) {
     std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
   }
 
@@ -248,22 +317,36 @@ private:
   std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
 };
 
-/// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds exactly.
-inline float contribution(int rank, std::int64_t i) { return static_cast<float>(rank + 1 + i % 7); }
+/// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds
+/// exactly.
+inline float contribution(int rank, std::int64_t i) {
+  return static_cast<float>(rank + 1 + i % 7);
+}
+
 inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
   float sum = 0;
-  for (const int rank : ranks) sum += contribution(rank, i);
+  for (const int rank : ranks)
+    sum += contribution(rank, i);
   return sum;
 }
+
 inline Values contribution_of(int rank, Dtype dtype, std::int64_t elements) {
   Values values(dtype, elements);
-  for (std::int64_t i = 0; i < elements; ++i) values.set(i, contribution(rank, i));
+  for (std::int64_t i = 0; i < elements; ++i)
+    values.set(i, contribution(rank, i));
   return values;
 }
 
-/// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
+/// Executes a collective on this rank's contribution; returns how many elements are not what they
+/// must be.
 template <class Buffer = Values>
-int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype, std::int64_t elements) {
+int wrong_after(World& world,
+    Lane lane,
+    Call kind,
+    int communicator,
+    int root,
+    Dtype dtype,
+    std::int64_t elements) {
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
   Buffer buffer(contribution_of(world.rank, dtype, elements));
@@ -274,11 +357,15 @@ int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, 
     const Range part = slice(elements, size, m);
     const bool own = m == world.position(communicator);
     for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) {
-      if (kind == Call::reduce_scatter && !own) continue;  // left undefined
+      if (kind == Call::reduce_scatter && !own)
+        continue;  // left undefined
       float right = contribution(world.rank, i);
-      if (kind == Call::broadcast) right = contribution(root, i);
-      if (kind == Call::all_gather) right = contribution(members[m], i);
-      if (kind == Call::all_reduce || kind == Call::reduce_scatter || (kind == Call::reduce && world.rank == root))
+      if (kind == Call::broadcast)
+        right = contribution(root, i);
+      if (kind == Call::all_gather)
+        right = contribution(members[m], i);
+      if (kind == Call::all_reduce || kind == Call::reduce_scatter ||
+          (kind == Call::reduce && world.rank == root))
         right = sum_of(members, i);
       wrong += values.at(i) != right;
     }
@@ -289,8 +376,10 @@ int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, 
 /// Bytes of a message, alike in no two pieces.
 inline std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
-  const std::uint64_t seed = static_cast<std::uint64_t>(from * 7 + to * 3 + static_cast<int>(payload)) << 32;
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
+  const std::uint64_t seed =
+      static_cast<std::uint64_t>(from * 7 + to * 3 + static_cast<int>(payload)) << 32;
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
   return data;
 }
 }  // namespace minitaw::comm::test

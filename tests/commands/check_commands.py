@@ -3,8 +3,8 @@
 
     check_commands.py REPOSITORY BUILD SAMPLE FOLDER
 
-With TELL_TIMES in the environment it says how long each one took; ONLY is a regular expression of the
-commands that are executed, with those of their blocks.
+With TELL_TIMES in the environment it says how long each one took; ONLY is a regular expression of
+the commands that are executed, with those of their blocks.
 """
 
 import concurrent.futures
@@ -25,9 +25,12 @@ REPOSITORY, BUILD, SAMPLE, FOLDER = (pathlib.Path(word).resolve() for word in sy
 HERE = pathlib.Path(__file__).resolve().parent
 TREE = FOLDER / "tree"  # a copy of the repository, whose programs have stand-ins
 BENCH = "benchmarks"
-PLACES = {"minitaw": "minitaw", "minitaw_kernels": f"{BENCH}/minitaw_kernels",
-          "minitaw_comm": f"{BENCH}/comm/minitaw_comm",
-          "minitaw_baseline": f"{BENCH}/baseline/minitaw_baseline"}
+PLACES = {
+    "minitaw": "minitaw",
+    "minitaw_kernels": f"{BENCH}/minitaw_kernels",
+    "minitaw_comm": f"{BENCH}/comm/minitaw_comm",
+    "minitaw_baseline": f"{BENCH}/baseline/minitaw_baseline",
+}
 OWN_BUNDLE = "results/2-core-xeon/2026-11-23-small/bundle.tar.gz"
 
 SHELL = ("export ", "cd ", "tar ")  # they do nothing by themselves
@@ -37,14 +40,19 @@ FEWER = [
     (r"(experiments\.py (?:measure|tables) \S+)", r"\1 storage"),
     (r"(link_speeds\.py measure \S+)", r"\1 --nodes 2 --rates 100mbit"),
     (r"(compare_trials\.py) (--drawn)", r"\1 --tries 1 --most 9 \2"),
-    (r"22-links/\*\.csv .* --skip", "22-links/pipes-2x2-100mbit.csv --cores kept-2x2-50mbit.h5 --skip"),
+    (
+        r"22-links/\*\.csv .* --skip",
+        "22-links/pipes-2x2-100mbit.csv --cores kept-2x2-50mbit.h5 --skip",
+    ),
     (r"(?<=2x2-50mbit\.h5) --cores .* --skip", " --skip"),
 ]
 # Verdicts on the sample, which has cases that failed, may be 1.
 VERDICT = re.compile(r"minitaw (show|screen)\b|scripts/(compare|check-rules|bundle --check)")
-ADVICE = ("mend the page or the program; a command that cannot be executed in a test goes into "
-          "tests/commands/not_run.txt, with its reason")
-PEER = '''import argparse, json
+ADVICE = (
+    "mend the page or the program; a command that cannot be executed in a test goes into "
+    "tests/commands/not_run.txt, with its reason"
+)
+PEER = """import argparse, json
 parser = argparse.ArgumentParser()
 for name in ("layers hidden heads kv-heads ffn vocab seq accumulate steps threads micro-batch "
              "warmup device dtype").split():
@@ -52,7 +60,7 @@ for name in ("layers hidden heads kv-heads ffn vocab seq accumulate steps thread
 parser.add_argument("--no-recompute", action="store_true")
 parser.parse_args()
 print(json.dumps({"tokens_per_s": 123.0, "version": "none"}))
-'''
+"""
 
 
 def not_run():
@@ -63,11 +71,13 @@ def not_run():
 
 # What exists
 
+
 @functools.cache
 def help_of(*words):
     """The help text of a program of ours, or of its verb; empty if it has none."""
-    done = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60,
-                          check=False, cwd=TREE)
+    done = subprocess.run(
+        [*words, "--help"], capture_output=True, text=True, timeout=60, check=False, cwd=TREE
+    )
     return done.stdout + done.stderr if done.returncode == 0 else ""
 
 
@@ -98,7 +108,9 @@ def what_is_missing(command):
     for part in re.split(r"\s+--\s+|&&|;|\s\|\s", text):
         words = part.replace("'", "").replace('"', "").split()
         for word in words:
-            is_ours = re.match(r"(\./)?(scripts|inputs|benchmarks|examples|packaging)/[\w./-]+$", word)
+            is_ours = re.match(
+                r"(\./)?(scripts|inputs|benchmarks|examples|packaging)/[\w./-]+$", word
+            )
             if is_ours and not (REPOSITORY / word).exists():
                 yield f"no file {word}"
         called = program_of(words)
@@ -114,13 +126,16 @@ def what_is_missing(command):
 
 # Executing
 
+
 def make_tree():
     """The repository's files, without its builds; programs are stand-ins, which do little work."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     (FOLDER / "bin").mkdir(parents=True)
     TREE.mkdir()
     for name in ("inputs", "scripts", "benchmarks", "docs", "results", "examples"):
-        shutil.copytree(REPOSITORY / name, TREE / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            REPOSITORY / name, TREE / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in ("minitaw", "mpiexec", "README.md"):
         shutil.copy(REPOSITORY / name, TREE)
     stand_in = HERE / "small.py"
@@ -133,8 +148,11 @@ def make_tree():
             target.symlink_to(stand_in)
     (TREE / "scripts/cluster").unlink()
     (TREE / "scripts/cluster").symlink_to(stand_in)
-    subprocess.run([TREE / "scripts/bundle", SAMPLE, "-o", FOLDER / "sample.tar.gz"],
-                   stdout=subprocess.DEVNULL, check=False)
+    subprocess.run(
+        [TREE / "scripts/bundle", SAMPLE, "-o", FOLDER / "sample.tar.gz"],
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
 
 
 def add_files(folder, commands):
@@ -173,10 +191,16 @@ def script_of(commands):
 
 
 def environment_of(folder, commands):
-    found = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(FOLDER),
-                          "REAL_BUILD": str(BUILD), "REAL_MPIEXEC": shutil.which("mpiexec"),
-                          "OMP_NUM_THREADS": "1", "PLACE": str(folder), "MPLBACKEND": "agg",
-                          "MPLCONFIGDIR": str(FOLDER / "mpl")}
+    found = os.environ | {
+        "PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}",
+        "TMPDIR": str(FOLDER),
+        "REAL_BUILD": str(BUILD),
+        "REAL_MPIEXEC": shutil.which("mpiexec"),
+        "OMP_NUM_THREADS": "1",
+        "PLACE": str(folder),
+        "MPLBACKEND": "agg",
+        "MPLCONFIGDIR": str(FOLDER / "mpl"),
+    }
     return found | ({"SMALL_PLANS": "yes"} if commands[0].page.startswith("inputs/") else {})
 
 
@@ -184,7 +208,9 @@ def failure_of(command, code, said):
     """Why the command counts as failed; empty: it does not."""
     if code is None:
         return "it did not end in time"
-    verdicts = (0, 1, 3) if "screen" in command.words else (0, 1)  # 3: other programs take the cores
+    verdicts = (
+        (0, 1, 3) if "screen" in command.words else (0, 1)
+    )  # 3: other programs take the cores
     if code not in (verdicts if VERDICT.search(command.words) else (0,)):
         return f"exit code {code}"
     if "Traceback (most" in said:
@@ -202,9 +228,16 @@ def execute(commands, number):
         (folder / entry.name).symlink_to(entry)
     add_files(folder, commands)
     try:
-        subprocess.run(["bash", "-c", script_of(commands)], cwd=folder, timeout=500, check=False,
-                       env=environment_of(folder, commands), stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ["bash", "-c", script_of(commands)],
+            cwd=folder,
+            timeout=500,
+            check=False,
+            env=environment_of(folder, commands),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired:
         pass  # the last command has no exit code
     codes, before, found = {}, begun, []
@@ -224,8 +257,10 @@ def execute(commands, number):
 
 # The test
 
+
 def notices_what_is_wrong():
     """What this test must find, planted by hand."""
+
     def missing(words):
         return list(what_is_missing(Command("page", 1, words, True)))
 
@@ -234,14 +269,18 @@ def notices_what_is_wrong():
     launched = "mpiexec -n 4 build/host/minitaw run DECK --watchdg 4"
     assert missing(launched) == ["minitaw run has no --watchdg"]
     assert missing("scripts/cluster --nodes 2 -- minitaw run inputs/no.toml --interleaved=3") == [
-        "no file inputs/no.toml", "minitaw run has no --interleaved"]
+        "no file inputs/no.toml",
+        "minitaw run has no --interleaved",
+    ]
     assert missing("minitaw rum DECK") == ["no help of minitaw rum"]
     with_setting = "OMP_NUM_THREADS=2 minitaw_baseline DECK --pair 3"
     assert missing(with_setting) == ["minitaw_baseline has no --pair"]
     form = next(pages.of_page("p", "```\nminitaw plan DECK [--json\n    | --program]\n```\n"))
     assert form[0].is_form and form[0].words == "minitaw plan DECK [--json | --program]", form
-    two = ("```\nminitaw plan a.toml \\\n  --json  # x\nscripts/report a.h5\n```\n"
-           "as `minitaw run` says\n")
+    two = (
+        "```\nminitaw plan a.toml \\\n  --json  # x\nscripts/report a.h5\n```\n"
+        "as `minitaw run` says\n"
+    )
     found = [[c.words for c in some] for some in pages.of_page("p", two)]
     assert found == [["minitaw plan a.toml --json", "scripts/report a.h5"], ["minitaw run"]], found
     assert not list(pages.of_page("p", "```\nminitaw: rank 0 waits\n```\n"))
@@ -261,7 +300,9 @@ def to_execute(groups, reasons):
     """Groups of which something is not executed by another group already."""
     done, chosen = set(), []
     for group in groups:
-        some = [c for c in group if c.executes and not c.is_form and not is_listed(c.words, reasons)]
+        some = [
+            c for c in group if c.executes and not c.is_form and not is_listed(c.words, reasons)
+        ]
         if not all(c.essence in done or c.words.startswith(SHELL) for c in some):
             chosen.append(some)
             done |= {c.essence for c in some}
@@ -272,13 +313,18 @@ def main():
     groups, reasons = list(pages.all_commands(REPOSITORY)), not_run()
     every = {command.words: command for group in groups for command in group}
     named = {c.words for group in groups for c in group if c.executes and not c.is_form}
-    wrong = [f"not_run.txt: no page names {one}" for one in reasons
-             if not any(is_listed(words, [one]) for words in named)]
+    wrong = [
+        f"not_run.txt: no page names {one}"
+        for one in reasons
+        if not any(is_listed(words, [one]) for words in named)
+    ]
     wrong += pages.broken_links(REPOSITORY)
     make_tree()
     notices_what_is_wrong()
     only = os.environ.get("ONLY", "")
-    chosen = [some for some in to_execute(groups, reasons) if any(re.search(only, c.words) for c in some)]
+    chosen = [
+        some for some in to_execute(groups, reasons) if any(re.search(only, c.words) for c in some)
+    ]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         looked_up = pool.map(lambda command: list(what_is_missing(command)), every.values())
         for command, found in zip(every.values(), looked_up):
@@ -288,8 +334,12 @@ def main():
             more = f" and {len(some) - 1} more" if len(some) > 1 else ""
             print(f"{seconds:5.1f} s  {some[0].place[:100]}{more}")
     executed = sum(map(len, chosen))
-    assert only or executed > 90 and len(every) > 200, "most commands of the pages are not found any more"
-    print(f"{len(every)} commands: {executed} executed, {len(reasons)} listed, of all names looked up")
+    assert (
+        only or executed > 90 and len(every) > 200
+    ), "most commands of the pages are not found any more"
+    print(
+        f"{len(every)} commands: {executed} executed, {len(reasons)} listed, of all names looked up"
+    )
     if wrong:
         sys.exit("\n".join([*wrong, ADVICE]))
 

@@ -5,19 +5,26 @@ import dataclasses
 import re
 
 # How a command begins, behind settings of the environment.
-OURS = (r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/\w+\.py|examples/[\w/-]+"
-        r"|minitaw(?:_\w+)?|mpiexec|build/[\w/]+|\.ci/run)")
-THEIRS = (r"srun|sbatch|scancel|spack|module|cmake|ctest|podman|apptainer|git|python3|tar|cd|ncu|sed"
-          r"|reframe|jube|ramble|export|nvidia/bin/\w+|packed/run|numactl|nvidia-smi|doxygen")
-BEGIN = re.compile(rf"(?:\.\.\. |\$ |[A-Za-z_]+=\S* |site=)*(?:(?:{OURS}|{THEIRS})(?= |$)"
-                   r"|\.\.\. |site=|head )")
+OURS = (
+    r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/\w+\.py|examples/[\w/-]+"
+    r"|minitaw(?:_\w+)?|mpiexec|build/[\w/]+|\.ci/run)"
+)
+THEIRS = (
+    r"srun|sbatch|scancel|spack|module|cmake|ctest|podman|apptainer|git|python3|tar|cd|ncu|sed"
+    r"|reframe|jube|ramble|export|nvidia/bin/\w+|packed/run|numactl|nvidia-smi|doxygen"
+)
+BEGIN = re.compile(
+    rf"(?:\.\.\. |\$ |[A-Za-z_]+=\S* |site=)*(?:(?:{OURS}|{THEIRS})(?= |$)" r"|\.\.\. |site=|head )"
+)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 # [--set KEY=VALUE ...]: how to write commands
 FORM = re.compile(r"(?:^| )\[|\w\[[,=-]|\.\.\.|<\w")
 # Commands in sentences that are executed, beside those that name a deck.
-SENTENCES = {"tar xJf records.tar.xz && scripts/env python3 benchmarks/link_speeds.py tables .",
-             "minitaw help keys --markdown"}
+SENTENCES = {
+    "tar xJf records.tar.xz && scripts/env python3 benchmarks/link_speeds.py tables .",
+    "minitaw help keys --markdown",
+}
 HEADS = ("inputs", "examples", "scripts", "benchmarks")
 KINDS = ("", ".py", ".toml", ".yaml", ".yml", ".sbatch", ".sh")
 
@@ -26,7 +33,7 @@ KINDS = ("", ".py", ".toml", ".yaml", ".yml", ".sbatch", ".sh")
 class Command:
     page: str
     line: int
-    text: str       # as it stands there, lines that go on joined
+    text: str  # as it stands there, lines that go on joined
     executes: bool  # it stands in a block, or is whole in a sentence
 
     @property
@@ -71,7 +78,9 @@ def of_block(path, first, text):
     answers = [line for _, line in lines if not BEGIN.match(line)]
     if answers and not text.lstrip().startswith("$"):
         raise SystemExit(f"{path}:{first}: tests/commands does not know how these begin: {answers}")
-    return [Command(path, first + number, line, True) for number, line in lines if BEGIN.match(line)]
+    return [
+        Command(path, first + number, line, True) for number, line in lines if BEGIN.match(line)
+    ]
 
 
 def of_sentences(path, text):

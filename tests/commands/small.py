@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stands in for a program that the pages name, and calls it with less work: README.md has the rules.
+"""Stands in for a program that the pages name, and calls it with less work: README.md has the
+rules.
 
 The name that it is called by says for which one. REAL_BUILD is the build whose programs it calls,
 REAL_MPIEXEC the launcher.
@@ -13,15 +14,34 @@ import re
 import sys
 import tempfile
 
-MOST_RANKS = 6   # more are planned instead of run
+MOST_RANKS = 6  # more are planned instead of run
 MOST_SCHEDULES = 2  # of a list; of others the first value
-CAPS = {"hidden": 32, "ffn": 64, "ffn_per_layer": 64, "vocab": 256, "heads": 2, "kv_heads": 2,
-        "layers": 12, "seq": 64, "micro_batches": 12, "steps": 3, "warmup": 1, "repeats": 1}
+CAPS = {
+    "hidden": 32,
+    "ffn": 64,
+    "ffn_per_layer": 64,
+    "vocab": 256,
+    "heads": 2,
+    "kv_heads": 2,
+    "layers": 12,
+    "seq": 64,
+    "micro_batches": 12,
+    "steps": 3,
+    "warmup": 1,
+    "repeats": 1,
+}
 WHOLE = {"ffn_per_layer", "micro_batch_per_rank"}  # lists that are one value
 LESS = {"screen": {"--rounds": "2", "--seconds": "0.005"}, "topo": {"--seconds": "0.01"}}
-LESS_OF = {"minitaw_kernels": {"--triad-mib": "1", "--benchmark_min_time": "0.001s",
-                               "--tokens": "64", "--hidden": "64"},
-           "minitaw_comm": {"--rounds": "2", "--bytes": "4096"}, "minitaw_baseline": {"--pairs": "2"}}
+LESS_OF = {
+    "minitaw_kernels": {
+        "--triad-mib": "1",
+        "--benchmark_min_time": "0.001s",
+        "--tokens": "64",
+        "--hidden": "64",
+    },
+    "minitaw_comm": {"--rounds": "2", "--bytes": "4096"},
+    "minitaw_baseline": {"--pairs": "2"},
+}
 ALWAYS = ("--triad-mib", "--benchmark_min_time", "--rounds", "--seconds", "--pairs")  # said or not
 PLACEHOLDERS = {"N": 2, "P": 2}
 RANKS_OF_SRUN = 4  # where the command says none
@@ -41,7 +61,9 @@ def smaller(key, text, capped):
     values = [value.strip() for value in text.strip().strip("[]").split(",") if value.strip()]
     if key in CAPS and capped:
         most = CAPS[key]
-        values = [value if number(value) is None else str(min(number(value), most)) for value in values]
+        values = [
+            value if number(value) is None else str(min(number(value), most)) for value in values
+        ]
     if key not in WHOLE:
         values = list(dict.fromkeys(values))[: MOST_SCHEDULES if key == "schedule" else 1]
     joined = ", ".join(values) if brackets else ",".join(values)
@@ -52,8 +74,11 @@ def small_deck(path, capped):
     """A copy of the deck with smaller values."""
     text = pathlib.Path(path).read_text(encoding="utf-8")
     text = re.sub(r"#.*", "", text)
-    text = re.sub(r"(?ms)^(\w+)\s*=\s*(\[.*?\]|[^\n]*)",
-                  lambda at: f"{at[1]} = {smaller(at[1], at[2], capped)}", text)
+    text = re.sub(
+        r"(?ms)^(\w+)\s*=\s*(\[.*?\]|[^\n]*)",
+        lambda at: f"{at[1]} = {smaller(at[1], at[2], capped)}",
+        text,
+    )
     target = pathlib.Path(tempfile.gettempdir()) / f"{pathlib.Path(path).stem}-{os.getpid()}.toml"
     target.write_text(text, encoding="utf-8")
     return str(target)
@@ -89,8 +114,11 @@ def small_words(words, capped):
 
 def program(name, words):
     build = pathlib.Path(os.environ["REAL_BUILD"])
-    folder = {"minitaw_kernels": "benchmarks", "minitaw_comm": "benchmarks/comm",
-              "minitaw_baseline": "benchmarks/baseline"}
+    folder = {
+        "minitaw_kernels": "benchmarks",
+        "minitaw_comm": "benchmarks/comm",
+        "minitaw_baseline": "benchmarks/baseline",
+    }
     real = str(build / folder.get(name, ".") / name)
     verb = words[0] if words else ""
     if "SMALL_PLANS" in os.environ and verb in ("run", "verify"):
@@ -101,8 +129,11 @@ def program(name, words):
     less = LESS_OF.get(name, LESS.get(verb, {}))
     words = with_less(words, less)
     if name in LESS_OF or "--replay" not in words:
-        words += [f"{option}={value}" for option, value in less.items()
-                  if option in ALWAYS and not any(word.startswith(option) for word in words)]
+        words += [
+            f"{option}={value}"
+            for option, value in less.items()
+            if option in ALWAYS and not any(word.startswith(option) for word in words)
+        ]
     return [real, *words]
 
 
@@ -112,7 +143,9 @@ def launch(ranks, words):
         return [os.environ["REAL_MPIEXEC"], "-n", str(ranks), *words]
     at = next(at for at, word in enumerate(words) if word in ("run", "verify"))
     kept = words[at + 1 :]
-    sets = [word for at, word in enumerate(kept) if word == "--set" or at and kept[at - 1] == "--set"]
+    sets = [
+        word for at, word in enumerate(kept) if word == "--set" or at and kept[at - 1] == "--set"
+    ]
     text = pathlib.Path(kept[0]).read_text(encoding="utf-8")
     own = re.search(r"(?m)^ranks\b", text) or any(word.startswith("ranks=") for word in sets)
     return [words[at - 1], "plan", kept[0], *sets, *([] if own else ["--set", f"ranks={ranks}"])]
@@ -148,10 +181,12 @@ def main():
     elif name == "cluster":
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
         from lib.cluster import parse
+
         options = parse(words)
         os.environ["MINITAW_SHAPED_LINKS"] = (
             f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} "
-            f"rate={options.rate / 1e6:g}mbit latency=0us mtu=9000")
+            f"rate={options.rate / 1e6:g}mbit latency=0us mtu=9000"
+        )
         command = launch(options.nodes * options.ranks_per_node, words[words.index("--") + 1 :])
     elif name == "xz":  # tar calls it with -d
         sys.exit(sys.stdout.buffer.write(lzma.decompress(sys.stdin.buffer.read())) == 0)

@@ -26,7 +26,8 @@ TEST(Sequences, OfEqualMicroBatchesFollowEachOther) {
 TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
   const Case c = own_sizes();
   std::vector<std::int64_t> firsts;
-  for (int m = 0; m <= c.micro_batches; ++m) firsts.push_back(first_sequence(c, m));
+  for (int m = 0; m <= c.micro_batches; ++m)
+    firsts.push_back(first_sequence(c, m));
   EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 5, 8, 10, 12));
   EXPECT_EQ(std::tuple(sequences_of_step(c), tokens_of_step(c)), std::tuple(12, 12 * 128));
   EXPECT_EQ(c.shape.micro_batch, 3) << "the largest, by which buffers are checked";
@@ -46,7 +47,8 @@ TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
 TEST(Replicas, AreAnAxisThatSchedulesCheck) {
   const Deck deck = make(small, {"replicas=1,2,4", "schedule=serial,tawpipe"});
   std::vector<std::string> cases;
-  for (const Case& c : deck.cases) cases.push_back(fmt::format("{} {}", c.schedule, c.replicas));
+  for (const Case& c : deck.cases)
+    cases.push_back(fmt::format("{} {}", c.schedule, c.replicas));
   EXPECT_THAT(cases, ElementsAre("serial 1", "tawpipe 1", "tawpipe 2", "tawpipe 4"));
   EXPECT_THAT(identity(deck.cases[2]), testing::EndsWith("data=synthetic replicas=2"));
   EXPECT_THAT(identity(deck.cases[1]), testing::Not(HasSubstr("replicas")));
@@ -62,8 +64,10 @@ TEST(Sequences, SizesThatDoNotFitAreRefused) {
   for (const auto& [sizes, other, begin, says] :
       {std::tuple{"1,2", "seed=1", "--set: micro_batch_per_rank", "2 values for 4 ranks"},
           {"1,2,3,4", "micro_batch=2", "--set: micro_batch", "keep one"},
-          {"1,2,3,4", "micro_batches=6", "", "multiple of 4"}, {"1,2,3,0", "seed=1", "", "out of range"},
-          {"1,2,3,4", "schedule=zb1", "", "zb1 visit all ranks"}, {"3", "seed=1", "", "takes a list"},
+          {"1,2,3,4", "micro_batches=6", "", "multiple of 4"},
+          {"1,2,3,0", "seed=1", "", "out of range"},
+          {"1,2,3,4", "schedule=zb1", "", "zb1 visit all ranks"},
+          {"3", "seed=1", "", "takes a list"},
           {"999999,999999,999999,1", "micro_batches=4000", "", "sequences per step"}})
     EXPECT_THAT(refusal(small, {std::string("micro_batch_per_rank=") + sizes, other}),
         AllOf(StartsWith(begin), HasSubstr(says)));

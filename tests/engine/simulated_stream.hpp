@@ -7,58 +7,77 @@
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
-/// A device's stream as a thread: work happens later and in order. A wait that the engine forgets shows as a race.
+/// A device's stream as a thread: work happens later and in order. A wait that the engine forgets
+/// shows as a race.
 class SimulatedStream final : public Queue {
 public:
   /// `stop`, shared by the streams of a rank, ends their waits for each other.
   SimulatedStream(int units, const StepClock& clock, std::shared_ptr<std::atomic<bool>> stop)
-      : clock_(clock), stop_(std::move(stop)), spans_(units), events_(units) {
-    for (int u = 0; u < units; ++u) events_[u] = {this, u};
+      : clock_(clock),
+        stop_(std::move(stop)),
+        spans_(units),
+        events_(units) {
+    for (int u = 0; u < units; ++u)
+      events_[u] = {this, u};
     thread_ = std::thread([this] { loop(); });
   }
+
   ~SimulatedStream() override {
     stop_->store(true);
     thread_.join();
   }
 
   [[nodiscard]] bool asynchronous() const override { return true; }
+
   void begin_step() override {
     locked([this] { begun_ = completed_ = 0; });
   }
+
   void open(int) override {}
+
   void after(const Queue& other, int unit) override {
     const auto* event = static_cast<const Event*>(other.event(unit));
-    if (event == nullptr) return;
+    if (event == nullptr)
+      return;
     push([event] { event->stream->wait_for(event->unit); });
   }
+
   void run(int unit, const Work& work) override {
     locked([=, this] { begun_ = unit + 1; });
     push([this, unit, work] {
       spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
       work();
-      if (!kernels::on_host) Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
+      if (!kernels::on_host)
+        Kokkos::fence("minitaw::engine::tests::SimulatedStream");  // launched is not complete
       spans_[unit].end = clock_.now();
       const std::scoped_lock lock(mutex_);
       completed_ = unit + 1;
       changed_.notify_all();
     });
   }
+
   void finish(const Check& check) override {
     std::unique_lock lock(mutex_);
     while (completed_ < begun_) {
       changed_.wait_for(lock, std::chrono::milliseconds(20));
-      if (failure_) std::rethrow_exception(failure_);
+      if (failure_)
+        std::rethrow_exception(failure_);
       check();
     }
   }
+
   [[nodiscard]] int begun() const override {
     return locked([this] { return begun_; });
   }
+
   [[nodiscard]] int completed() const override {
     return locked([this] { return completed_; });
   }
+
   [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
+
   [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
+
 private:
   struct Event {
     SimulatedStream* stream = nullptr;
@@ -69,19 +88,25 @@ private:
     const std::scoped_lock lock(mutex_);
     return work();
   }
+
   void wait_for(int unit) {
     std::unique_lock lock(mutex_);
-    while (completed_ <= unit && !stop_->load()) changed_.wait_for(lock, std::chrono::milliseconds(5));
+    while (completed_ <= unit && !stop_->load())
+      changed_.wait_for(lock, std::chrono::milliseconds(5));
   }
+
   void push(std::function<void()> task) {
     locked([&] { tasks_.push_back(std::move(task)); });
     changed_.notify_all();
   }
+
   void loop() {
     for (;;) {
       std::unique_lock lock(mutex_);
-      while (tasks_.empty() && !stop_->load()) changed_.wait_for(lock, std::chrono::milliseconds(5));
-      if (tasks_.empty() || stop_->load()) return;
+      while (tasks_.empty() && !stop_->load())
+        changed_.wait_for(lock, std::chrono::milliseconds(5));
+      if (tasks_.empty() || stop_->load())
+        return;
       const std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
@@ -109,22 +134,28 @@ private:
 
 /// What is wrong with the lanes of a rank.
 struct Faults {
-  std::chrono::milliseconds late{0};  ///< between the beginning of a step and that of its first actions
-  std::set<int> left_out{};           ///< units of the compute lane that do nothing
+  std::chrono::milliseconds late{
+      0};                    ///< between the beginning of a step and that of its first actions
+  std::set<int> left_out{};  ///< units of the compute lane that do nothing
 };
 
 class FaultyQueue final : public FencedQueue {
 public:
   FaultyQueue(Faults faults, schedule::Lane lane, const QueueOptions& options)
-      : FencedQueue(lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting),
+      : FencedQueue(
+            lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting),
         faults_(std::move(faults)) {}
+
   void open(int unit) override {
     FencedQueue::open(unit);
-    if (unit == 0) std::this_thread::sleep_for(faults_.late);
+    if (unit == 0)
+      std::this_thread::sleep_for(faults_.late);
   }
+
   void run(int unit, const Work& work) override {
     FencedQueue::run(unit, faults_.left_out.contains(unit) ? Work([] {}) : work);
   }
+
 private:
   Faults faults_;
 };

@@ -35,14 +35,15 @@ TEST(LaneProgress, TwoLanesThatWaitForEachOther) {
 
 TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   LaneProgress progress;
-  std::thread waiter([&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 5), Stopped); });
+  std::thread waiter(
+      [&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 5), Stopped); });
   progress.fail(std::make_exception_ptr(std::runtime_error("first")));
   progress.fail(std::make_exception_ptr(std::runtime_error("second")));
   progress.submitted(schedule::Lane::gradients_recv, 1);
   waiter.join();
   EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 1), Stopped);
-  EXPECT_THAT(
-      [&] { progress.rethrow_if_failed(); }, testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
+  EXPECT_THAT([&] { progress.rethrow_if_failed(); },
+      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
 using schedule::Action, schedule::Operand, schedule::RankProgram;
@@ -52,54 +53,76 @@ constexpr comm::WaitPolicy policy;
 class Slow final : public comm::Operation {
 public:
   Slow(int calls, std::atomic<int>& under_way, std::function<void()> work)
-      : left_(calls), under_way_(under_way), work_(std::move(work)) {
+      : left_(calls),
+        under_way_(under_way),
+        work_(std::move(work)) {
     ++under_way_;
   }
+
   ~Slow() override { --under_way_; }
+
   bool advance() override {
-    if (--left_ == 0) work_();
+    if (--left_ == 0)
+      work_();
     return left_ % 2 == 0;
   }
+
   [[nodiscard]] bool done() const override { return left_ == 0; }
+
 private:
   int left_;
   std::atomic<int>& under_way_;
   std::function<void()> work_;
 };
 
-/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race or an early begin.
+/// Actions that sleep and touch a variable per slot: a wait that does not hold shows as a data race
+/// or an early begin.
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), solo_(program), executor_(program, rank, [this](const Action& action) { return start(action); },
-                                         solo_, {.waiting = policy, .make_queues = make_queues}) {
-    for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
-    for (std::mt19937& random : random_) random.seed(seed++);
+      : rank_(rank),
+        solo_(program),
+        executor_(program,
+            rank,
+            [this](const Action& action) { return start(action); },
+            solo_,
+            {.waiting = policy, .make_queues = make_queues}) {
+    for (int c = 0; c < schedule::slot_classes; ++c)
+      contents_[c].resize(program.ranks[rank].slots[c]);
+    for (std::mt19937& random : random_)
+      random.seed(seed++);
   }
 
   void step() { EXPECT_GT(executor_.step(), 0); }
+
   [[nodiscard]] const std::vector<Span>& spans() const { return executor_.spans(); }
+
   /// Transfers that were under way at the same time.
   [[nodiscard]] int most_under_way() const { return most_; }
+
 private:
   comm::Transport::Started start(const Action& action) {
     const unsigned random = random_[index_of(action.lane)]();
-    if (action.lane == schedule::Lane::compute) std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
-    if (action.lane == schedule::Lane::compute || random % 8 == 0) {  // what needs no other rank is over at once
+    if (action.lane == schedule::Lane::compute)
+      std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
+    if (action.lane == schedule::Lane::compute ||
+        random % 8 == 0) {  // what needs no other rank is over at once
       touch(action);
       return nullptr;
     }
-    auto slow = std::make_unique<Slow>(static_cast<int>(random % 8), under_way_, [this, &action] { touch(action); });
-    for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {
-    }
+    auto slow = std::make_unique<Slow>(
+        static_cast<int>(random % 8), under_way_, [this, &action] { touch(action); });
+    for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {}
     return slow;
   }
 
   void touch(const Action& action) {
     for (const schedule::Access& access : accesses(action, rank_)) {
       int& content = contents_[index_of(access.slot.cls)][access.slot.index];
-      if (access.write) ++content;
-      else sum_.fetch_add(content);
+      if (access.write)
+        ++content;
+      else
+        sum_.fetch_add(content);
     }
   }
 
@@ -117,16 +140,22 @@ schedule::Program tawpipe() {
 }
 
 /// What these lanes do is no work of a device.
-Queues fenced_queues(const QueueOptions& options) { return tests::faulty_queues({})(options); }
+Queues fenced_queues(const QueueOptions& options) {
+  return tests::faulty_queues({})(options);
+}
 
 class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
-INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(fenced_queues, tests::simulated_streams),
+
+INSTANTIATE_TEST_SUITE_P(All,
+    LaneOnQueues,
+    ::testing::Values(fenced_queues, tests::simulated_streams),
     [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
 
 TEST_P(LaneOnQueues, ProfilersSeeTheStepAndEveryAction) {
   const schedule::Program program = tawpipe();
   test::KokkosListener::Seen expected = {{"minitaw::step tawpipe", 1}};
-  for (const Action& action : program.ranks[1].actions) ++expected[to_text(action, program)];
+  for (const Action& action : program.ranks[1].actions)
+    ++expected[to_text(action, program)];
   const test::KokkosListener listener(true);
   FakeRank fake(program, 1, 5, GetParam());
   fake.step();
@@ -143,12 +172,14 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
     std::array<std::vector<double>, schedule::lanes> ends;
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       ends[index_of(rank.actions[i].lane)].push_back(fake.spans()[i].end);
-    for (const std::vector<double>& lane : ends) ASSERT_TRUE(std::ranges::is_sorted(lane)) << "its own order";
+    for (const std::vector<double>& lane : ends)
+      ASSERT_TRUE(std::ranges::is_sorted(lane)) << "its own order";
     std::array<double, schedule::lanes> free{};
     for (std::size_t i = 0; i < rank.actions.size(); ++i) {
       const Span& span = fake.spans()[i];
       double& since = free[index_of(rank.actions[i].lane)];
-      ASSERT_TRUE(since <= span.ready && span.ready <= span.begin && span.begin <= span.end) << "action " << i;
+      ASSERT_TRUE(since <= span.ready && span.ready <= span.begin && span.begin <= span.end)
+          << "action " << i;
       since = span.end;
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
@@ -158,7 +189,8 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   }
 }
 
-/// Two lanes whose first units wait for nothing: rank 0 of two groups sends a weight and receives one.
+/// Two lanes whose first units wait for nothing: rank 0 of two groups sends a weight and receives
+/// one.
 schedule::Program two_ways() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
 }
@@ -166,11 +198,13 @@ schedule::Program two_ways() {
 /// One lane of rank 0, and what it needs.
 struct Alone {
   Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
-      : program(std::move(executed)), queues(make_queues()),
+      : program(std::move(executed)),
+        queues(make_queues()),
         lane(program.ranks[0], which, progress, queues, start, messages) {
     progress.begin_step();
     lane.begin_step();
   }
+
   Queues make_queues() {
     QueueOptions options;
     options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
@@ -212,7 +246,9 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     std::atomic<int> under_way = 0;
     int begun = 0;
     // The first one takes longest: those behind it count as finished only after it.
-    const Start start = [&](const Action&) { return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {}); };
+    const Start start = [&](const Action&) {
+      return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
+    };
     Alone alone(two_ways(), out, start, allowed);
     alone.lane.advance();
     EXPECT_EQ(under_way, allowed);
@@ -241,7 +277,8 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   Alone alone(program, in, start, 2);
   alone.lane.advance();
   EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
-  for (int k = 0; alone.progress.count(in) < 1 && k < 9; ++k) alone.lane.advance();
+  for (int k = 0; alone.progress.count(in) < 1 && k < 9; ++k)
+    alone.lane.advance();
   EXPECT_EQ(under_way, 2) << "the third one has a slot of its own";
 }
 
@@ -252,14 +289,16 @@ TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
     return nullptr;
   });
   ASSERT_FALSE(alone.lane.done());
-  for (int k = 0; k < 3; ++k) EXPECT_FALSE(alone.lane.advance());
+  for (int k = 0; k < 3; ++k)
+    EXPECT_FALSE(alone.lane.advance());
   EXPECT_FALSE(alone.lane.started());
 }
 
 TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
   const schedule::Program program = tawpipe();
   FakeRank fake(program, 0, 5, fenced_queues);
-  for (int step = 0; step < 5; ++step) fake.step();
+  for (int step = 0; step < 5; ++step)
+    fake.step();
   EXPECT_GE(fake.most_under_way(), 2);
   EXPECT_LE(fake.most_under_way(), schedule::lanes - 1) << "each lane has one at a time";
 }
@@ -268,8 +307,11 @@ TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
 class Until final : public comm::Operation {
 public:
   explicit Until(const bool& flag) : flag_(flag) {}
+
   bool advance() override { return std::exchange(done_, flag_) != flag_; }
+
   [[nodiscard]] bool done() const override { return done_; }
+
 private:
   const bool& flag_;
   bool done_ = false;
@@ -279,8 +321,10 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
   const schedule::Program program = two_ways();
   bool received = false;
   const Start start = [&](const Action& action) -> comm::Transport::Started {
-    if (action.lane == schedule::Lane::inputs_send) return std::make_unique<Until>(received);
-    if (action.lane == schedule::Lane::inputs_recv) received = true;
+    if (action.lane == schedule::Lane::inputs_send)
+      return std::make_unique<Until>(received);
+    if (action.lane == schedule::Lane::inputs_recv)
+      received = true;
     return nullptr;
   };
   comm::SoloTransport solo(program);
@@ -302,30 +346,37 @@ rank 1 slots w1 owned
    0 inputs_recv     recv W0 w0 <- r0
 )");
   const Start start = [](const Action& action) {
-    if (action.kind == schedule::Kind::send) std::this_thread::sleep_for(milliseconds(60));
+    if (action.kind == schedule::Kind::send)
+      std::this_thread::sleep_for(milliseconds(60));
     return nullptr;
   };
   comm::SoloTransport solo(program);
-  Executor executor(
-      program, 0, start, solo, {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
+  Executor executor(program,
+      0,
+      start,
+      solo,
+      {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
   const double before = host_seconds(), seconds = executor.step();
   EXPECT_LE(seconds, host_seconds() - before);
   EXPECT_GE(seconds, 0.11);
-  for (const Span& span : executor.spans()) EXPECT_GE(span.begin - span.ready, 0.05);
+  for (const Span& span : executor.spans())
+    EXPECT_GE(span.begin - span.ready, 0.05);
 }
 
 TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = two_ways();
   std::atomic<int> under_way = 0;
   const Start start = [&](const Action& action) -> comm::Transport::Started {
-    if (action.lane == schedule::Lane::inputs_recv) throw std::runtime_error("the wire is cut");
-    if (action.lane == schedule::Lane::compute) return nullptr;
+    if (action.lane == schedule::Lane::inputs_recv)
+      throw std::runtime_error("the wire is cut");
+    if (action.lane == schedule::Lane::compute)
+      return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
   };
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  EXPECT_THAT(
-      [&] { (void)executor.step(); }, testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
+  EXPECT_THAT([&] { (void)executor.step(); },
+      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
 }
 
 using Seconds = Watchdog::Seconds;
@@ -351,8 +402,8 @@ TEST(Watchdog, IsSilentWhereNothingIsExpected) {
 TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
   std::atomic<long> moves = 0;
   std::promise<long> told;
-  Watchdog watchdog(
-      [&](const std::string&) { told.set_value(moves); }, [&] { return moves < 20 ? ++moves : moves.load(); });
+  Watchdog watchdog([&](const std::string&) { told.set_value(moves); },
+      [&] { return moves < 20 ? ++moves : moves.load(); });
   watchdog.expect("something that moves", Seconds(0.02));
   EXPECT_EQ(told.get_future().get(), 20);
 }

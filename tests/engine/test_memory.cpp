@@ -10,8 +10,12 @@ using schedule::Memory, schedule::SlotClass;
 
 schedule::Footprint footprint() {
   schedule::Footprint f;
-  f.slots = {{{SlotClass::owned, 0}, 512}, {{SlotClass::weights, 0}, 768}, {{SlotClass::weights, 1}, 256},
-      {{SlotClass::saved, 0}, 1024}, {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::embeddings, 0}, 256}};
+  f.slots = {{{SlotClass::owned, 0}, 512},
+      {{SlotClass::weights, 0}, 768},
+      {{SlotClass::weights, 1}, 256},
+      {{SlotClass::saved, 0}, 1024},
+      {{SlotClass::accumulator, 0}, 2048},
+      {{SlotClass::embeddings, 0}, 256}};
   f.optimiser = {1536, 512};
   f.workspace = 4096;
   f.staging = 256;
@@ -30,15 +34,19 @@ TEST(Arena, BuffersAreThosePlannedAlignedAndApart) {
   EXPECT_EQ(arena.slot({SlotClass::weights, 1}).bytes, 256U);
   EXPECT_EQ(arena.slot({SlotClass::weights, 2}).bytes, 0U) << "there is none";
   EXPECT_EQ(std::tuple(arena.optimiser(1).bytes, arena.workspace().bytes), std::tuple(512U, 4096U));
-  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
-  for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
+  std::vector<model::Buffer> buffers = {
+      arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
+  for (const schedule::SlotSize& size : plan.slots)
+    buffers.push_back(arena.slot(size.slot));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 256, 0U);
     Kokkos::deep_copy(bytes_of(buffers[i]), std::byte{static_cast<unsigned char>(i)});
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const auto held = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes_of(buffers[i]));
-    for (std::size_t b = 0; b < held.size(); ++b) ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
+    const auto held =
+        Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes_of(buffers[i]));
+    for (std::size_t b = 0; b < held.size(); ++b)
+      ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
   }
 }
 
@@ -58,14 +66,17 @@ TEST(Arena, FindsWhatWasNeverWritten) {
   };
   const auto write_all = [&](const model::Buffer& buffer) { write(buffer, 0, buffer.bytes); };
   for (const schedule::SlotSize& size : plan.slots)
-    if (size.slot.cls != SlotClass::saved) write_all(arena.slot(size.slot));
-  for (const int i : {0, 1}) write_all(arena.optimiser(i));
+    if (size.slot.cls != SlotClass::saved)
+      write_all(arena.slot(size.slot));
+  for (const int i : {0, 1})
+    write_all(arena.optimiser(i));
   write_all({reinterpret_cast<std::byte*>(arena.loss()), plan.scalars});
   write(arena.workspace(), 0, 700);
   write(arena.workspace(), 1000, 3096 - 255);
   EXPECT_EQ(arena.untouched(fill), "1024 of 1024 bytes of a0, from byte 0 on, were never written");
   write_all(arena.slot({SlotClass::saved, 0}));
-  EXPECT_EQ(arena.untouched(fill), "300 of 4096 bytes of workspace, from byte 700 on, were never written");
+  EXPECT_EQ(arena.untouched(fill),
+      "300 of 4096 bytes of workspace, from byte 700 on, were never written");
   EXPECT_EQ(arena.untouched(fill, 44), arena.untouched(fill));
   EXPECT_EQ(arena.untouched(fill, 45), "");
   write(arena.workspace(), 700, 300);
@@ -75,6 +86,7 @@ TEST(Arena, FindsWhatWasNeverWritten) {
 /// An allocation by Kokkos.
 struct Allocation {
   Allocation(const char* label, std::size_t bytes) : memory(label, bytes) {}
+
   Kokkos::View<char*> memory;
 };
 
@@ -85,9 +97,7 @@ TEST(MemoryWatch, SeesTheMostThatEachLabelHadAndWhatIsLeft) {
   std::optional<Allocation> earlier(std::in_place, "earlier", 600);
   const MemoryWatch watch;
   earlier.reset();  // it was there before: it does not make room
-  {
-    const Allocation a("mine", 1000), b("mine", 200);
-  }
+  { const Allocation a("mine", 1000), b("mine", 200); }
   const Allocation c("mine", 32), d("yours", 8);
   EXPECT_EQ(watch.taken().kokkos, (Labels{{"mine", 1200}, {"yours", 8}}));
   EXPECT_EQ(watch.kept(), (Labels{{"mine", 32}, {"yours", 8}}));
@@ -114,9 +124,7 @@ TEST(MemoryWatch, LeavesOutWhatIsNotTheCases) {
 TEST(MemoryWatch, PassesAllocationsOn) {
   const test::KokkosListener listener;
   const MemoryWatch watch;
-  {
-    const Allocation a("mine", 104);
-  }
+  { const Allocation a("mine", 104); }
   EXPECT_EQ(watch.taken().kokkos, (Labels{{"mine", 104}}));
   const test::KokkosListener::Seen seen = listener.seen();
   EXPECT_EQ(seen.count("allocation mine") + seen.count("deallocation mine"), 2U);
@@ -136,16 +144,21 @@ std::uint64_t status_bytes(const std::string& field) {
 
 /// The peak lies between the kernel's own figures before and after: it only grows.
 std::uint64_t peak_as_the_kernel_sees_it() {
-  const std::uint64_t before = status_bytes("VmHWM"), peak = peak_memory(), after = status_bytes("VmHWM");
+  const std::uint64_t before = status_bytes("VmHWM"), peak = peak_memory(),
+                      after = status_bytes("VmHWM");
   EXPECT_TRUE(before <= peak && peak <= after) << before << " " << peak << " " << after;
   return peak;
 }
 
 constexpr std::size_t block = std::size_t{256} << 20;
-/// Takes resident memory that goes back to the kernel at once, as large blocks do.
-void take(std::size_t bytes) { EXPECT_EQ(std::vector<char>(bytes, 1).back(), 1); }
 
-/// The kernel adds pages up now and then; less than a peak in units of 1000 instead of 1024 bytes would be wrong by.
+/// Takes resident memory that goes back to the kernel at once, as large blocks do.
+void take(std::size_t bytes) {
+  EXPECT_EQ(std::vector<char>(bytes, 1).back(), 1);
+}
+
+/// The kernel adds pages up now and then; less than a peak in units of 1000 instead of 1024 bytes
+/// would be wrong by.
 constexpr std::size_t slack = std::size_t{3} << 20;
 
 TEST(ProcessMemory, PeakIsTheKernelsAndOutlivesTheMemory) {
@@ -164,7 +177,8 @@ bool peaks_can_be_reset() {
 }
 
 TEST(ProcessMemory, ANewPeakForgetsTheOldOne) {
-  if (!peaks_can_be_reset()) GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  if (!peaks_can_be_reset())
+    GTEST_SKIP() << "this kernel does not let a process start a new peak";
   take(block);
   const std::uint64_t old = peak_memory();
   reset_peak_memory();
@@ -177,14 +191,16 @@ TEST(ProcessMemory, ANewPeakForgetsTheOldOne) {
 
 TEST(ProcessMemory, OfACaseIsItsPeakAndWhatItKeeps) {
   return_freed_memory();
-  if (!peaks_can_be_reset()) GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  if (!peaks_can_be_reset())
+    GTEST_SKIP() << "this kernel does not let a process start a new peak";
   const MemoryWatch watch;
   take(block);
   const std::uint64_t peak = watch.taken().process_peak, begin = watch.taken().process_begin;
   EXPECT_NEAR(static_cast<double>(peak - begin), static_cast<double>(block), 2.0 * slack);
   EXPECT_LT(watch.process_growth(), slack);
   const std::vector<char> kept(block / 2, 1);
-  EXPECT_NEAR(static_cast<double>(watch.process_growth()), static_cast<double>(block / 2), 2.0 * slack);
+  EXPECT_NEAR(
+      static_cast<double>(watch.process_growth()), static_cast<double>(block / 2), 2.0 * slack);
 }
 
 TEST(ProcessMemory, WhatIsAvailableIsNoMoreThanTheNodeHas) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host
-// the queues are simulated; on a device they are its streams.
+// A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it.
+// On a host the queues are simulated; on a device they are its streams.
 #include <gtest/gtest.h>
 #include "engine/runtime.hpp"
 #include "engine/simulated_stream.hpp"
@@ -10,14 +10,18 @@
 namespace minitaw::engine {
 namespace {
 class Quiet : public ::testing::TestWithParam<model::Dtype> {};
-INSTANTIATE_TEST_SUITE_P(Dtypes, Quiet, ::testing::Values(model::Dtype::fp32, model::Dtype::bf16),
+
+INSTANTIATE_TEST_SUITE_P(Dtypes,
+    Quiet,
+    ::testing::Values(model::Dtype::fp32, model::Dtype::bf16),
     [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
   Case c = harness::tests::small_case("serial", topology::Groups({1}), 3, 2);
   c.shape.dtype = GetParam();
   StepOptions options;
-  if (kernels::on_host) options.make_queues = tests::simulated_streams;
+  if (kernels::on_host)
+    options.make_queues = tests::simulated_streams;
   Runtime runtime(c, 0, options);
   runtime.connect();
   runtime.prepare();

@@ -1,4 +1,5 @@
-// miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
+// miniTaw's double-precision reference and its fp32 kernels against training steps computed with
+// PyTorch.
 #include <iterator>
 #include <sstream>
 #include "kernels/device_matrix.hpp"
@@ -16,6 +17,7 @@ struct Case {
   int micro_batches, steps;
   std::uint64_t seed;
 };
+
 const Case cases[] = {
     {"grouped", {3, 24, 6, 2, {10, 13, 9}, 33, 21, 2}, 2, 3, 7},
     {"two_tokens", {1, 20, 5, 5, {31}, 15, 2, 4}, 2, 3, (std::uint64_t{1} << 40) + 5},
@@ -40,15 +42,21 @@ protected:
   void SetUp() override {
     ASSERT_EQ(losses().size(), static_cast<std::size_t>(case_.steps)) << "missing or damaged data";
   }
+
   [[nodiscard]] const std::vector<double>& losses() { return golden_["losses"]; }
 
   /// Tensors of a kind, of which the data have every `every`-th element.
-  void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every, double tolerance) const {
+  void expect(const std::string& kind,
+      const ReferenceTensors& got,
+      std::int64_t every,
+      double tolerance) const {
     for (std::size_t p = 0; const Flat* part : layout_.parts()) {
       for (const Tensor& tensor : part->tensors) {
         std::vector<double> values;
-        for (std::int64_t i = 0; i < tensor.size(); i += every) values.push_back(got[p][tensor.offset + i]);
-        EXPECT_LT(relative_error(values, golden_.at(kind + tensor.name)), tolerance) << kind << tensor.name;
+        for (std::int64_t i = 0; i < tensor.size(); i += every)
+          values.push_back(got[p][tensor.offset + i]);
+        EXPECT_LT(relative_error(values, golden_.at(kind + tensor.name)), tolerance)
+            << kind << tensor.name;
       }
       ++p;
     }
@@ -60,7 +68,8 @@ protected:
       read_golden(std::string(MINITAW_GOLDEN_DIR "/") + case_.name + ".golden");
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(cases), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, GoldenTest, ::testing::ValuesIn(cases), [](const auto& one) { return one.param.name; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
   Reference reference(layout_, initial_weights(layout_, case_.seed));
@@ -75,7 +84,8 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
       loss += reference.accumulate(gradient, tokens, targets, scale);
     }
     EXPECT_NEAR(loss, losses()[step], 1e-11);
-    if (step == 0) expect("gradient ", gradient, 1, 1e-11);
+    if (step == 0)
+      expect("gradient ", gradient, 1, 1e-11);
     reference.update(gradient, {}, step + 1);
   }
   expect("weights ", reference.weights(), stride, 1e-10);
@@ -87,7 +97,8 @@ TEST_P(GoldenTest, KernelsFollowPyTorch) {
     test::TrainingLoop loop(layout_, case_.micro_batches, case_.seed);
     for (int step = 0; step < case_.steps; ++step) {
       EXPECT_NEAR(loop.gradient(step), losses()[step], 1e-5 * losses()[step]);
-      if (step == 0) expect("gradient ", loop.totals(), 1, 1e-5);
+      if (step == 0)
+        expect("gradient ", loop.totals(), 1, 1e-5);
       loop.update({}, step + 1);
     }
     expect("weights ", loop.weights(), stride, 1e-4);

@@ -8,37 +8,47 @@
 
 namespace minitaw::harness::tests {
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
-inline Case small_case(const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
+inline Case small_case(
+    const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
   Case c;
   c.schedule = schedule;
   c.groups = groups;
   c.ranks = groups.ranks();
   c.micro_batches = per_rank * c.ranks;
   c.shape = {layers, 24, 4, 2, {}, 29, 13, 2};
-  for (int l = 0; l < layers; ++l) c.shape.ffn.push_back(32 + 8 * (l % 3));
+  for (int l = 0; l < layers; ++l)
+    c.shape.ffn.push_back(32 + 8 * (l % 3));
   c.data = "synthetic";
   c.seed = 11;
   return c;
 }
 
 /// Executes cases on all ranks.
-inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none"),
+inline CaseRunner job(
+    std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none"),
     engine::MakeQueues make_queues = engine::make_queues,
     std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("none")) {
-  return CaseRunner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::seconds(60),
-                                         .waiting = comm::wait_policy(1, 24),
-                                         .make_queues = std::move(make_queues)},
-                                        .shared_devices = true,
-                                        .meter = std::move(meter),
-                                        .node_meter = std::move(node_meter)});
+  return CaseRunner(MPI_COMM_WORLD,
+      {.step = {.stall_limit = std::chrono::seconds(60),
+           .waiting = comm::wait_policy(1, 24),
+           .make_queues = std::move(make_queues)},
+          .shared_devices = true,
+          .meter = std::move(meter),
+          .node_meter = std::move(node_meter)});
 }
 
-/// The runtime of a case on the ranks of the job, which may share a device, with the transport over MPI.
+/// The runtime of a case on the ranks of the job, which may share a device, with the transport over
+/// MPI.
 inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
     const Case& c, schedule::Program program, const engine::StepOptions& options = {}) {
-  auto runtime = std::make_unique<engine::Runtime>(c, comm::mpi::rank_in(MPI_COMM_WORLD), std::move(program), options);
-  runtime->connect(engine::make_transport(
-      "mpi", {MPI_COMM_WORLD, runtime->program(), runtime->arena().staging(), {.spins = 2, .yields = 4}, true}));
+  auto runtime = std::make_unique<engine::Runtime>(
+      c, comm::mpi::rank_in(MPI_COMM_WORLD), std::move(program), options);
+  runtime->connect(engine::make_transport("mpi",
+      {MPI_COMM_WORLD,
+          runtime->program(),
+          runtime->arena().staging(),
+          {.spins = 2, .yields = 4},
+          true}));
   return runtime;
 }
 
@@ -48,26 +58,47 @@ inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
 
 /// Every schedule with every option that changes what is executed.
 inline std::vector<std::string> every_schedule() {
-  return {"ddp", "fsdp", "fsdp:hierarchical=on:prefetch=2", "fsdp:fetch=step:reduce=none:reshard=none",
-      "fsdp:hierarchical=on:reduce=group:reshard=group", "fsdp:fetch=step:hierarchical=on:reduce=none:reshard=group",
-      "1f1b", "1f1b:blocking=on", "zb1", "zb2", "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:gwps=off",
-      "tawpipe:gwps=direct", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:dbs=off", "tawpipe:prefetch=3",
-      "tawpipe:rails=2", "tawpipe:fetch=step:reduce=group:reshard=group", "tawpipe:reduce=none:reshard=none",
+  return {"ddp",
+      "fsdp",
+      "fsdp:hierarchical=on:prefetch=2",
+      "fsdp:fetch=step:reduce=none:reshard=none",
+      "fsdp:hierarchical=on:reduce=group:reshard=group",
+      "fsdp:fetch=step:hierarchical=on:reduce=none:reshard=group",
+      "1f1b",
+      "1f1b:blocking=on",
+      "zb1",
+      "zb2",
+      "weipipe",
+      "weipipe:naive=on",
+      "tawpipe",
+      "tawpipe:gwps=off",
+      "tawpipe:gwps=direct",
+      "tawpipe:cco=off",
+      "tawpipe:cco=serial",
+      "tawpipe:dbs=off",
+      "tawpipe:prefetch=3",
+      "tawpipe:rails=2",
+      "tawpipe:fetch=step:reduce=group:reshard=group",
+      "tawpipe:reduce=none:reshard=none",
       "tawpipe:fetch=step:rails=2:reduce=group:reshard=group"};
 }
 
-/// All of them on one or two ranks; on more, which share few cores, another third for each number and `turn`.
+/// All of them on one or two ranks; on more, which share few cores, another third for each number
+/// and `turn`.
 inline std::vector<std::string> some_schedules(int ranks, int turn) {
   const std::vector<std::string> all = every_schedule();
-  if (ranks <= 2) return all;
+  if (ranks <= 2)
+    return all;
   std::vector<std::string> some;
-  for (std::size_t i = static_cast<std::size_t>(ranks / 2 + turn) % 3; i < all.size(); i += 3) some.push_back(all[i]);
+  for (std::size_t i = static_cast<std::size_t>(ranks / 2 + turn) % 3; i < all.size(); i += 3)
+    some.push_back(all[i]);
   return some;
 }
 
 /// Whether the schedule runs on these groups.
 inline bool possible(const Case& c) {
-  return schedule::possible({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  return schedule::possible(
+      {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
 }
 
 /// Sizes that add up to `ranks`, drawn at random (the same on every rank for the same generator).

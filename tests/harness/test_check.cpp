@@ -20,10 +20,13 @@ Case serial_case(int layers = 2, Dtype dtype = Dtype::fp32) {
 }
 
 /// The serial schedule's distance from the float64 reference.
-Check distance(const Case& c) { return compare(serial_reference(c, c.steps), float64_reference(c, c.steps)); }
+Check distance(const Case& c) {
+  return compare(serial_reference(c, c.steps), float64_reference(c, c.steps));
+}
 
 TEST(LossError, IsRelativeWhereTheLossIsAtLeastOne) {
-  for (const auto& [found, right, error] : {std::tuple{4.4, 4.0, 0.1}, {1e-3, 2e-3, 1e-3}, {0.0, 0.0, 0.0}})
+  for (const auto& [found, right, error] :
+      {std::tuple{4.4, 4.0, 0.1}, {1e-3, 2e-3, 1e-3}, {0.0, 0.0, 0.0}})
     EXPECT_NEAR(loss_error(found, right), error, 1e-12 * error);
   EXPECT_TRUE(std::isnan(loss_error(not_a_number, 3)));
 }
@@ -31,7 +34,8 @@ TEST(LossError, IsRelativeWhereTheLossIsAtLeastOne) {
 TEST(CompareGradients, OfZeroAndZeroIsZero) {
   const Tensors zero = {{"one", {0, 0}}, {"two", {0}}};
   EXPECT_EQ(compare_gradients(zero, zero).worst, 0);
-  EXPECT_GT(compare_gradients({{"one", {0, 0}}, {"two", {1e-6F}}}, zero).worst, 1) << "but not of something";
+  EXPECT_GT(compare_gradients({{"one", {0, 0}}, {"two", {1e-6F}}}, zero).worst, 1)
+      << "but not of something";
 }
 
 TEST(CompareGradients, OfATensorThatIsSmallInOneLayerIsAgainstItsLike) {
@@ -52,7 +56,8 @@ double error_without_decay(Dtype dtype, int steps) {
   for (int i = 0; i < 1000; ++i) {
     const double w = 0.5 + i / 2000.0;
     wanted.push_back(w * std::pow(1 - 1e-4, steps));
-    tensor.values.push_back(dtype == Dtype::fp32 ? static_cast<float>(w) : to_float(to_bf16(static_cast<float>(w))));
+    tensor.values.push_back(
+        dtype == Dtype::fp32 ? static_cast<float>(w) : to_float(to_bf16(static_cast<float>(w))));
   }
   return weight_error(tensor, wanted, dtype, 1e-6);
 }
@@ -70,20 +75,31 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   for (const double value : {below, above}) {
     const NamedTensor tensor{"w", {static_cast<float>(value)}};
     EXPECT_EQ(weight_error(tensor, std::vector{border}, Dtype::bf16, 1e-6), 0);
-    EXPECT_GT(weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6), 1e-3);
+    EXPECT_GT(weight_error(
+                  tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6),
+        1e-3);
   }
 }
 
-/// Deep, narrow, with few tokens or kinds of them. Twenty steps are longer than any cycle of a few tokens.
+/// Deep, narrow, with few tokens or kinds of them. Twenty steps are longer than any cycle of a few
+/// tokens.
 TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
   struct Awkward {
     int layers, hidden, heads, ffn, vocab, seq;
     double rate = 3e-4;
     int steps = 3;
   };
-  for (const Awkward& z : {Awkward{13, 6, 1, 16, 29, 13}, {13, 28, 2, 40, 29, 13}, {100, 24, 4, 9, 29, 5},
-           {30, 16, 4, 1, 300, 1}, {2, 12, 2, 5, 3, 40}, {2, 24, 4, 36, 29, 13, 1e-3}, {2, 24, 4, 36, 29, 1, 1e-3},
-           {2, 24, 4, 36, 1, 13, 1e-3}, {2, 24, 4, 36, 1, 1, 1e-3}, {1, 24, 4, 36, 29, 13, 1e-3, 20}})
+
+  for (const Awkward& z : {Awkward{13, 6, 1, 16, 29, 13},
+           {13, 28, 2, 40, 29, 13},
+           {100, 24, 4, 9, 29, 5},
+           {30, 16, 4, 1, 300, 1},
+           {2, 12, 2, 5, 3, 40},
+           {2, 24, 4, 36, 29, 13, 1e-3},
+           {2, 24, 4, 36, 29, 1, 1e-3},
+           {2, 24, 4, 36, 1, 13, 1e-3},
+           {2, 24, 4, 36, 1, 1, 1e-3},
+           {1, 24, 4, 36, 29, 13, 1e-3, 20}})
     for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
       for (const std::uint64_t seed : {1, 4, 5}) {
         Case c = serial_case(z.layers);
@@ -92,8 +108,13 @@ TEST(Float64Reference, IsReproducedAtAnyDepthAndWidth) {
         c.seed = seed;
         c.learning_rate = z.rate;
         c.steps = z.steps;
-        SCOPED_TRACE(
-            fmt::format("{} L {} H {} S {} V {} seed {}", name_of(dtype), z.layers, z.hidden, z.seq, z.vocab, seed));
+        SCOPED_TRACE(fmt::format("{} L {} H {} S {} V {} seed {}",
+            name_of(dtype),
+            z.layers,
+            z.hidden,
+            z.seq,
+            z.vocab,
+            seed));
         const Tolerance t = float64_tolerance(c);
         EXPECT_TRUE(z.vocab == 1 || t.largest(c.steps) < 1) << "or nothing is judged";
         EXPECT_EQ(distance(c).failure(t), "");
@@ -107,31 +128,35 @@ TEST(Tolerance, FollowsFromDepthWidthAndType) {
   c.shape.ffn.assign(13, 40);
   c.shape.seq = 26;
   c.micro_batches = 4;
-  const auto expect = [](const Tolerance& t, double first, double later, double loss, double later_loss) {
-    EXPECT_NEAR(t.first.gradient, first, 2e-3 * first);
-    EXPECT_NEAR(t.later.gradient, later, 2e-3 * later);
-    EXPECT_NEAR(t.first.loss, loss, 2e-3 * loss);
-    EXPECT_NEAR(t.later.loss, later_loss, 2e-3 * later_loss);
-    EXPECT_NEAR(t.weights, 1.3e-6, 1e-9) << "of three steps";
-    EXPECT_EQ(t.largest(1), t.first.gradient);
-    EXPECT_EQ(t.largest(2), std::max(t.first.gradient, t.later.gradient / 2));
-  };
+  const auto expect =
+      [](const Tolerance& t, double first, double later, double loss, double later_loss) {
+        EXPECT_NEAR(t.first.gradient, first, 2e-3 * first);
+        EXPECT_NEAR(t.later.gradient, later, 2e-3 * later);
+        EXPECT_NEAR(t.first.loss, loss, 2e-3 * loss);
+        EXPECT_NEAR(t.later.loss, later_loss, 2e-3 * later_loss);
+        EXPECT_NEAR(t.weights, 1.3e-6, 1e-9) << "of three steps";
+        EXPECT_EQ(t.largest(1), t.first.gradient);
+        EXPECT_EQ(t.largest(2), std::max(t.first.gradient, t.later.gradient / 2));
+      };
   expect(float64_tolerance(c), 8.149e-6, 4.2555e-4, 7.502e-7, 3.9176e-5);
   for (std::int64_t* size : {&c.shape.ffn[5], &c.shape.vocab}) {  // the longest sum
     const std::int64_t before = std::exchange(*size, 4000);
     const Tolerance::Step first = float64_tolerance(c).first;
     EXPECT_NEAR(first.gradient, size == &c.shape.vocab ? 6.8326e-5 : 6.8909e-5, 2e-8);
-    EXPECT_NEAR(first.loss, size == &c.shape.vocab ? 3.0196e-6 : 6.3439e-6, 2e-9) << "at most 128 count";
+    EXPECT_NEAR(first.loss, size == &c.shape.vocab ? 3.0196e-6 : 6.3439e-6, 2e-9)
+        << "at most 128 count";
     *size = before;
   }
   c.steps = 20;
-  EXPECT_NEAR(float64_tolerance(c).later.gradient, 1.16337e-3, 2e-6) << "what is lost is found again";
+  EXPECT_NEAR(float64_tolerance(c).later.gradient, 1.16337e-3, 2e-6)
+      << "what is lost is found again";
   c.steps = 3;
   c.ranks = 4;  // each rounds, in bf16, the sum that it passes on
   expect(serial_tolerance(c), 1.1525e-5, 5.0853e-4, 1.061e-6, 4.6816e-5);
   c.shape.dtype = Dtype::bf16;
   expect(float64_tolerance(c), 0.07138, 0.13485, 6.571e-3, 1.2414e-2);
-  if (kernels::on_host) expect(serial_tolerance(c), 0.031521, 0.18952, 2.9018e-3, 1.7448e-2);
+  if (kernels::on_host)
+    expect(serial_tolerance(c), 0.031521, 0.18952, 2.9018e-3, 1.7448e-2);
   c.micro_batch_per_rank = {2, 2, 2, 2};  // they sum in another order
   expect(serial_tolerance(c), 0.10575, 0.18952, 9.7355e-3, 1.7448e-2);
 }
@@ -142,12 +167,14 @@ double size_of(const NamedTensor& tensor, const Tensors& all) {
     double sum = 0, count = 0;
     for (const NamedTensor& t : all)
       for (const float v : t.values)
-        if (t.name.ends_with(ending)) sum += double{v} * v, ++count;
+        if (t.name.ends_with(ending))
+          sum += double{v} * v, ++count;
     return std::sqrt(sum / count);
   };
   const std::size_t dot = tensor.name.rfind('.');
-  return std::max(
-      {mean(tensor.name), mean(dot == std::string::npos ? tensor.name : tensor.name.substr(dot)), mean("") / 10});
+  return std::max({mean(tensor.name),
+      mean(dot == std::string::npos ? tensor.name : tensor.name.substr(dot)),
+      mean("") / 10});
 }
 
 TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
@@ -157,7 +184,8 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
     const Reference right = float64_reference(c, c.steps), built = serial_reference(c, c.steps);
     const Tolerance t = float64_tolerance(c);
     EXPECT_EQ(compare(built, right).failure(t), "");
-    const auto expect_failure = [&](const std::string& what, const std::function<void(Reference&, float)>& spoil) {
+    const auto expect_failure = [&](const std::string& what,
+                                    const std::function<void(Reference&, float)>& spoil) {
       for (const float limits : {2.0F, not_a_number}) {
         Reference wrong = built;
         spoil(wrong, limits);
@@ -166,18 +194,21 @@ TEST(Check, FindsErrorsOfTwiceTheLimitAndWhatIsNoNumber) {
       }
     };
     for (int s = 0; s < c.steps; ++s)
-      expect_failure(s == 0 ? "the first loss" : "a later loss",
-          [&](Reference& r, float limits) { r.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss; });
+      expect_failure(s == 0 ? "the first loss" : "a later loss", [&](Reference& r, float limits) {
+        r.losses[s] *= 1 + limits * (s == 0 ? t.first : t.later).loss;
+      });
     for (std::size_t i = 0; i < right.gradients.size(); ++i)
       for (const bool later : {false, true}) {
         const Tensors& all = later ? right.later : right.gradients;
         const double limit = (later ? t.later : t.first).gradient * size_of(all[i], all);
-        expect_failure(
-            (later ? "the last gradient of " : "the gradient of ") + all[i].name, [&](Reference& r, float limits) {
-              for (float& v : (later ? r.later : r.gradients)[i].values) v += static_cast<float>(limits * limit);
+        expect_failure((later ? "the last gradient of " : "the gradient of ") + all[i].name,
+            [&](Reference& r, float limits) {
+              for (float& v : (later ? r.later : r.gradients)[i].values)
+                v += static_cast<float>(limits * limit);
             });
       }
-    expect_failure("w differs from AdamW", [&](Reference& r, float limits) { r.weights = {limits * t.weights, "w"}; });
+    expect_failure("w differs from AdamW",
+        [&](Reference& r, float limits) { r.weights = {limits * t.weights, "w"}; });
   }
 }
 
@@ -187,22 +218,27 @@ TEST(Check, TheClosestFigureUsesTheLargestShareOfItsLimit) {
   const Check found{{2e-7, {5e-6, "a"}}, {1e-5, {4e-4, "b"}}, {3e-3, "c"}};
   EXPECT_EQ(found.closest(t).what, "the gradient of a");
   EXPECT_DOUBLE_EQ(found.closest(t).share(), 0.5);
-  const auto expect_closest = [&](const std::string& what, const std::string& from, const auto& change) {
-    for (const double times : {0.75, not_a_number * 1.0}) {
-      Check changed = found;
-      change(changed, times);
-      EXPECT_EQ(changed.closest(t).what, what);
-      EXPECT_THAT(changed.closest(t).from, testing::StartsWith(from));
-    }
-  };
-  expect_closest("the first loss", "the serial", [](Check& c, double times) { c.first.loss = times * 1e-6; });
-  expect_closest("a later loss", "the serial", [](Check& c, double times) { c.later.loss = times * 1e-4; });
+  const auto expect_closest =
+      [&](const std::string& what, const std::string& from, const auto& change) {
+        for (const double times : {0.75, not_a_number * 1.0}) {
+          Check changed = found;
+          change(changed, times);
+          EXPECT_EQ(changed.closest(t).what, what);
+          EXPECT_THAT(changed.closest(t).from, testing::StartsWith(from));
+        }
+      };
   expect_closest(
-      "the last gradient of b", "the serial", [](Check& c, double times) { c.later.gradient.worst = times * 1e-3; });
+      "the first loss", "the serial", [](Check& c, double times) { c.first.loss = times * 1e-6; });
+  expect_closest(
+      "a later loss", "the serial", [](Check& c, double times) { c.later.loss = times * 1e-4; });
+  expect_closest("the last gradient of b", "the serial", [](Check& c, double times) {
+    c.later.gradient.worst = times * 1e-3;
+  });
   expect_closest("c", "AdamW", [](Check& c, double times) { c.weights.worst = times * 1e-2; });
 }
 
-// The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.
+// The optimiser's own double precision: what it makes of a gradient depends on the learning rate
+// alone.
 TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     const Case c = serial_case(2, dtype);
@@ -212,15 +248,19 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
     Case other = c;
     other.learning_rate *= 1.001;
-    EXPECT_GT(run_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
+    EXPECT_GT(
+        run_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
   }
 }
 
-/// A model of 2.6 million weights, or one with many tokens, whose activations take most of the memory.
+/// A model of 2.6 million weights, or one with many tokens, whose activations take most of the
+/// memory.
 Case large_case(bool wide) {
   Case c = serial_case();
-  if (wide) c.shape = {2, 256, 4, 2, {800, 600}, 1500, 16, 1};
-  else c.shape = {2, 32, 4, 2, {96, 64}, 1400, 400, 4};
+  if (wide)
+    c.shape = {2, 256, 4, 2, {800, 600}, 1500, 16, 1};
+  else
+    c.shape = {2, 32, 4, 2, {96, 64}, 1400, 400, 4};
   c.micro_batches = 1;
   c.steps = 2;
   return c;
@@ -239,13 +279,18 @@ std::uint64_t added_by(const auto& work) {
 class ReferenceMemoryOf : public ::testing::Test {
 protected:
   void SetUp() override {
-    if (!kernels::on_host) GTEST_SKIP() << "the arena is not this process's resident memory";
-    if (test::sanitized) GTEST_SKIP() << "the sanitizer's memory counts too";
-    mallopt(M_MMAP_THRESHOLD, 1 << 18);        // larger blocks go back to the system when they are given up
+    if (!kernels::on_host)
+      GTEST_SKIP() << "the arena is not this process's resident memory";
+    if (test::sanitized)
+      GTEST_SKIP() << "the sanitizer's memory counts too";
+    mallopt(
+        M_MMAP_THRESHOLD, 1 << 18);  // larger blocks go back to the system when they are given up
     (void)serial_reference(serial_case(), 1);  // libraries take theirs
   }
+
   static void expect_planned(std::uint64_t taken, std::uint64_t planned) {
-    constexpr std::uint64_t others = std::uint64_t{8} << 20;  // threads, pages that the allocator keeps
+    constexpr std::uint64_t others = std::uint64_t{8}
+                                     << 20;  // threads, pages that the allocator keeps
     EXPECT_LE(taken, planned + others);
     EXPECT_GE(taken + others, planned / 2);
     EXPECT_GE(planned, 4 * others) << "too small to tell";
@@ -255,8 +300,12 @@ protected:
 TEST_F(ReferenceMemoryOf, VerifyHasTheGradientsOfTwoStepsOfEachReferenceThatIsKept) {
   const Case c = large_case(true);
   const std::uint64_t once = 4 * model::parameters(c.shape);
-  const auto more = [&](const ReferenceMemory& a, const ReferenceMemory& b, std::uint64_t alone, std::uint64_t beside) {
-    EXPECT_EQ(std::pair(b.alone - a.alone, b.beside - a.beside), std::pair(alone * once, beside * once));
+  const auto more = [&](const ReferenceMemory& a,
+                        const ReferenceMemory& b,
+                        std::uint64_t alone,
+                        std::uint64_t beside) {
+    EXPECT_EQ(
+        std::pair(b.alone - a.alone, b.beside - a.beside), std::pair(alone * once, beside * once));
   };
   more(memory_of_verify(c, 1, 3), memory_of_verify(c, 2, 3), 3, 4);
   more(memory_of_verify(c, 2, 3), memory_of_verify(c, 9, 3), 0, 0);

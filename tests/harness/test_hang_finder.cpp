@@ -12,8 +12,8 @@ protected:
   void execute(int steps) {
     const Case c = tests::small_case("serial", topology::Groups({1}), 1, 1);
     engine::Runtime runtime(c, 0, engine::StepOptions{});
-    runtime.connect(
-        engine::make_transport("mpi", {MPI_COMM_SELF, runtime.program(), runtime.arena().staging(), {}, true}));
+    runtime.connect(engine::make_transport(
+        "mpi", {MPI_COMM_SELF, runtime.program(), runtime.arena().staging(), {}, true}));
     const auto watched = finder_.watch(runtime);
     for (int s = 0; s < steps; ++s) {
       runtime.prepare();
@@ -24,18 +24,23 @@ protected:
   /// Rank 2 asks. Returns what this rank says.
   std::string said() {
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank_ == 2) (void)finder_.find();
+    if (rank_ == 2)
+      (void)finder_.find();
     MPI_Barrier(MPI_COMM_WORLD);
     return finder_.find();
   }
+
   void expect(const std::string& sentence) { EXPECT_EQ(said(), rank_ == 0 ? sentence : ""); }
 
-  /// All live to the end: MPI gives a communicator that is free, with messages on their way, to the next one.
+  /// All live to the end: MPI gives a communicator that is free, with messages on their way, to the
+  /// next one.
   static void TearDownTestSuite() { finders_.clear(); }
+
   static inline std::vector<std::unique_ptr<HangFinder>> finders_;
 
   int rank_ = comm::mpi::rank_in(MPI_COMM_WORLD);
-  HangFinder& finder_ = *finders_.emplace_back(std::make_unique<HangFinder>(MPI_COMM_WORLD, topology::Groups({2, 1})));
+  HangFinder& finder_ = *finders_.emplace_back(
+      std::make_unique<HangFinder>(MPI_COMM_WORLD, topology::Groups({2, 1})));
 };
 
 TEST_F(HangFinding, NamesWhoHasExecutedFewerSteps) {
@@ -46,7 +51,8 @@ TEST_F(HangFinding, NamesWhoHasExecutedFewerSteps) {
 
 TEST_F(HangFinding, NamesWhoHasNotBegunTheCase) {
   for (int c = 0; c < 3; ++c) {
-    if (c < 2 || rank_ != 2) finder_.next_case();
+    if (c < 2 || rank_ != 2)
+      finder_.next_case();
     execute(rank_);
   }
   expect("rank 0 waits for rank 2; rank 2 (node 1) has not come as far as the others");
@@ -60,7 +66,8 @@ TEST_F(HangFinding, NobodyIsBehindWhereTheLastCaseHadFewerSteps) {
 
 /// Rank 1 asks before it begins the step in which the others wait for it.
 TEST_F(HangFinding, NamesTheActionThatIsWaitedFor) {
-  const auto runtime = tests::runtime_by_mpi(tests::small_case("ddp", topology::Groups({2, 1}), 1, 1));
+  const auto runtime =
+      tests::runtime_by_mpi(tests::small_case("ddp", topology::Groups({2, 1}), 1, 1));
   const auto watched = finder_.watch(*runtime);
   runtime->prepare();
   if (rank_ == 1) {
@@ -69,7 +76,8 @@ TEST_F(HangFinding, NamesTheActionThatIsWaitedFor) {
   }
   (void)runtime->step();
   EXPECT_EQ(finder_.find(),
-      rank_ == 0 ? "rank 0 waits for rank 1's all_reduce of G0; rank 1 (node 0) has not come as far as the others"
+      rank_ == 0 ? "rank 0 waits for rank 1's all_reduce of G0; rank 1 (node 0) has not come as "
+                   "far as the others"
                  : "");
 }
 }  // namespace

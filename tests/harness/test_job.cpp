@@ -10,7 +10,8 @@
 namespace minitaw::harness {
 namespace {
 using engine::peak_memory, engine::Stalled, engine::StepOptions, schedule::Action, schedule::Kind;
-using schedule::Operand, schedule::Program, schedule::SlotClass, tests::random_groups, tests::small_case;
+using schedule::Operand, schedule::Program, schedule::SlotClass, tests::random_groups,
+    tests::small_case;
 
 /// The verdict is rank 0's; every rank asserts the same.
 bool passes(const Check& check, const Tolerance& tolerance) {
@@ -25,7 +26,8 @@ bool passes(CaseRunner& job, const Case& c, int steps) {
   Case executed = c;
   executed.steps = steps;
   const Tolerance tolerance = serial_tolerance(executed);
-  if (job.rank() == 0 && !check.passes(tolerance)) fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
+  if (job.rank() == 0 && !check.passes(tolerance))
+    fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
   return passes(check, tolerance);
 }
 
@@ -34,23 +36,33 @@ Case random_case(const std::string& name, int ranks, int per_rank, std::mt19937&
   const int layers = ranks + static_cast<int>(random() % (ranks + 2));
   const Case c = small_case(name, random_groups(ranks, random), layers, per_rank);
   const int equal = ranks % 2 == 0 && random() % 2 == 0 ? 2 : ranks;
-  return tests::possible(c) ? c : small_case(name, topology::Groups::equal(ranks, equal), layers, per_rank);
+  return tests::possible(c)
+             ? c
+             : small_case(name, topology::Groups::equal(ranks, equal), layers, per_rank);
 }
 
 class Job : public ::testing::Test {
 protected:
-  void reproduce_the_reference(const std::vector<std::string>& schedules, int trials, CaseRunner& job) {
+  void reproduce_the_reference(
+      const std::vector<std::string>& schedules, int trials, CaseRunner& job) {
     std::mt19937 random(5);
     for (const std::string& name : schedules)
       for (int trial = 0; trial < trials; ++trial)
-        expect_right(random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random), job);
+        expect_right(
+            random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random), job);
   }
 
   void expect_right(const Case& c, CaseRunner& job) const {
-    SCOPED_TRACE(fmt::format("{} groups {} layers {} S {} V {} M {}", c.schedule, c.groups.text(), c.shape.layers,
-        c.shape.seq, c.shape.vocab, c.micro_batches));
+    SCOPED_TRACE(fmt::format("{} groups {} layers {} S {} V {} M {}",
+        c.schedule,
+        c.groups.text(),
+        c.shape.layers,
+        c.shape.seq,
+        c.shape.vocab,
+        c.micro_batches));
     EXPECT_TRUE(passes(job, c, steps_));
   }
+
   void expect_right(const Case& c) { expect_right(c, job_); }
 
   [[nodiscard]] Case in_one_group(const std::string& schedule, int per_rank) const {
@@ -67,18 +79,23 @@ TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
 
 /// Of tests/schedule/data, on as many ranks as they are for.
 TEST_F(Job, PipelinesOfPyTorchReproduceIt) {
-  for (const auto& [file, micro_batches] : {std::pair("dualpipev_2x5", 5), std::pair("interleaved_zero_bubble_2x4", 4),
-           std::pair("zbv_3x6", 6), std::pair("interleaved_1f1b_3x6_comms", 6)}) {
-    Case c = small_case(fmt::format("csv:file={}.csv", file), topology::Groups::equal(job_.ranks(), 1), 7, 1);
+  for (const auto& [file, micro_batches] : {std::pair("dualpipev_2x5", 5),
+           std::pair("interleaved_zero_bubble_2x4", 4),
+           std::pair("zbv_3x6", 6),
+           std::pair("interleaved_1f1b_3x6_comms", 6)}) {
+    Case c = small_case(
+        fmt::format("csv:file={}.csv", file), topology::Groups::equal(job_.ranks(), 1), 7, 1);
     c.folder = MINITAW_DATA;
     c.micro_batches = micro_batches;
-    if (schedule::possible(request_of(c))) expect_right(c);
+    if (schedule::possible(request_of(c)))
+      expect_right(c);
   }
 }
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Job, SchedulesReproduceItOnStreams) {
-  CaseRunner on_streams = tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
+  CaseRunner on_streams =
+      tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
   reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, on_streams);
 }
 
@@ -95,17 +112,20 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
 }
 
 TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
-  if (job_.ranks() % 2 != 0) GTEST_SKIP() << "of two equal copies";
+  if (job_.ranks() % 2 != 0)
+    GTEST_SKIP() << "of two equal copies";
   for (const std::string& name : tests::some_schedules(job_.ranks(), 2)) {
     Case c = small_case(name, topology::Groups::equal(job_.ranks(), 2), job_.ranks() / 2 + 1, 2);
     c.replicas = 2;
-    if (schedule::entry_of(schedule::parse_spec(name).name).replicable) expect_right(c);
+    if (schedule::entry_of(schedule::parse_spec(name).name).replicable)
+      expect_right(c);
   }
 }
 
 /// Ranks 0, 1, 2, ... have 1, 3, 2, 1, 3, ... sequences per micro-batch.
 Case with_own_sizes(Case c) {
-  for (int r = 0; r < c.ranks; ++r) c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
+  for (int r = 0; r < c.ranks; ++r)
+    c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
   c.shape.micro_batch = 3;
   return c;
 }
@@ -113,7 +133,8 @@ Case with_own_sizes(Case c) {
 TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
   std::mt19937 random(21);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 0)) {
-    if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations) continue;
+    if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations)
+      continue;
     expect_right(with_own_sizes(random_case(name, job_.ranks(), 2, random)));
   }
 }
@@ -125,35 +146,44 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     c.attention = "portable";
     c.clip_norm = 0.5;
     const bool own_sizes = !schedule::entry_of(schedule::parse_spec(name).name).passes_activations;
-    if (own_sizes) c = with_own_sizes(c);
+    if (own_sizes)
+      c = with_own_sizes(c);
     SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
     c.steps = 3;
     c.warmup = 1;
     const CaseResult result = job_.run(c, {}).result;
-    if (job_.rank() != 0) continue;
+    if (job_.rank() != 0)
+      continue;
     EXPECT_EQ(result.status, Status::ok) << result.reason;
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
     const Program program = schedule::build_valid(request_of(c));
-    const auto planned =
-        schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
+    const auto planned = schedule::memory(
+        program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
     for (std::size_t r = 0; r < planned.size(); ++r) {
       const RankMemory& memory = result.memory[r];
       for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
         const std::uint64_t bytes = planned[r].by_kind[k];
         const bool has_tokens = static_cast<schedule::Memory>(k) == schedule::Memory::tokens;
         EXPECT_EQ(memory.planned[k], bytes) << "rank " << r << " kind " << k;
-        EXPECT_EQ(memory.measured[k], bytes == 0 || has_tokens ? bytes : bytes + engine::Arena::alignment);
+        EXPECT_EQ(memory.measured[k],
+            bytes == 0 || has_tokens ? bytes : bytes + engine::Arena::alignment);
       }
     }
-    EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
-    EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
+    EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16)
+        << "the kernel counts in batches";
+    EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
+        << "hardly anything was taken behind the case";
     const std::vector<double> losses = serial_reference(c, 4).losses;
     ASSERT_EQ(result.losses.size(), losses.size());
-    for (std::size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(result.losses[s], losses[s], 1e-5) << s;
+    for (std::size_t s = 0; s < losses.size(); ++s)
+      EXPECT_NEAR(result.losses[s], losses[s], 1e-5) << s;
     EXPECT_EQ(result.seconds.size(), 3U);
     EXPECT_EQ(result.attention, "portable") << "which is not what would be chosen";
-    EXPECT_EQ(result.transport.substr(0, 3), job_.ranks() == 1 ? "non" : kernels::on_host ? "mpi" : "ncc");
+    EXPECT_EQ(result.transport.substr(0, 3),
+        job_.ranks() == 1  ? "non"
+        : kernels::on_host ? "mpi"
+                           : "ncc");
     EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
   }
 }
@@ -161,11 +191,13 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
 double length(const std::vector<NamedTensor>& gradient) {
   double squares = 0;
   for (const NamedTensor& tensor : gradient)
-    for (const double v : tensor.values) squares += v * v;
+    for (const double v : tensor.values)
+      squares += v * v;
   return std::sqrt(squares);
 }
 
-/// Of the first and the last gradient one is longer than the limit: AdamW hides a factor that all share.
+/// Of the first and the last gradient one is longer than the limit: AdamW hides a factor that all
+/// share.
 TEST_F(Job, ClippedStepsReproduceTheSerialReference) {
   std::mt19937 random(4);
   for (const std::string& name : tests::some_schedules(std::max(3, job_.ranks()), 2)) {
@@ -174,13 +206,16 @@ TEST_F(Job, ClippedStepsReproduceTheSerialReference) {
     const Reference open = serial_reference(c, 3);
     c.clip_norm = (length(open.gradients) + length(open.later)) / 2;
     EXPECT_TRUE(passes(job_, c, 3));
-    EXPECT_FALSE(compare(serial_reference(c, 3), open).passes(serial_tolerance(c))) << "clipping tells";
+    EXPECT_FALSE(compare(serial_reference(c, 3), open).passes(serial_tolerance(c)))
+        << "clipping tells";
   }
 }
 
 TEST_F(Job, RanksBeyondTheCaseWait) {
-  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  EXPECT_TRUE(passes(job_, small_case("tawpipe", topology::Groups({job_.ranks() - 1}), job_.ranks(), 1), 1));
+  if (job_.ranks() < 2)
+    GTEST_SKIP() << "of several ranks";
+  EXPECT_TRUE(passes(
+      job_, small_case("tawpipe", topology::Groups({job_.ranks() - 1}), job_.ranks(), 1), 1));
 }
 
 TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
@@ -193,7 +228,8 @@ TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
 
 /// Of 300 rows, kernels make partial sums of at most 256 where 300 are planned.
 TEST_F(Job, CasesOfManyTokensReproduceIt) {
-  if (job_.ranks() > 2) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
+  if (job_.ranks() > 2)
+    GTEST_SKIP() << "it is the same on more ranks, which share few cores";
   for (const std::string name : {"ddp", "zb1"}) {
     Case c = in_one_group(job_.ranks() == 1 ? "serial" : name, 1);
     c.shape.seq = 150;
@@ -217,7 +253,8 @@ TEST_F(Job, MemoryThatBeginsWithAPatternChangesNoLoss) {
   EXPECT_EQ(loss_of(std::byte{0xff}), loss);
 }
 
-/// A job in which rank `where` takes 100 MiB while it prepares a case, and gives it back if `returns`.
+/// A job in which rank `where` takes 100 MiB while it prepares a case, and gives it back if
+/// `returns`.
 struct Taker {
   static constexpr std::size_t bytes = 100U << 20;
   bool by_kokkos, returns;
@@ -226,15 +263,21 @@ struct Taker {
   std::vector<char> of_process{};
 
   CaseRunner job() {
-    return tests::job(std::make_shared<meters::Meter>("none"), [this](const engine::QueueOptions& options) {
-      if (comm::mpi::rank_in(MPI_COMM_WORLD) == where) take();
-      return engine::make_queues(options);
-    });
+    return tests::job(
+        std::make_shared<meters::Meter>("none"), [this](const engine::QueueOptions& options) {
+          if (comm::mpi::rank_in(MPI_COMM_WORLD) == where)
+            take();
+          return engine::make_queues(options);
+        });
   }
+
   void take() {
-    if (by_kokkos) of_kokkos = Kokkos::View<char*, Kokkos::HostSpace>("forgotten", bytes);
-    else of_process.assign(bytes, 1);
-    if (!returns) return;
+    if (by_kokkos)
+      of_kokkos = Kokkos::View<char*, Kokkos::HostSpace>("forgotten", bytes);
+    else
+      of_process.assign(bytes, 1);
+    if (!returns)
+      return;
     of_kokkos = {};
     of_process = {};
     of_process.shrink_to_fit();
@@ -242,8 +285,10 @@ struct Taker {
 };
 
 TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
-  if (!kernels::on_host || test::sanitized) GTEST_SKIP() << "of the process alone";
-  if (job_.ranks() > 3) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
+  if (!kernels::on_host || test::sanitized)
+    GTEST_SKIP() << "of the process alone";
+  if (job_.ranks() > 3)
+    GTEST_SKIP() << "it is the same on more ranks, which share few cores";
   const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1);
   for (const bool by_kokkos : {true, false})
     for (const bool returns : {true, false}) {
@@ -251,11 +296,13 @@ TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
       CaseRunner runner = taker.job();
       const CaseResult result = runner.run(c, {.check = false}).result;
       const CaseResult next = job_.run(c, {}).result;
-      if (job_.rank() != 0) continue;
+      if (job_.rank() != 0)
+        continue;
       const std::string who = fmt::format("rank {}: ", job_.ranks() - 1);
       EXPECT_EQ(result.status, Status::wrong);
       EXPECT_THAT(result.reason, ::testing::StartsWith(who));
-      EXPECT_THAT(result.reason, ::testing::HasSubstr(by_kokkos ? "\"forgotten\"" : "outside of Kokkos"));
+      EXPECT_THAT(
+          result.reason, ::testing::HasSubstr(by_kokkos ? "\"forgotten\"" : "outside of Kokkos"));
       EXPECT_EQ(next.status, Status::ok) << "the next case is not to blame: " << next.reason;
     }
 }
@@ -264,16 +311,20 @@ TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
 TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
   const int ranks = job_.ranks();
   std::vector<topology::RankCores> cores;
-  for (int r = 0; r < ranks; ++r) cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
+  for (int r = 0; r < ranks; ++r)
+    cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
   CaseRunner job(MPI_COMM_WORLD, {.cores = cores});
   for (const int used : {ranks, ranks - 1}) {
-    if (used < 2) continue;
+    if (used < 2)
+      continue;
     Case c = small_case("ddp", topology::Groups({used}), 2, 1);
     c.steps = 3;
     const CaseResult result = job.run(c, {}).result;
-    if (job.rank() > 0) continue;
+    if (job.rank() > 0)
+      continue;
     const bool judged = used < ranks;
-    EXPECT_EQ(result.blame.text.find("is judged: 2 threads of ranks 0") == std::string::npos, judged)
+    EXPECT_EQ(
+        result.blame.text.find("is judged: 2 threads of ranks 0") == std::string::npos, judged)
         << result.blame.text;
     EXPECT_TRUE(judged || result.blame.culprit.empty());
   }
@@ -282,7 +333,8 @@ TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
 class Verification : public Job {
 protected:
   void SetUp() override {
-    if (job_.ranks() > 3) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
+    if (job_.ranks() > 3)
+      GTEST_SKIP() << "it is the same on more ranks, which share few cores";
   }
 };
 
@@ -293,12 +345,14 @@ CaseRunner job_without(const Case& c, int first, const std::function<bool(const 
   const std::vector<int> units = actions_of(program.ranks[rank], schedule::Lane::compute);
   engine::tests::Faults faults;
   for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
-    if (rank >= first && which(program.ranks[rank].actions[units[unit]])) faults.left_out.insert(unit);
+    if (rank >= first && which(program.ranks[rank].actions[units[unit]]))
+      faults.left_out.insert(unit);
   return tests::job(std::make_shared<meters::Meter>("none"), engine::tests::faulty_queues(faults));
 }
 
 TEST_F(Verification, SeesATensorThatIsNotUpdated) {
-  const Case c = small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
+  const Case c =
+      small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
   for (const bool ends : {false, true}) {
     CaseRunner job = job_without(c, 0, [&](const Action& a) {
       const bool of_ends = a.payload == schedule::Payload::embeddings;
@@ -307,26 +361,34 @@ TEST_F(Verification, SeesATensorThatIsNotUpdated) {
     const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
     const Check check = job.verify(c, 1, reference);
     EXPECT_FALSE(passes(check, serial_tolerance(c)));
-    if (job_.rank() != 0) continue;
-    EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
-    EXPECT_NE(check.weights.tensor.starts_with("layers."), ends) << check.failure(serial_tolerance(c));
+    if (job_.rank() != 0)
+      continue;
+    EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient)
+        << "its gradients are right";
+    EXPECT_NE(check.weights.tensor.starts_with("layers."), ends)
+        << check.failure(serial_tolerance(c));
   }
 }
 
-/// The last rank, of the second replica, computes no loss, or no gradient of the embedding, for its second micro-batch.
+/// The last rank, of the second replica, computes no loss, or no gradient of the embedding, for its
+/// second micro-batch.
 TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   Case c = in_one_group(job_.ranks() == 1 ? "serial" : job_.ranks() == 2 ? "fsdp" : "ddp", 2);
-  if (job_.ranks() == 2) c.groups = topology::Groups({1, 1}), c.replicas = 2;
-  for (const auto& [kind, what] :
-      {std::pair{Kind::loss, "the first loss"}, {Kind::embed_backward, "the gradient of embedding"}}) {
-    CaseRunner job = job_without(
-        c, job_.ranks() - 1, [&](const Action& a) { return a.kind == kind && a.micro_batch == c.micro_batches - 1; });
+  if (job_.ranks() == 2)
+    c.groups = topology::Groups({1, 1}), c.replicas = 2;
+  for (const auto& [kind, what] : {std::pair{Kind::loss, "the first loss"},
+           {Kind::embed_backward, "the gradient of embedding"}}) {
+    CaseRunner job = job_without(c, job_.ranks() - 1, [&](const Action& a) {
+      return a.kind == kind && a.micro_batch == c.micro_batches - 1;
+    });
     const CaseResult result = job.run(c, {}).result;
     const Check check = job.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{});
-    if (job_.rank() != 0) continue;
+    if (job_.rank() != 0)
+      continue;
     EXPECT_TRUE(result.status == Status::wrong && result.reason.starts_with(what)) << result.reason;
     EXPECT_GT(check.first.gradient.worst, 0.01);
-    EXPECT_NEAR(result.max_gradient_error, check.first.gradient.worst, 1e-3 * check.first.gradient.worst);
+    EXPECT_NEAR(
+        result.max_gradient_error, check.first.gradient.worst, 1e-3 * check.first.gradient.worst);
     EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
     EXPECT_EQ(check.first.loss > 0.01, kind == Kind::loss);
   }
@@ -346,14 +408,15 @@ TEST_F(Verification, OfARunThatSendsWhatIsNotCountedFails) {
   const Check check = job_.verify(c, 1, reference);
   const CaseResult result = job_.run(c, {}).result;
   tools::set_callbacks(before);
-  if (job_.rank() != 0) return;
+  if (job_.rank() != 0)
+    return;
   const std::string who = job_.ranks() == 1 ? "" : fmt::format("rank {}: ", job_.ranks() - 1);
   EXPECT_EQ(result.reason, fmt::format("a step sends what is not counted: {}MPI_Bcast", who));
   EXPECT_EQ(check.failure(serial_tolerance(c)), result.reason);
 }
 
-// By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5184 + 696) of weights a token, and 6 x 24 x 2 S of
-// attention.
+// By hand, at most 1e11 FLOP: of two blocks 6 (2 x 1728 + 5184 + 696) of weights a token, and 6 x
+// 24 x 2 S of attention.
 TEST_F(Verification, OnlyACheapRunIsChecked) {
   for (const auto& [seq, micro_batches, is_cheap] :
       {std::tuple{13, 62000, true}, {13, 66000, false}, {12500, 1, true}, {13500, 1, false}}) {
@@ -369,37 +432,45 @@ TEST_F(Verification, ARunWhoseLossIsNotFiniteIsWrong) {
   c.warmup = 1;
   c.learning_rate = std::nan("");
   const CaseResult result = job_.run(c, {}).result;
-  if (job_.rank() != 0) return;
+  if (job_.rank() != 0)
+    return;
   EXPECT_TRUE(std::isfinite(result.losses.at(0)) && std::isnan(result.losses.at(1)));
-  EXPECT_EQ(record::make_row(result).text("verdict"), "INVALID: wrong: the loss of step 2 is not finite");
+  EXPECT_EQ(
+      record::make_row(result).text("verdict"), "INVALID: wrong: the loss of step 2 is not finite");
 }
 
 TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
-  if (!kernels::on_host || test::sanitized) GTEST_SKIP() << "of the process alone";
+  if (!kernels::on_host || test::sanitized)
+    GTEST_SKIP() << "of the process alone";
   Case small = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1), large = small;
   large.shape.vocab = 100000;  // 14 MB of weights and as many of each moment and of the gradient
-  for (Case* c : {&small, &large}) c->steps = 1;
+  for (Case* c : {&small, &large})
+    c->steps = 1;
   const auto peak = [&](const Case& c) {
     const CaseResult result = job_.run(c, {.check = false}).result;
     return job_.rank() == 0 ? result.memory.at(0).process_peak : 0;
   };
   const std::uint64_t before = peak(small), most = peak(large), after = peak(small);
-  if (job_.rank() != 0) return;
+  if (job_.rank() != 0)
+    return;
   constexpr std::uint64_t larger = 4 * 2 * 4 * 24 * std::uint64_t{100000 - 29};
   EXPECT_GE(most, before + larger / 2);
   engine::reset_peak_memory();
-  if (peak_memory() > before + larger / 4) GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  if (peak_memory() > before + larger / 4)
+    GTEST_SKIP() << "this kernel does not let a process start a new peak";
   EXPECT_LT(after, before + larger / 4);
 }
 
-/// One key: queries and keys have no gradient but rounding noise; one token: loss and gradients are zero; both.
+/// One key: queries and keys have no gradient but rounding noise; one token: loss and gradients are
+/// zero; both.
 TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
   for (const auto& [seq, vocab, turn] : {std::tuple{1, 29, 0}, {13, 1, 1}, {1, 1, 2}})
     for (const std::string& name : tests::some_schedules(job_.ranks() + 5, turn)) {
       Case c = small_case(name, topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
       c.shape.seq = seq;
       c.shape.vocab = vocab;
-      if (tests::possible(c)) expect_right(c);
+      if (tests::possible(c))
+        expect_right(c);
     }
 }
 
@@ -415,7 +486,8 @@ void lose_a_message(Program& program) {
 }
 
 TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
-  if (job_.ranks() != 2 || minitaw::test::sanitized) GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
+  if (job_.ranks() != 2 || minitaw::test::sanitized)
+    GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
   const int rank = job_.rank();
   std::mutex mutex;
   std::string said;
@@ -432,21 +504,26 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   const auto runtime = tests::runtime_by_mpi(c, std::move(program), options);
   runtime->prepare();
   const std::string reason = minitaw::test::refusal_of<Stalled>([&] { (void)runtime->step(); });
-  EXPECT_TRUE(reason.starts_with(fmt::format("rank {}: no lane has moved for 3 s", rank))) << reason;
+  EXPECT_TRUE(reason.starts_with(fmt::format("rank {}: no lane has moved for 3 s", rank)))
+      << reason;
   EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find(fmt::format("rank {}", rank)), std::string::npos) << said;
   if (rank == 0) {
-    EXPECT_NE(said.find("\n  gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
-    EXPECT_NE(reason.find(", gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos) << reason;
+    EXPECT_NE(said.find("\n  gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos)
+        << said;
+    EXPECT_NE(reason.find(", gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos)
+        << reason;
   }
 }
 
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   Case c = in_one_group("tawpipe", 1);
   c.data = job_.rank() == 0 ? "synthetic" : "/nonexistent/text";
-  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  EXPECT_THROW((void)job_.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
+  if (job_.ranks() < 2)
+    GTEST_SKIP() << "of several ranks";
+  EXPECT_THROW(
+      (void)job_.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
   const CaseResult result = job_.run(c, {}).result;
   EXPECT_EQ(result.status, Status::error);
   EXPECT_NE(result.reason.find("/nonexistent/text"), std::string::npos) << result.reason;
@@ -454,18 +531,22 @@ TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
 
 TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
   using minitaw::test::refusal_of;
-  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD),
+            first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
   const auto agreed = [&](const auto& error) {
     return [&] {
       agree(MPI_COMM_WORLD, [&] {
-        if (rank == first) throw error;
-        if (rank > first) throw std::logic_error("of another rank");
+        if (rank == first)
+          throw error;
+        if (rank > first)
+          throw std::logic_error("of another rank");
       });
     };
   };
   EXPECT_EQ(refusal_of(agreed(InputError("no such file"))), "no such file");
   EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
-  for (const char* words : {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
+  for (const char* words :
+      {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
     EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::runtime_error(words))), words);
   EXPECT_EQ(refusal_of<AgreedError>(agreed(std::runtime_error("it broke"))), "it broke");
 }
@@ -494,7 +575,8 @@ TEST_F(Job, StopsAfterAStepForTheGravestReasonOfAnyRank) {
 }
 
 TEST_F(Job, ARankOutsideOfACaseWaitsForAllOfIt) {
-  if (job_.ranks() != 2) GTEST_SKIP() << "of two ranks";
+  if (job_.ranks() != 2)
+    GTEST_SKIP() << "of two ranks";
   Case c = small_case("serial", topology::Groups({1}), 2, 1);
   c.steps = 5;
   const auto stop = [] {
@@ -502,7 +584,8 @@ TEST_F(Job, ARankOutsideOfACaseWaitsForAllOfIt) {
     return StopReason::no;
   };
   using Seconds = Limits::Seconds;  // the case lasts longer than the rank waits for a step
-  EXPECT_EQ(job_.run(c, {.stall_limit = Seconds(3), .whole = Seconds(60), .stop = stop}).stopped, StopReason::no);
+  EXPECT_EQ(job_.run(c, {.stall_limit = Seconds(3), .whole = Seconds(60), .stop = stop}).stopped,
+      StopReason::no);
 }
 }  // namespace
 }  // namespace minitaw::harness

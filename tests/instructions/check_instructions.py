@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Instructions of the host kernels against the committed baseline: no clock, so no noise. Called by ctest and, with --update, by
-the target instructions_baseline. Exit code 0: as in the baseline, 1: not so, 77: the baseline does not apply here."""
+"""Instructions of the host kernels against the committed baseline: no clock, so no noise. Called by
+ctest and, with --update, by the target instructions_baseline. Exit code 0: as in the baseline, 1:
+not so, 77: the baseline does not apply here.
+"""
 
 import argparse
 import json
@@ -11,8 +13,11 @@ import shutil
 import subprocess
 import sys
 
-TOLERANCE = 0.02  # what the libraries around the kernels may add; the counts themselves repeat exactly
+TOLERANCE = (
+    0.02  # what the libraries around the kernels may add; the counts themselves repeat exactly
+)
 NOT_APPLICABLE = 77
+
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -21,30 +26,54 @@ def arguments():
     parser.add_argument("folder", type=pathlib.Path, help="for callgrind's files")
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--flags", required=True)
-    parser.add_argument("--kokkos", required=True, help="its version: its loops are compiled into the kernels")
+    parser.add_argument(
+        "--kokkos", required=True, help="its version: its loops are compiled into the kernels"
+    )
     parser.add_argument("--build", help="folder of the build, for the advice")
-    parser.add_argument("--update", action="store_true", help="write the baseline instead of comparing with it")
+    parser.add_argument(
+        "--update", action="store_true", help="write the baseline instead of comparing with it"
+    )
     return parser.parse_args()
+
 
 def stop(sentence, code):
     print(sentence)
     sys.exit(code)
 
+
 def need_processor():
     """The instructions that are compiled have to be there; valgrind passes them through."""
     if " avx2 " not in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        stop("skipped: this processor has no AVX2, for which the kernels are compiled", NOT_APPLICABLE)
+        stop(
+            "skipped: this processor has no AVX2, for which the kernels are compiled",
+            NOT_APPLICABLE,
+        )
+
 
 def counted(program, folder):
-    """Runs the program under callgrind: instructions of each kernel, and the file that says where they went."""
+    """Runs the program under callgrind: instructions of each kernel, and the file that says where
+    they went."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no",
-               f"--callgrind-out-file={folder / 'callgrind.out'}", program]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "LD_BIND_NOW": "1"}
+    command = [
+        "valgrind",
+        "--tool=callgrind",
+        "--instr-atstart=no",
+        "--collect-atstart=no",
+        f"--callgrind-out-file={folder / 'callgrind.out'}",
+        program,
+    ]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "OMP_PROC_BIND": "false",
+        "LD_BIND_NOW": "1",
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        stop(f"{program} failed under valgrind (exit code {done.returncode}):\n{done.stdout}{done.stderr}", 1)
+        stop(
+            f"{program} failed under valgrind (exit code {done.returncode}):\n{done.stdout}{done.stderr}",
+            1,
+        )
     counts, files = {}, {}
     for file in folder.iterdir():
         text = file.read_text(encoding="utf-8")
@@ -55,6 +84,7 @@ def counted(program, folder):
         stop(f"nothing was counted: {done.stdout}{done.stderr}", 1)
     return counts, files
 
+
 def differences(baseline, counts, files):
     """A line for each kernel that is not as in the baseline."""
     for name in sorted(baseline.keys() | counts.keys()):
@@ -64,13 +94,17 @@ def differences(baseline, counts, files):
         elif abs(now - before) > TOLERANCE * before:
             yield f"{name}: {before} -> {now} instructions ({100 * (now / before - 1):+.1f} %); callgrind_annotate {files[name]}"
 
+
 def main():
     options = arguments()
     need_processor()
     setting = {name: getattr(options, name) for name in ("compiler", "flags", "kokkos")}
     if options.update:
         counts, _ = counted(options.program, options.folder)
-        options.baseline.write_text(json.dumps(setting | {"instructions": dict(sorted(counts.items()))}, indent=2) + "\n", encoding="utf-8")
+        options.baseline.write_text(
+            json.dumps(setting | {"instructions": dict(sorted(counts.items()))}, indent=2) + "\n",
+            encoding="utf-8",
+        )
         stop(f"wrote {len(counts)} counts to {options.baseline}", 0)
 
     baseline = json.loads(options.baseline.read_text(encoding="utf-8"))
@@ -84,9 +118,15 @@ def main():
     counts, files = counted(options.program, options.folder)
     if found := list(differences(baseline["instructions"], counts, files)):
         print(*found, sep="\n")
-        stop(f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from {options.baseline}. "
-             f"If that is meant, renew it: {advice}", 1)
-    print(f"{len(counts)} kernels take as many instructions as in the baseline, within {TOLERANCE:.0%}")
+        stop(
+            f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from {options.baseline}. "
+            f"If that is meant, renew it: {advice}",
+            1,
+        )
+    print(
+        f"{len(counts)} kernels take as many instructions as in the baseline, within {TOLERANCE:.0%}"
+    )
+
 
 if __name__ == "__main__":
     main()

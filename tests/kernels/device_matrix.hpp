@@ -7,65 +7,98 @@
 #include "kokkos_listener.hpp"
 
 namespace minitaw::test {
-/// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1 (scripts/gpu-check) large ones.
-inline bool left_out(std::int64_t size) { return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr; }
+/// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1
+/// (scripts/gpu-check) large ones.
+inline bool left_out(std::int64_t size) {
+  return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr;
+}
 
-inline kernels::ExecutionSpace exec() { return {}; }
+inline kernels::ExecutionSpace exec() {
+  return {};
+}
 
 /// From and to the type in memory.
-template <class E> E element_of(double value) {
-  if constexpr (std::is_same_v<E, Bf16>) return to_bf16(static_cast<float>(value));
-  else return static_cast<E>(value);
-}
-template <class E> double double_of(E element) {
-  if constexpr (std::is_same_v<E, Bf16>) return to_float(element);
-  else return static_cast<double>(element);
+template <class E>
+E element_of(double value) {
+  if constexpr (std::is_same_v<E, Bf16>)
+    return to_bf16(static_cast<float>(value));
+  else
+    return static_cast<E>(value);
 }
 
-/// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an aligned address.
-template <class E = float> class DeviceMatrix {
+template <class E>
+double double_of(E element) {
+  if constexpr (std::is_same_v<E, Bf16>)
+    return to_float(element);
+  else
+    return static_cast<double>(element);
+}
+
+/// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an
+/// aligned address.
+template <class E = float>
+class DeviceMatrix {
 public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
-      : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift), rows_(rows),
-        cols_(cols), shift_(shift) {
+      : memory_(
+            Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift),
+        rows_(rows),
+        cols_(cols),
+        shift_(shift) {
     const auto host = Kokkos::create_mirror_view(memory_);
-    for (std::int64_t i = 0; i < rows * cols; ++i) host(shift + i) = element_of<E>(values[i]);
+    for (std::int64_t i = 0; i < rows * cols; ++i)
+      host(shift + i) = element_of<E>(values[i]);
     Kokkos::deep_copy(memory_, host);
   }
+
   /// Full of NaN: what an output holds before.
   static DeviceMatrix poisoned(std::int64_t rows, std::int64_t cols, int shift = 0) {
-    return DeviceMatrix(rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()), shift);
+    return DeviceMatrix(
+        rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()), shift);
   }
 
-  [[nodiscard]] kernels::Matrix<E> matrix() const { return kernels::Matrix<E>(memory_.data() + shift_, rows_, cols_); }
-  [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(memory_.data() + shift_, rows_ * cols_); }
+  [[nodiscard]] kernels::Matrix<E> matrix() const {
+    return kernels::Matrix<E>(memory_.data() + shift_, rows_, cols_);
+  }
+
+  [[nodiscard]] kernels::Vector<E> vector() const {
+    return kernels::Vector<E>(memory_.data() + shift_, rows_ * cols_);
+  }
+
   [[nodiscard]] Doubles values() const {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), memory_);
     Doubles values(rows_ * cols_);
-    for (std::int64_t i = 0; i < rows_ * cols_; ++i) values[i] = double_of(host(shift_ + i));
+    for (std::int64_t i = 0; i < rows_ * cols_; ++i)
+      values[i] = double_of(host(shift_ + i));
     return values;
   }
+
 private:
   Kokkos::View<E*, kernels::MemorySpace> memory_;
   std::int64_t rows_, cols_;
   int shift_;
 };
 
-template <class E> Doubles rounded(Doubles values) {
-  for (double& value : values) value = double_of(element_of<E>(value));
+template <class E>
+Doubles rounded(Doubles values) {
+  for (double& value : values)
+    value = double_of(element_of<E>(value));
   return values;
 }
 
 /// Random inputs that E holds exactly, so that only the kernel's own rounding is compared.
-template <class E = float> Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
+template <class E = float>
+Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
   return rounded<E>(random_doubles(count, seed, scale));
 }
+
 inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1) {
   return random_values<float>(count, seed, scale);
 }
 
 /// What a kernel may be off by when its results are of type E: sums are float, whatever E is.
-template <class E> inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
+template <class E>
+inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
 
 /// ||a - b|| / ||b||; infinite if anything is not a number.
 inline double relative_error(const Doubles& a, const Doubles& b) {
@@ -74,7 +107,8 @@ inline double relative_error(const Doubles& a, const Doubles& b) {
     difference += (a[i] - b[i]) * (a[i] - b[i]);
     norm += b[i] * b[i];
   }
-  if (a.size() != b.size() || !std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  if (a.size() != b.size() || !std::isfinite(difference))
+    return std::numeric_limits<double>::infinity();
   return difference == 0 ? 0 : std::sqrt(difference / norm);
 }
 
@@ -82,7 +116,8 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
   EXPECT_LT(relative_error(a, b), tolerance);
 }
 
-/// Runs kernels and waits for them. From the second call on they neither fence, nor allocate, nor copy.
+/// Runs kernels and waits for them. From the second call on they neither fence, nor allocate, nor
+/// copy.
 class Launch {
 public:
   void operator()(const auto& kernels) {
@@ -95,6 +130,7 @@ public:
     warm_ = true;
     kernels::ExecutionSpace().fence();
   }
+
 private:
   bool warm_ = false;
 };

@@ -15,19 +15,23 @@ inline Doubles random_doubles(std::int64_t count, unsigned seed, double scale = 
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform(-scale, scale);
   Doubles values(static_cast<std::size_t>(count));
-  for (double& value : values) value = uniform(random);
+  for (double& value : values)
+    value = uniform(random);
   return values;
 }
 
 inline double dot(const Doubles& a, const Doubles& b) {
   double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  for (std::size_t i = 0; i < a.size(); ++i)
+    sum += a[i] * b[i];
   return sum;
 }
 
 /// Compares at most 200 elements of `gradient`, spread over x, with central differences of f at x.
-inline void expect_gradient(
-    const std::function<double(const Doubles&)>& f, Doubles x, const Doubles& gradient, double tolerance = 1e-6) {
+inline void expect_gradient(const std::function<double(const Doubles&)>& f,
+    Doubles x,
+    const Doubles& gradient,
+    double tolerance = 1e-6) {
   ASSERT_EQ(x.size(), gradient.size());
   const double step = 1e-5;
   const std::size_t stride = std::max<std::size_t>(1, x.size() / 200);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test that links this.
-// Kokkos allows as many as OMP_NUM_THREADS.
+// Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test
+// that links this. Kokkos allows as many as OMP_NUM_THREADS.
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include "kernels/detail/loops.hpp"
@@ -9,9 +9,11 @@
 #include <sanitizer/tsan_interface.h>
 #include <thread>
 
-// The thread sanitizer sees neither libgomp nor fences: calls pass here (--wrap), which say what happens before what.
+// The thread sanitizer sees neither libgomp nor fences: calls pass here (--wrap), which say what
+// happens before what.
 
-/// A parallel region begins after all that its caller did, and ends before all that the caller does next.
+/// A parallel region begins after all that its caller did, and ends before all that the caller does
+/// next.
 struct Region {
   void (*body)(void*);
   void* data;
@@ -27,6 +29,7 @@ struct Region {
 
 extern "C" {
 void __real_GOMP_parallel(void (*)(void*), void*, unsigned, unsigned);
+
 void __wrap_GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags) {
   Region region{body, data, 0, 0};
   __tsan_release(&region.begin);
@@ -36,14 +39,17 @@ void __wrap_GOMP_parallel(void (*body)(void*), void* data, unsigned threads, uns
 
 /// Barriers of Kokkos's teams are relaxed additions between fences: as strong as ordered ones.
 int __real___tsan_atomic32_fetch_add(volatile int*, int, int);
+
 int __wrap___tsan_atomic32_fetch_add(volatile int* address, int value, int) {
   return __real___tsan_atomic32_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
 }
 
 /// In place of the one in Kokkos's library, whose additions are not seen.
-void Kokkos::Impl::HostBarrier::impl_backoff_wait_until_equal(int* ptr, const int v, const bool) noexcept {
-  while (!test_equal(ptr, v)) std::this_thread::yield();
+void Kokkos::Impl::HostBarrier::impl_backoff_wait_until_equal(
+    int* ptr, const int v, const bool) noexcept {
+  while (!test_equal(ptr, v))
+    std::this_thread::yield();
 }
 #endif
 
@@ -57,6 +63,7 @@ int asked_for() {
 class TeamThreads : public testing::Environment {
   void SetUp() override { threads_on_host = asked_for(); }
 };
+
 [[maybe_unused]] const auto* const environment = testing::AddGlobalTestEnvironment(new TeamThreads);
 
 struct CountThreads {
@@ -74,7 +81,8 @@ TEST(TeamThreads, AreAsManyAsAskedFor) {
   const Kokkos::View<int*, MemorySpace> counts("counts", 5);
   Kokkos::parallel_for("minitaw::count_threads", row_policy(exec, 5), CountThreads{counts.data()});
   exec.fence();
-  for (int team = 0; team < 5; ++team) EXPECT_EQ(counts(team), asked_for());
+  for (int team = 0; team < 5; ++team)
+    EXPECT_EQ(counts(team), asked_for());
 }
 }  // namespace
 }  // namespace minitaw::kernels::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
+// All versions of attention against the plain double-precision one, over odd shapes, into poisoned
+// outputs.
 #include "fixtures.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
@@ -12,51 +13,89 @@ namespace {
 using test::Doubles, test::exec, test::expect_close;
 
 /// The longest has more than eight tiles of keys, however large they are.
-const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 6}, {1, 5, 6, 3, 10}, {3, 17, 4, 1, 4},
-    {1, 64, 2, 2, 32}, {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128}, {2, 200, 2, 2, 16},
-    {1, 33, 1, 1, 256}, {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
+const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},
+    {2, 1, 4, 2, 6},
+    {1, 5, 6, 3, 10},
+    {3, 17, 4, 1, 4},
+    {1, 64, 2, 2, 32},
+    {2, 63, 3, 3, 8},
+    {1, 129, 4, 2, 64},
+    {1, 161, 2, 1, 128},
+    {2, 200, 2, 2, 16},
+    {1, 33, 1, 1, 256},
+    {2, 2, 3, 1, 24},
+    {1, 300, 4, 4, 72},
+    {1, 1100, 2, 1, 8}};
 
 std::string text(const AttentionSizes& z) {
-  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" + std::to_string(z.heads) + " g" +
-         std::to_string(z.kv_heads) + " d" + std::to_string(z.head_dim);
+  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" +
+         std::to_string(z.heads) + " g" + std::to_string(z.kv_heads) + " d" +
+         std::to_string(z.head_dim);
 }
 
-/// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for others.
-template <class Element, Attention version, bool in_small_tiles = false> struct Version {
+/// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for
+/// others.
+template <class Element, Attention version, bool in_small_tiles = false>
+struct Version {
   using E = Element;
   static constexpr Attention kernel = version;
   static constexpr bool small = in_small_tiles;
 };
-using Versions = ::testing::Types<Version<float, Attention::host>, Version<float, Attention::portable>,
-    Version<Bf16, Attention::portable>, Version<float, Attention::portable, true>,
-    Version<Bf16, Attention::portable, true>, Version<Bf16, Attention::cudnn>>;
+
+using Versions = ::testing::Types<Version<float, Attention::host>,
+    Version<float, Attention::portable>,
+    Version<Bf16, Attention::portable>,
+    Version<float, Attention::portable, true>,
+    Version<Bf16, Attention::portable, true>,
+    Version<Bf16, Attention::cudnn>>;
+
 struct VersionName {
-  template <class V> static std::string GetName(int) {
-    return name_of(V::kernel) + (V::small ? "_small" : "") + (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
+  template <class V>
+  static std::string GetName(int) {
+    return name_of(V::kernel) + (V::small ? "_small" : "") +
+           (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
   }
 };
 
 /// One shape: inputs in device memory, outputs poisoned.
-template <class V> struct Problem {
+template <class V>
+struct Problem {
   using E = typename V::E;
   using Device = test::DeviceMatrix<E>;
   using Floats = test::DeviceMatrix<float>;
 
   explicit Problem(const AttentionSizes& sizes, double scale = 2)
-      : z(sizes), plain{z}, rows(z.batch * z.seq), width(z.heads * z.head_dim),
-        qkv(test::random_values<E>(rows * plain.stride(), 1, scale)), dy(test::random_values<E>(rows * width, 2)),
-        in(rows, plain.stride(), qkv), slope(rows, width, dy), y(Device::poisoned(rows, width)),
-        dqkv(Device::poisoned(rows, plain.stride())), lse(Floats::poisoned(z.batch * z.heads, z.seq)),
+      : z(sizes),
+        plain{z},
+        rows(z.batch * z.seq),
+        width(z.heads * z.head_dim),
+        qkv(test::random_values<E>(rows * plain.stride(), 1, scale)),
+        dy(test::random_values<E>(rows * width, 2)),
+        in(rows, plain.stride(), qkv),
+        slope(rows, width, dy),
+        y(Device::poisoned(rows, width)),
+        dqkv(Device::poisoned(rows, plain.stride())),
+        lse(Floats::poisoned(z.batch * z.heads, z.seq)),
         delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
     attention_prepare<E>(exec(), z, V::kernel);
   }
+
   void forward() {
-    launch_forward([&] { attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, V::kernel); });
+    launch_forward(
+        [&] { attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, V::kernel); });
   }
+
   void backward() {
     launch_backward([&] {
-      attention_backward(
-          exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(), lse.vector(), z, V::kernel);
+      attention_backward(exec(),
+          dqkv.matrix(),
+          delta.vector(),
+          slope.matrix(),
+          in.matrix(),
+          y.matrix(),
+          lse.vector(),
+          z,
+          V::kernel);
     });
   }
 
@@ -69,31 +108,39 @@ template <class V> struct Problem {
   test::Launch launch_forward, launch_backward;
 };
 
-template <class V> class AttentionTest : public ::testing::Test {
+template <class V>
+class AttentionTest : public ::testing::Test {
 protected:
   using E = typename V::E;
   static constexpr double near = test::tolerance<E>;
 
   void SetUp() override { detail::portable::small_tiles_on_host = V::small; }
+
   void TearDown() override { detail::portable::small_tiles_on_host = false; }
 
   /// Empty if this build and device can compute the shape.
   static std::string reason_against(const AttentionSizes& z) {
     return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z); });
   }
-  /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long shapes.
+
+  /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long
+  /// shapes.
   static void for_shapes(const auto& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {
-      if (!reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40)) continue;
+      if (!reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40))
+        continue;
       ++possible;
-      if (test::left_out(std::int64_t{z.batch} * z.heads * z.seq * z.seq)) continue;
+      if (test::left_out(std::int64_t{z.batch} * z.heads * z.seq * z.seq))
+        continue;
       SCOPED_TRACE(text(z));
       run(z);
     }
-    if (possible == 0) GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
+    if (possible == 0)
+      GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
   }
 };
+
 TYPED_TEST_SUITE(AttentionTest, Versions, VersionName);
 
 TYPED_TEST(AttentionTest, LogSumExpOfEachRow) {
@@ -106,10 +153,12 @@ TYPED_TEST(AttentionTest, LogSumExpOfEachRow) {
         for (int s = z.seq - 1; s >= 0; s -= 1 + z.seq / 9) {
           double sum = 0;
           for (int k = 0; k <= s; ++k)
-            sum +=
-                std::exp(reference::dot(p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
-                         std::sqrt(z.head_dim));
-          EXPECT_NEAR(got[(b * z.heads + head) * z.seq + s], std::log(sum), 2e-5);  // in float, whatever E
+            sum += std::exp(
+                reference::dot(
+                    p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
+                std::sqrt(z.head_dim));
+          EXPECT_NEAR(
+              got[(b * z.heads + head) * z.seq + s], std::log(sum), 2e-5);  // in float, whatever E
         }
   });
 }
@@ -140,7 +189,8 @@ TYPED_TEST(AttentionTest, GivesTheSameBitsEveryTimeQuietly) {
       p.forward();
       p.backward();
       // cuDNN's backward pass sums in any order
-      return std::pair(p.y.values(), TypeParam::kernel == Attention::cudnn ? Doubles() : p.dqkv.values());
+      return std::pair(
+          p.y.values(), TypeParam::kernel == Attention::cudnn ? Doubles() : p.dqkv.values());
     };
     const auto first = execute();
     const std::size_t bytes = library_bytes();
@@ -159,8 +209,14 @@ TEST(AttentionTasks, GiveTheSameBits) {
       p.forward();
       const auto backward = [&](Tasks tasks) {
         const auto dqkv = test::DeviceMatrix<float>::poisoned(p.rows, p.plain.stride());
-        detail::host::attention_backward(
-            exec(), dqkv.matrix(), p.slope.matrix(), p.in.matrix(), p.y.matrix(), p.lse.vector(), z, tasks);
+        detail::host::attention_backward(exec(),
+            dqkv.matrix(),
+            p.slope.matrix(),
+            p.in.matrix(),
+            p.y.matrix(),
+            p.lse.vector(),
+            z,
+            tasks);
         exec().fence();
         return dqkv.values();
       };
@@ -172,7 +228,8 @@ TEST(AttentionTasks, GiveTheSameBits) {
 }
 
 TEST(AttentionNames, AreThoseOfDecks) {
-  for (const Attention kernel : {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
+  for (const Attention kernel :
+      {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
     EXPECT_EQ(parse_attention(name_of(kernel)), kernel);
   EXPECT_EQ(name_of(Attention::automatic), "auto");
   EXPECT_THROW((void)parse_attention("flash"), InputError);
@@ -180,7 +237,8 @@ TEST(AttentionNames, AreThoseOfDecks) {
 
 TEST(AttentionChoice, IsNeverAutomatic) {
   for (const AttentionSizes& z : shapes) {
-    EXPECT_EQ(resolve_attention<float>(Attention::automatic, z), on_host ? Attention::host : Attention::portable);
+    EXPECT_EQ(resolve_attention<float>(Attention::automatic, z),
+        on_host ? Attention::host : Attention::portable);
     const Attention chosen = resolve_attention<Bf16>(Attention::automatic, z);
     EXPECT_TRUE(chosen == Attention::portable || chosen == Attention::cudnn);
     EXPECT_EQ(resolve_attention<Bf16>(chosen, z), chosen);

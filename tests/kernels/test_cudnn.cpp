@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What cuDNN is told, executed by a stand-in and compared with the plain double-precision attention.
+// What cuDNN is told, executed by a stand-in and compared with the plain double-precision
+// attention.
 
 #include "kernels/cuda/libraries.hpp"
 
@@ -21,6 +22,7 @@ const std::vector<AttentionSizes> shapes = {
 Halves halves(const Doubles& values) {
   return list_of(values, [](double v) { return to_bf16(static_cast<float>(v)); });
 }
+
 Doubles doubles(const Halves& values) {
   return list_of(values, [](Bf16 v) { return double{to_float(v)}; });
 }
@@ -40,6 +42,7 @@ void expect_each_close(const Doubles& a, const Doubles& b, double tolerance) {
 class Cudnn : public ::testing::Test {
 protected:
   void SetUp() override { cudnn::state = {}; }
+
   void TearDown() override { EXPECT_EQ(cudnn::state.handles, 0); }
 };
 
@@ -48,7 +51,8 @@ TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
   const auto stream = reinterpret_cast<cudaStream_t>(&name);
   CudnnAttention attention(stream);
   for (const AttentionSizes& z : shapes) {
-    SCOPED_TRACE(testing::Message() << "S" << z.seq << " h" << z.heads << " g" << z.kv_heads << " d" << z.head_dim);
+    SCOPED_TRACE(testing::Message()
+                 << "S" << z.seq << " h" << z.heads << " g" << z.kv_heads << " d" << z.head_dim);
     const std::int64_t rows = std::int64_t{z.batch} * z.seq, row = reference::Places{z}.stride();
     const Halves qkv = halves(test::random_doubles(rows * row, 1, 2)),
                  dy = halves(test::random_doubles(rows * z.heads * z.head_dim, 2));
@@ -58,7 +62,8 @@ TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
     attention.forward(z, y.data(), lse.data(), qkv.data(), &place);
     expect_each_close(doubles(y), reference::attention_forward(doubles(qkv), z), 0.005);
     attention.backward(z, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), &place);
-    expect_each_close(doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
+    expect_each_close(
+        doubles(dqkv), reference::attention_backward(doubles(dy), doubles(qkv), z), 0.02);
   }
   EXPECT_EQ(cudnn::state.streams, std::set{stream});
   EXPECT_EQ(cudnn::state.workspaces, std::set<void*>{&place});
@@ -67,7 +72,8 @@ TEST_F(Cudnn, ComputesCausalAttentionInPlaceInTheProjection) {
 TEST_F(Cudnn, BuildsThePlansOfAShapeOnceAndBeforeTheyAreNeeded) {
   CudnnAttention attention(nullptr);
   EXPECT_THROW(attention.forward(shapes[0], nullptr, nullptr, nullptr, nullptr), LogicError);
-  for (const AttentionSizes& z : {shapes[0], shapes[1], shapes[0]}) (void)attention.prepare(z);
+  for (const AttentionSizes& z : {shapes[0], shapes[1], shapes[0]})
+    (void)attention.prepare(z);
   std::ranges::sort(cudnn::state.built);
   const std::string one = "attention_backward", other = "attention_forward";
   EXPECT_EQ(cudnn::state.built, (std::vector{one, one, other, other}));
@@ -87,7 +93,8 @@ TEST_F(Cudnn, SaysWhyItCannot) {
   EXPECT_THROW((void)CudnnAttention(nullptr).prepare({1, 8, 2, 1, 24}), std::runtime_error);
   cudnn::state = {};
   expect({1, 8, 2, 1, 24}, "no kernel");  // remembered
-  for (const AttentionSizes& z : shapes) expect(z, "");
+  for (const AttentionSizes& z : shapes)
+    expect(z, "");
   EXPECT_TRUE(cudnn::state.built.empty());  // asking compiles nothing
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every layer but attention and the matrix product against its plain double-precision version, in both types, over odd
-// shapes, into poisoned outputs.
+// Every layer but attention and the matrix product against its plain double-precision version, in
+// both types, over odd shapes, into poisoned outputs.
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
@@ -16,64 +16,104 @@ using Floats = test::DeviceMatrix<float>;
 struct Size {
   int rows, width, shift = 0;
 };
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host and a device.
-const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5}, {2, 4099},
-    {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1}, {300, 24, 2},
-    {3, 96}, {2, 200}};
+
+/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and too long ones, on a host
+/// and a device.
+const std::vector<Size> sizes = {{1, 1},
+    {1, 2},
+    {3, 16},
+    {5, 17},
+    {33, 31},
+    {64, 96},
+    {257, 130},
+    {700, 5},
+    {2, 4099},
+    {7, 8},
+    {9, 32},
+    {6, 40},
+    {3, 2048},
+    {2, 4096},
+    {2, 8192},
+    {2, 16384},
+    {5, 8, 1},
+    {3, 4096, 1},
+    {300, 24, 2},
+    {3, 96},
+    {2, 200}};
 
 Indices indices(const std::vector<std::int32_t>& values) {
   return {static_cast<std::int64_t>(values.size()), 1, Doubles(values.begin(), values.end())};
 }
+
 std::vector<std::int32_t> random_indices(int count, int below) {
   std::mt19937 random(3);
   std::vector<std::int32_t> values(count);
-  for (auto& value : values) value = static_cast<std::int32_t>(random() % below);
+  for (auto& value : values)
+    value = static_cast<std::int32_t>(random() % below);
   return values;
 }
 
 /// A type of elements, and whether the loops over packs run, which a device always does.
-template <class Element, bool in_packs> struct Case {
+template <class Element, bool in_packs>
+struct Case {
   using E = Element;
   static constexpr bool packs = in_packs;
 };
-using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
-template <class C> using Device = test::DeviceMatrix<typename C::E>;
+
+using Cases =
+    ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
+template <class C>
+using Device = test::DeviceMatrix<typename C::E>;
 
 struct CaseName {
-  template <class C> static std::string GetName(int) {
-    return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") + (C::packs ? "_packs" : "");
+  template <class C>
+  static std::string GetName(int) {
+    return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") +
+           (C::packs ? "_packs" : "");
   }
 };
 
-template <class C> class Layers : public ::testing::Test {
+template <class C>
+class Layers : public ::testing::Test {
 protected:
   using E = typename C::E;
 
   void SetUp() override {
-    if (!on_host && C::packs) GTEST_SKIP() << "a device runs in packs anyway";
+    if (!on_host && C::packs)
+      GTEST_SKIP() << "a device runs in packs anyway";
     detail::packs_on_host = C::packs;
     prepare(exec());
   }
+
   void TearDown() override { detail::packs_on_host = false; }
 
   static Doubles random(std::int64_t count, unsigned seed, double scale = 1) {
     return test::random_values<E>(count, seed, scale);
   }
-  static Device<C> poisoned(int rows, int cols, int shift = 0) { return Device<C>::poisoned(rows, cols, shift); }
+
+  static Device<C> poisoned(int rows, int cols, int shift = 0) {
+    return Device<C>::poisoned(rows, cols, shift);
+  }
+
   static constexpr double near = test::tolerance<E>;
 
-  /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
+  /// More threads than cores wait long for each other: teams of several on a host leave out many
+  /// rows.
   static void for_sizes(const auto& run) {
     for (const Size& z : sizes) {
-      if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
-      if (detail::threads_on_host > 1 && z.rows > 40) continue;
-      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " + std::to_string(z.shift));
+      if (test::left_out(std::int64_t{z.rows} * z.width))
+        continue;
+      if (detail::threads_on_host > 1 && z.rows > 40)
+        continue;
+      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " +
+                   std::to_string(z.shift));
       run(z.rows, z.width, z.shift);
     }
   }
 
   test::Launch launch_;
 };
+
 TYPED_TEST_SUITE(Layers, Cases, CaseName);
 
 TYPED_TEST(Layers, RmsNormForward) {
@@ -84,7 +124,8 @@ TYPED_TEST(Layers, RmsNormForward) {
                alone = this->poisoned(rows, width, shift);
     const Floats rstd = Floats::poisoned(rows, 1);
     this->launch_([&] {
-      rmsnorm_forward(exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
+      rmsnorm_forward(
+          exec(), y.matrix(), rstd.vector(), copy.matrix(), in.matrix(), weight.vector());
       rmsnorm_forward(exec(), alone.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
     });
     expect_close(y.values(), reference::rmsnorm_forward(x, gain), this->near);
@@ -95,31 +136,55 @@ TYPED_TEST(Layers, RmsNormForward) {
 
 TYPED_TEST(Layers, RmsNormBackward) {
   this->for_sizes([this](int rows, int width, int shift) {
-    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2), dy = this->random(rows * width, 3),
-                  residual = this->random(rows * width, 4);
-    Doubles expected_gain(width, 0), expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
-    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain), slope(rows, width, dy, shift),
-        through(rows, width, residual, shift);
+    const Doubles x = this->random(rows * width, 1), gain = this->random(width, 2),
+                  dy = this->random(rows * width, 3), residual = this->random(rows * width, 4);
+    Doubles expected_gain(width, 0),
+        expected = reference::rmsnorm_backward(expected_gain, dy, x, gain);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] += residual[i];
+    const Device<TypeParam> in(rows, width, x, shift), weight(width, 1, gain),
+        slope(rows, width, dy, shift), through(rows, width, residual, shift);
     const auto y = this->poisoned(rows, width), dx = this->poisoned(rows, width, shift);
-    const Floats rstd = Floats::poisoned(rows, 1), partial = Floats::poisoned(std::min(rows, 7), width),
+    const Floats rstd = Floats::poisoned(rows, 1),
+                 partial = Floats::poisoned(std::min(rows, 7), width),
                  dgain = Floats::poisoned(width, 1);
     this->launch_([&] {
       rmsnorm_forward(exec(), y.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
-      rmsnorm_backward(exec(), dx.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(),
-          rstd.vector(), weight.vector());
+      rmsnorm_backward(exec(),
+          dx.matrix(),
+          partial.matrix(),
+          slope.matrix(),
+          through.matrix(),
+          in.matrix(),
+          rstd.vector(),
+          weight.vector());
       rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
       // in place over dy, without a residual, and in place over the residual
-      rmsnorm_backward(exec(), through.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(),
-          rstd.vector(), weight.vector());
-      rmsnorm_backward(
-          exec(), slope.matrix(), partial.matrix(), slope.matrix(), {}, in.matrix(), rstd.vector(), weight.vector());
+      rmsnorm_backward(exec(),
+          through.matrix(),
+          partial.matrix(),
+          slope.matrix(),
+          through.matrix(),
+          in.matrix(),
+          rstd.vector(),
+          weight.vector());
+      rmsnorm_backward(exec(),
+          slope.matrix(),
+          partial.matrix(),
+          slope.matrix(),
+          {},
+          in.matrix(),
+          rstd.vector(),
+          weight.vector());
     });
     expect_close(dx.values(), expected, this->near);
     expect_close(dgain.values(), expected_gain);
     EXPECT_EQ(through.values(), dx.values());
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] -= residual[i];
-    if (width > 2) expect_close(slope.values(), expected, this->near);  // of one element nothing but rounding is left
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] -= residual[i];
+    if (width > 2)
+      expect_close(
+          slope.values(), expected, this->near);  // of one element nothing but rounding is left
   });
 }
 
@@ -127,7 +192,8 @@ TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
   for (const auto& [chunks, width] : {std::pair{1, 1}, {5, 33}, {256, 130}, {301, 2048}}) {
     const Doubles partial = test::random_floats(chunks * width, 1), before = this->random(width, 2);
     Doubles expected(width, 0);
-    for (int i = 0; i < chunks * width; ++i) expected[i % width] += partial[i];
+    for (int i = 0; i < chunks * width; ++i)
+      expected[i % width] += partial[i];
     const Floats in(chunks, width, partial);
     const Device<TypeParam> dgain = Device<TypeParam>::poisoned(width, 1), added(width, 1, before);
     this->launch_([&] {
@@ -135,7 +201,8 @@ TYPED_TEST(Layers, RmsNormGainSumsItsChunks) {
       rmsnorm_backward_gain(exec(), added.vector(), in.matrix(), true);
     });
     expect_close(dgain.values(), expected, this->near);
-    for (int i = 0; i < width; ++i) expected[i] += before[i];
+    for (int i = 0; i < width; ++i)
+      expected[i] += before[i];
     expect_close(added.values(), expected, this->near);
   }
 }
@@ -149,7 +216,8 @@ TYPED_TEST(Layers, SwiGlu) {
     this->launch_([&] {
       swiglu_forward(exec(), y.matrix(), in.matrix());
       swiglu_backward(exec(), dx.matrix(), again.matrix(), slope.matrix(), in.matrix());
-      swiglu_backward(exec(), in.matrix(), slope.matrix(), slope.matrix(), in.matrix());  // in place
+      swiglu_backward(
+          exec(), in.matrix(), slope.matrix(), slope.matrix(), in.matrix());  // in place
     });
     expect_close(y.values(), reference::swiglu_forward(x, width), this->near);
     expect_close(dx.values(), reference::swiglu_backward(dy, x, width), this->near);
@@ -166,10 +234,13 @@ TYPED_TEST(Layers, Embedding) {
     std::vector<std::int32_t> order, segments{0};
     for (int v = 0; v < vocab; ++v) {
       for (int r = 0; r < rows; ++r)
-        if (tokens[r] == v) order.push_back(r);
-      if (static_cast<int>(order.size()) > segments.back()) segments.push_back(static_cast<int>(order.size()));
+        if (tokens[r] == v)
+          order.push_back(r);
+      if (static_cast<int>(order.size()) > segments.back())
+        segments.push_back(static_cast<int>(order.size()));
     }
-    const Indices device_tokens = indices(tokens), device_order = indices(order), device_segments = indices(segments);
+    const Indices device_tokens = indices(tokens), device_order = indices(order),
+                  device_segments = indices(segments);
     const Doubles table = this->random(vocab * width, 1), dx = this->random(rows * width, 2),
                   before = test::random_floats(vocab * width, 3);
     Doubles expected_table = before;
@@ -179,8 +250,12 @@ TYPED_TEST(Layers, Embedding) {
     const Floats dtable(vocab, width, before);
     this->launch_([&] {
       embedding_forward(exec(), x.matrix(), weights.matrix(), device_tokens.vector());
-      embedding_backward<typename TypeParam::E>(exec(), dtable.matrix(), slope.matrix(), device_tokens.vector(),
-          device_order.vector(), device_segments.vector());
+      embedding_backward<typename TypeParam::E>(exec(),
+          dtable.matrix(),
+          slope.matrix(),
+          device_tokens.vector(),
+          device_order.vector(),
+          device_segments.vector());
     });
     EXPECT_EQ(x.values(), reference::embedding_forward(table, tokens, width));
     expect_close(dtable.values(), expected_table);
@@ -201,7 +276,8 @@ TYPED_TEST(Layers, CrossEntropy) {
       cross_entropy(exec(), losses.vector(), logits.matrix(), device_targets.vector(), 0.125F);
       sum_losses(exec(), loss.matrix().data(), losses.vector(), 0.125);
     });
-    if (width > 1) expect_close(logits.values(), expected, this->near);
+    if (width > 1)
+      expect_close(logits.values(), expected, this->near);
     EXPECT_NEAR(loss.values()[0], 1.5 + 0.125 * expected_loss, 1e-6 * (1 + expected_loss));
   });
 }
@@ -221,13 +297,15 @@ TYPED_TEST(Layers, CrossEntropyOfExtremeLogits) {
   const Doubles got = losses.values(), gradient = logits.values();
   EXPECT_EQ(std::tuple(got[0], got[1]), std::tuple(0, 0));
   EXPECT_NEAR(got[2], std::log(width), 1e-5);
-  for (int i = 0; i < 2 * width; ++i) ASSERT_EQ(gradient[i], 0) << i;
+  for (int i = 0; i < 2 * width; ++i)
+    ASSERT_EQ(gradient[i], 0) << i;
   EXPECT_NEAR(gradient[2 * width + 7], 1.0 / width - 1, this->near);
   EXPECT_NEAR(gradient[2 * width + 8], 1.0 / width, this->near / width);
 }
 
 TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
-  for (const auto& [head_dim, shift] : {std::pair{2, 0}, {6, 0}, {8, 0}, {24, 1}, {64, 0}, {128, 0}}) {
+  for (const auto& [head_dim, shift] :
+      {std::pair{2, 0}, {6, 0}, {8, 0}, {24, 1}, {64, 0}, {128, 0}}) {
     const AttentionSizes z{.batch = 2, .seq = 19, .heads = 3, .kv_heads = 1, .head_dim = head_dim};
     const int tokens = z.batch * z.seq, width = 5 * head_dim;
     const Doubles x = this->random(tokens * width, 1);
@@ -250,20 +328,35 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
   const int count = 1003;
   const Doubles start = test::random_floats(count, 1);
   Doubles w = start, m1(count, 0), m2(count, 0);
-  const Floats master(count, 1, start), moment1(count, 1, m1), moment2(count, 1, m2), alone(count, 1, start),
-      alone1(count, 1, m1), alone2(count, 1, m2);
+  const Floats master(count, 1, start), moment1(count, 1, m1), moment2(count, 1, m2),
+      alone(count, 1, start), alone1(count, 1, m1), alone2(count, 1, m2);
   const Device<TypeParam> weights = Device<TypeParam>::poisoned(count, 1);
   for (int step = 1; step <= 5; ++step) {
     const Doubles gradient = test::random_floats(count, 10 + step, 1e-3);
     reference::adamw(w, m1, m2, gradient, 1, {}, step);
     const Floats slope(count, 1, gradient);
     this->launch_([&] {
-      adamw(exec(), weights.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(), {}, step);
-      adamw(exec(), alone.vector(), alone.vector(), alone1.vector(), alone2.vector(), slope.vector(), {}, step);
+      adamw(exec(),
+          weights.vector(),
+          master.vector(),
+          moment1.vector(),
+          moment2.vector(),
+          slope.vector(),
+          {},
+          step);
+      adamw(exec(),
+          alone.vector(),
+          alone.vector(),
+          alone1.vector(),
+          alone2.vector(),
+          slope.vector(),
+          {},
+          step);
     });
     EXPECT_EQ(weights.values(), test::rounded<E>(master.values()));
   }
-  for (const auto& [found, right] : {std::pair{&master, &w}, {&moment1, &m1}, {&moment2, &m2}, {&alone, &w}})
+  for (const auto& [found, right] :
+      {std::pair{&master, &w}, {&moment1, &m1}, {&moment2, &m2}, {&alone, &w}})
     expect_close(found->values(), *right, 1e-6);
 }
 
@@ -271,28 +364,40 @@ TYPED_TEST(Layers, SquaresAddUpWhateverTheirNumber) {
   for (const int count : {1, 7, 512, 513, 40'001}) {
     const Doubles values = test::random_floats(count, count, 0.1);
     const Floats given(count, 1, values), sum = Floats::poisoned(1, 1);
-    const Kokkos::View<double*, ExecutionSpace::memory_space> partials("partials", most_square_partials);
+    const Kokkos::View<double*, ExecutionSpace::memory_space> partials(
+        "partials", most_square_partials);
     const double squares = test::dot(values, values);
     for (int times = 1; times <= 2; ++times) {
-      this->launch_([&] { add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1); });
+      this->launch_([&] {
+        add_squares(exec(), sum.vector().data(), partials.data(), given.vector(), times > 1);
+      });
       expect_close(sum.values(), {times * squares}, 1e-6);
     }
   }
 }
 
-/// Of two vectors with norms near 0.018 together: a limit above leaves the gradient, one below shortens it.
+/// Of two vectors with norms near 0.018 together: a limit above leaves the gradient, one below
+/// shortens it.
 TYPED_TEST(Layers, AdamWShortensAGradientToItsLimit) {
   const int count = 203;
-  const Doubles gradient = test::random_floats(count, 1, 1e-3), start = test::random_floats(count, 2);
+  const Doubles gradient = test::random_floats(count, 1, 1e-3),
+                start = test::random_floats(count, 2);
   const double squares = test::dot(gradient, gradient) + 1e-4;  // of other weights
   for (const float limit : {0.005F, 0.01F, 1.0F}) {
     const double factor = std::min(1.0, limit / (std::sqrt(squares) + 1e-6));
     ASSERT_EQ(factor < 1, limit < 1);
-    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)), moment2(count, 1, Doubles(count, 0)),
-        slope(count, 1, gradient), sum(1, 1, {squares});
+    const Floats master(count, 1, start), moment1(count, 1, Doubles(count, 0)),
+        moment2(count, 1, Doubles(count, 0)), slope(count, 1, gradient), sum(1, 1, {squares});
     this->launch_([&] {
-      adamw(exec(), master.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(),
-          {.learning_rate = 1e-3F, .clip_norm = limit}, 1, sum.vector().data());
+      adamw(exec(),
+          master.vector(),
+          master.vector(),
+          moment1.vector(),
+          moment2.vector(),
+          slope.vector(),
+          {.learning_rate = 1e-3F, .clip_norm = limit},
+          1,
+          sum.vector().data());
     });
     Doubles expected1, expected2;
     for (const double g : gradient) {
@@ -309,14 +414,16 @@ TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
     const Floats total(count, 1, before), written = Floats::poisoned(count, 1);
-    const Device<TypeParam> contribution(count, 1, more, shift), sent = Device<TypeParam>::poisoned(count, 1, shift);
+    const Device<TypeParam> contribution(count, 1, more, shift),
+        sent = Device<TypeParam>::poisoned(count, 1, shift);
     this->launch_([&] {
       add<E>(exec(), total.vector(), contribution.vector(), true);
       add<E>(exec(), written.vector(), contribution.vector(), false);
       round<E>(exec(), sent.vector(), total.vector());
     });
     Doubles expected(count);
-    for (int i = 0; i < count; ++i) expected[i] = before[i] + more[i];
+    for (int i = 0; i < count; ++i)
+      expected[i] = before[i] + more[i];
     EXPECT_EQ(total.values(), test::rounded<float>(expected));
     EXPECT_EQ(written.values(), contribution.values());
     EXPECT_EQ(sent.values(), test::rounded<E>(test::rounded<float>(expected)));

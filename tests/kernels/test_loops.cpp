@@ -17,25 +17,41 @@ TEST(Exponential, IsAccurateOverItsWholeRangeAndAtTheExtremes) {
   EXPECT_LT(worst, 2.5e-7);
   EXPECT_EQ(host_exponential(0.0F), 1.0F);
   const float infinity = std::numeric_limits<float>::infinity();
-  for (const float low : {-infinity, -1e30F}) EXPECT_EQ(host_exponential(low), 0.0F);
+  for (const float low : {-infinity, -1e30F})
+    EXPECT_EQ(host_exponential(low), 0.0F);
   EXPECT_EQ(host_exponential(1e30F), infinity);
   EXPECT_TRUE(std::isnan(host_exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
 // Rounding and packing as kernels do them, against the plain conversions of base/bf16.hpp.
-/// Ties, their neighbours, subnormals, extremes, and random bits of every exponent; a multiple of 8.
+/// Ties, their neighbours, subnormals, extremes, and random bits of every exponent; a multiple
+/// of 8.
 std::vector<float> interesting() {
-  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values = {0.0F, -0.0F, 1.0F, infinity, -infinity, nan, -nan, 3.4e38F, -3.4e38F, 1e-40F, -1e-45F};
-  for (const std::uint32_t bits : {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U, 0x7f7f8000U,
-           0x7f7f7fffU, 0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = {
+      0.0F, -0.0F, 1.0F, infinity, -infinity, nan, -nan, 3.4e38F, -3.4e38F, 1e-40F, -1e-45F};
+  for (const std::uint32_t bits : {0x3f808000U,
+           0x3f818000U,
+           0x3f807fffU,
+           0x3f808001U,
+           0xbf808000U,
+           0x7f7f8000U,
+           0x7f7f7fffU,
+           0x00008000U,
+           0x00018000U,
+           0x7f800001U,
+           0xffffffffU,
+           0x7fbfffffU})
     values.push_back(std::bit_cast<float>(bits));
   std::mt19937 random(test::seed());
-  while (values.size() < 4096) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  while (values.size() < 4096)
+    values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   return values;
 }
 
-/// Eight values at a time: rounded one by one and as a pack, copied as a pack, and back from both roundings.
+/// Eight values at a time: rounded one by one and as a pack, copied as a pack, and back from both
+/// roundings.
 struct Convert {
   const float* values;
   Bf16 *single, *packed;
@@ -53,27 +69,37 @@ struct Convert {
   }
 };
 
-template <class T> using View = Kokkos::View<T*, MemorySpace>;
-template <class T> auto on_the_host(const View<T>& view) {
+template <class T>
+using View = Kokkos::View<T*, MemorySpace>;
+
+template <class T>
+auto on_the_host(const View<T>& view) {
   return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
 }
 
 TEST(Pack, RoundsAsThePlainConversionDoes) {
   const std::vector<float> values = interesting();
   const std::size_t count = values.size();
-  const View<float> in("in", count), copied("copied", count), back("back", count), expanded("expanded", count);
+  const View<float> in("in", count), copied("copied", count), back("back", count),
+      expanded("expanded", count);
   const View<Bf16> single("single", count), packed("packed", count);
   Kokkos::deep_copy(in, Kokkos::View<const float*, Kokkos::HostSpace>(values.data(), count));
-  Kokkos::parallel_for("convert", Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
-      Convert{in.data(), single.data(), packed.data(), copied.data(), back.data(), expanded.data()});
+  Kokkos::parallel_for("convert",
+      Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
+      Convert{
+          in.data(), single.data(), packed.data(), copied.data(), back.data(), expanded.data()});
   const auto got_single = on_the_host(single), got_packed = on_the_host(packed);
-  const auto got_copied = on_the_host(copied), got_back = on_the_host(back), got_expanded = on_the_host(expanded);
+  const auto got_copied = on_the_host(copied), got_back = on_the_host(back),
+             got_expanded = on_the_host(expanded);
   for (std::size_t i = 0; i < count; ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(got_copied(i)), std::bit_cast<std::uint32_t>(values[i]));
     for (const Bf16 rounded : {got_single(i), got_packed(i)})
-      if (std::isnan(values[i])) EXPECT_TRUE(std::isnan(to_float(rounded))) << i;
-      else EXPECT_EQ(rounded.bits, to_bf16(values[i]).bits) << values[i];
-    if (std::isnan(values[i])) continue;
+      if (std::isnan(values[i]))
+        EXPECT_TRUE(std::isnan(to_float(rounded))) << i;
+      else
+        EXPECT_EQ(rounded.bits, to_bf16(values[i]).bits) << values[i];
+    if (std::isnan(values[i]))
+      continue;
     EXPECT_EQ(got_back(i), to_float(to_bf16(values[i])));
     EXPECT_EQ(got_expanded(i), got_back(i));
   }
@@ -90,7 +116,8 @@ TEST(Pack, SaysWhichAddressesAllowIt) {
     packs_on_host = false;
     return elements;
   };
-  EXPECT_EQ(std::tuple(chosen(64, bytes), chosen(63, bytes), chosen(64, bytes + 2)), std::tuple(8, 1, 1));
+  EXPECT_EQ(
+      std::tuple(chosen(64, bytes), chosen(63, bytes), chosen(64, bytes + 2)), std::tuple(8, 1, 1));
 }
 }  // namespace
 }  // namespace minitaw::kernels::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The matrix product of this build and the portable one against plain double-precision loops: all types, all
-// operations, odd sizes, unaligned addresses, poisoned outputs.
+// The matrix product of this build and the portable one against plain double-precision loops: all
+// types, all operations, odd sizes, unaligned addresses, poisoned outputs.
 #include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
@@ -12,35 +12,50 @@ using test::Doubles, test::exec, test::expect_close;
 struct Size {
   int m, n, k, shift = 0;
 };
-const std::vector<Size> sizes = {{1, 1, 1}, {3, 5, 7}, {64, 64, 16}, {65, 63, 129}, {2, 200, 33}, {96, 72, 64},
-    {24, 40, 8, 1}, {1, 64, 513}, {136, 1, 41, 3}, {5, 1030, 3}};
 
-template <class C, class E> struct Types {
+const std::vector<Size> sizes = {{1, 1, 1},
+    {3, 5, 7},
+    {64, 64, 16},
+    {65, 63, 129},
+    {2, 200, 33},
+    {96, 72, 64},
+    {24, 40, 8, 1},
+    {1, 64, 513},
+    {136, 1, 41, 3},
+    {5, 1030, 3}};
+
+template <class C, class E>
+struct Types {
   using Result = C;
   using Element = E;
 };
 
-template <class T> class Matmul : public ::testing::Test {
+template <class T>
+class Matmul : public ::testing::Test {
 protected:
   using C = typename T::Result;
   using E = typename T::Element;
-  using Function = void (*)(const ExecutionSpace&, Matrix<C>, Matrix<const E>, Op, Matrix<const E>, Op, float);
+  using Function = void (*)(
+      const ExecutionSpace&, Matrix<C>, Matrix<const E>, Op, Matrix<const E>, Op, float);
 
   static Doubles product(const Doubles& a, Op op_a, const Doubles& b, Op op_b, const Size& z) {
     Doubles c(z.m * z.n, 0);
     for (int i = 0; i < z.m; ++i)
       for (int l = 0; l < z.k; ++l) {
         const double left = op_a == Op::plain ? a[i * z.k + l] : a[l * z.m + i];
-        for (int j = 0; j < z.n; ++j) c[i * z.n + j] += left * (op_b == Op::plain ? b[l * z.n + j] : b[j * z.k + l]);
+        for (int j = 0; j < z.n; ++j)
+          c[i * z.n + j] += left * (op_b == Op::plain ? b[l * z.n + j] : b[j * z.k + l]);
       }
     return c;
   }
 
   static void check(Function matmul, const Size& z, Op op_a, Op op_b) {
-    SCOPED_TRACE(std::to_string(z.m) + " x " + std::to_string(z.n) + " x " + std::to_string(z.k) + " + " +
-                 std::to_string(z.shift) + (op_a == Op::plain ? " n" : " t") + (op_b == Op::plain ? "n" : "t"));
+    SCOPED_TRACE(std::to_string(z.m) + " x " + std::to_string(z.n) + " x " + std::to_string(z.k) +
+                 " + " + std::to_string(z.shift) + (op_a == Op::plain ? " n" : " t") +
+                 (op_b == Op::plain ? "n" : "t"));
     const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
-    const Doubles a = test::random_values<E>(z.m * z.k, 1), b = test::random_values<E>(z.k * z.n, 2),
+    const Doubles a = test::random_values<E>(z.m * z.k, 1),
+                  b = test::random_values<E>(z.k * z.n, 2),
                   before = test::random_values<C>(z.m * z.n, 3);
     const test::DeviceMatrix<E> left(turn_a ? z.k : z.m, turn_a ? z.m : z.k, a, z.shift),
         right(turn_b ? z.n : z.k, turn_b ? z.k : z.n, b, z.shift);
@@ -51,7 +66,8 @@ protected:
     exec().fence();
     Doubles expected = product(a, op_a, b, op_b, z);
     expect_close(c.values(), expected, test::tolerance<C>);
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] += before[i];
     expect_close(sum.values(), expected, test::tolerance<C>);
   }
 
@@ -59,29 +75,38 @@ protected:
     prepare(exec());
     for (const Size& z : sizes)
       for (const Op op_a : {Op::plain, Op::transposed})
-        for (const Op op_b : {Op::plain, Op::transposed}) check(matmul, z, op_a, op_b);
+        for (const Op op_b : {Op::plain, Op::transposed})
+          check(matmul, z, op_a, op_b);
   }
 };
+
 using AllTypes = ::testing::Types<Types<float, float>, Types<Bf16, Bf16>, Types<float, Bf16>>;
 TYPED_TEST_SUITE(Matmul, AllTypes);
 
-TYPED_TEST(Matmul, OfThisBuild) { this->check_all(&matmul<typename TypeParam::Result, typename TypeParam::Element>); }
+TYPED_TEST(Matmul, OfThisBuild) {
+  this->check_all(&matmul<typename TypeParam::Result, typename TypeParam::Element>);
+}
 
 TYPED_TEST(Matmul, Portable) {
-  this->check_all(&detail::portable::matmul<typename TypeParam::Result, typename TypeParam::Element>);
+  this->check_all(
+      &detail::portable::matmul<typename TypeParam::Result, typename TypeParam::Element>);
 }
 
 TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
   using C = typename TypeParam::Result;
   using E = typename TypeParam::Element;
   const int m = 130, n = 72, k = 499;
-  const test::DeviceMatrix<E> a(m, k, test::random_values<E>(m * k, 1)), b(n, k, test::random_values<E>(n * k, 2));
+  const test::DeviceMatrix<E> a(m, k, test::random_values<E>(m * k, 1)),
+      b(n, k, test::random_values<E>(n * k, 2));
   const auto c = test::DeviceMatrix<C>::poisoned(m, n);
   Doubles first;
   test::Launch launch;
   for (int i = 0; i < 3; ++i) {
-    launch([&] { matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0); });
-    if (i == 0) first = c.values();
+    launch([&] {
+      matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0);
+    });
+    if (i == 0)
+      first = c.values();
     EXPECT_EQ(c.values(), first);
   }
 }

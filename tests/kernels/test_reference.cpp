@@ -14,9 +14,11 @@ void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, con
 
 TEST(Reference, Linear) {
   const std::int64_t rows = 3, out = 5, in = 4;
-  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2), dy = random_doubles(rows * out, 3);
+  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2),
+                dy = random_doubles(rows * out, 3);
   Doubles dw(w.size(), 0);
-  expect_backward(x, linear_backward(dw, dy, x, w, in), dy, [&](In v) { return linear_forward(v, w, in); });
+  expect_backward(
+      x, linear_backward(dw, dy, x, w, in), dy, [&](In v) { return linear_forward(v, w, in); });
   expect_backward(w, dw, dy, [&](In v) { return linear_forward(x, v, in); });
 }
 
@@ -25,7 +27,8 @@ TEST(Reference, RmsNorm) {
   const Doubles x = random_doubles(rows * width, 1), gain = random_doubles(width, 2),
                 dy = random_doubles(rows * width, 3);
   Doubles dgain(width, 0);
-  expect_backward(x, rmsnorm_backward(dgain, dy, x, gain), dy, [&](In v) { return rmsnorm_forward(v, gain); });
+  expect_backward(
+      x, rmsnorm_backward(dgain, dy, x, gain), dy, [&](In v) { return rmsnorm_forward(v, gain); });
   expect_backward(gain, dgain, dy, [&](In v) { return rmsnorm_forward(x, v); });
 }
 
@@ -33,14 +36,16 @@ TEST(Reference, Attention) {
   for (const AttentionSizes z : {AttentionSizes{2, 5, 4, 2, 2}, {1, 1, 1, 1, 4}, {1, 4, 3, 1, 2}}) {
     const Doubles qkv = random_doubles(Places{z}.query(z.batch, 0, 0), 1),
                   dy = random_doubles(Places{z}.output(z.batch, 0, 0), 2);
-    expect_backward(qkv, attention_backward(dy, qkv, z), dy, [&](In v) { return attention_forward(v, z); });
+    expect_backward(
+        qkv, attention_backward(dy, qkv, z), dy, [&](In v) { return attention_forward(v, z); });
   }
 }
 
 TEST(Reference, SwiGlu) {
   const std::int64_t rows = 3, width = 5;
   const Doubles x = random_doubles(rows * 2 * width, 1, 3), dy = random_doubles(rows * width, 2);
-  expect_backward(x, swiglu_backward(dy, x, width), dy, [&](In v) { return swiglu_forward(v, width); });
+  expect_backward(
+      x, swiglu_backward(dy, x, width), dy, [&](In v) { return swiglu_forward(v, width); });
 }
 
 TEST(Reference, EmbeddingSumsRepeatedTokens) {

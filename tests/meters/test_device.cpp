@@ -7,17 +7,22 @@
 
 namespace minitaw::meters {
 namespace {
-bool between(double low, double value, double high) { return std::isnan(value) || (low <= value && value <= high); }
+bool between(double low, double value, double high) {
+  return std::isnan(value) || (low <= value && value <= high);
+}
 
 /// On a machine with devices: what NVIDIA's own library says can be true.
 TEST(DeviceMeter, ReadsWhatCanBeTrue) {
   const auto devices = topology::visible_devices();
-  if (devices.empty()) GTEST_SKIP() << "no device";
+  if (devices.empty())
+    GTEST_SKIP() << "no device";
   for (const topology::Device& device : devices) {
     const auto meter = make_meter(device.uuid);
     fmt::print("{}: {} {}\n", device.name, meter->name(), meter->fault());
-    if (meter->fault().find("MIG") != std::string::npos) continue;
-    if (nvml::library_version().empty()) GTEST_SKIP() << "this machine has no NVML: " << meter->fault();
+    if (meter->fault().find("MIG") != std::string::npos)
+      continue;
+    if (nvml::library_version().empty())
+      GTEST_SKIP() << "this machine has no NVML: " << meter->fault();
     ASSERT_EQ(meter->fault(), "");
     const double before = meter->energy();
     const DeviceSample sample = meter->read();

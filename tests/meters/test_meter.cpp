@@ -14,6 +14,7 @@ using testing::HasSubstr, testing::StartsWith;
 class Nvml : public ::testing::Test {
 protected:
   Nvml() { set(""); }
+
   ~Nvml() override {
     meter_.reset();
     EXPECT_EQ(reinterpret_cast<int (*)()>(dlsym(held_, "fakeNvmlOpenCount"))(), 0)
@@ -24,12 +25,15 @@ protected:
 
   static void set(const std::string& mode) { ::setenv("FAKE_NVML", mode.c_str(), 1); }
 
-  Meter& open(const std::string& mode, const std::string& uuid = "GPU-1", const char* file = FAKE_NVML_new) {
+  Meter& open(const std::string& mode,
+      const std::string& uuid = "GPU-1",
+      const char* file = FAKE_NVML_new) {
     set(mode);
     meter_.reset();
     meter_ = make_meter(uuid, file);
     return *meter_;
   }
+
 private:
   void* held_ = dlopen(FAKE_NVML_new, RTLD_NOW | RTLD_LOCAL);
   std::unique_ptr<Meter> meter_;
@@ -51,14 +55,17 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
 }
 
 TEST_F(Nvml, WhatTheDeviceDoesNotSupportIsMissingAlone) {
-  const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {{"clock", &DeviceSample::clock_mhz},
-      {"memory-clock", &DeviceSample::memory_clock_mhz}, {"temperature", &DeviceSample::temperature_c},
+  const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {
+      {"clock", &DeviceSample::clock_mhz},
+      {"memory-clock", &DeviceSample::memory_clock_mhz},
+      {"temperature", &DeviceSample::temperature_c},
       {"power", &DeviceSample::power_w}};
   for (const auto& [lacking, part] : parts) {
     Meter& meter = open(std::string("no-") + lacking);
     const DeviceSample sample = meter.read();
     EXPECT_EQ(meter.fault(), "");
-    for (const auto& [name, other] : parts) EXPECT_EQ(std::isnan(sample.*other), part == other) << lacking << name;
+    for (const auto& [name, other] : parts)
+      EXPECT_EQ(std::isnan(sample.*other), part == other) << lacking << name;
     EXPECT_NE(sample.throttle, throttle_unknown);
     EXPECT_FALSE(std::isnan(meter.energy()));
     EXPECT_THAT(meter.name(), HasSubstr("without ")) << lacking;
@@ -86,7 +93,8 @@ TEST_F(Nvml, WhatCannotBeReadSaysWhy) {
   EXPECT_THAT(open("", "GPU-2").fault(), HasSubstr("GPU-2: Not Found"));
   EXPECT_EQ(open("", "").fault(), "no NVIDIA device");
   EXPECT_THAT(open("", "GPU-1", FAKE_NVML_bare).fault(), HasSubstr("lacks a function"));
-  EXPECT_THAT(open("", "GPU-1", "/nonexistent/libnvidia-ml.so.1").fault(), StartsWith("no /nonexistent"));
+  EXPECT_THAT(
+      open("", "GPU-1", "/nonexistent/libnvidia-ml.so.1").fault(), StartsWith("no /nonexistent"));
 }
 
 TEST_F(Nvml, ADeviceThatIsLostLaterStaysLost) {
@@ -101,7 +109,8 @@ TEST_F(Nvml, ADeviceThatIsLostLaterStaysLost) {
 }
 
 TEST_F(Nvml, VersionsCanBeAskedAlone) {
-  EXPECT_EQ(nvml::driver_version(FAKE_NVML_new) + " " + nvml::library_version(FAKE_NVML_new), "580.65.06 12.580.65");
+  EXPECT_EQ(nvml::driver_version(FAKE_NVML_new) + " " + nvml::library_version(FAKE_NVML_new),
+      "580.65.06 12.580.65");
   EXPECT_EQ(nvml::driver_version("/nonexistent/libnvidia-ml.so.1"), "");
   set("no-driver");
   EXPECT_EQ(nvml::driver_version(FAKE_NVML_new), "");
@@ -110,12 +119,17 @@ TEST_F(Nvml, VersionsCanBeAskedAlone) {
 /// Folders as Linux shows them.
 class NodeMeter : public test::InFolder {
 protected:
-  void set(const std::string& name, const std::string& content) const { write(name, content + "\n"); }
-  void package(const std::string& zone, const std::string& name, const std::string& microjoules) const {
+  void set(const std::string& name, const std::string& content) const {
+    write(name, content + "\n");
+  }
+
+  void package(
+      const std::string& zone, const std::string& name, const std::string& microjoules) const {
     set("powercap/" + zone + "/name", name);
     set("powercap/" + zone + "/max_energy_range_uj", "262143328850");
     set("powercap/" + zone + "/energy_uj", microjoules);
   }
+
   [[nodiscard]] std::unique_ptr<Meter> open(double stale = 100) const {
     return make_node_meter({path("powercap"), path("cray"), path("hwmon"), stale});
   }
@@ -128,8 +142,9 @@ TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
   package("intel-rapl:2", "psys", "1");
   package("intel-rapl-mmio:0", "package-0", "1");
   const auto meter = open();
-  EXPECT_THAT(
-      meter->name(), testing::MatchesRegex("energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
+  EXPECT_THAT(meter->name(),
+      testing::MatchesRegex(
+          "energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
   const double before = meter->energy();
   package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 behind it
   package("intel-rapl:1", "package-1", "7000000");
@@ -138,7 +153,8 @@ TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
   package("intel-rapl:1", "package-1", "6000000");
   EXPECT_TRUE(std::isnan(meter->read().power_w));
   package("intel-rapl:1", "package-1", "5000000");
-  EXPECT_NEAR(meter->energy() - before, 0.5 + 2 + 2 * 262143.32885 - 2, 1e-6) << "read() follows, too";
+  EXPECT_NEAR(meter->energy() - before, 0.5 + 2 + 2 * 262143.32885 - 2, 1e-6)
+      << "read() follows, too";
 }
 
 TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
@@ -161,8 +177,9 @@ TEST_F(NodeMeter, ReadsCraysCountersOfTheWholeNodeWhileTheyAreRenewed) {
 }
 
 TEST_F(NodeMeter, HasThePowerOfBoards) {
-  for (const auto& [sensor, name, watts] :
-      {std::tuple{"0", "power_meter", "400500000"}, {"1", "amdgpu", "1000000"}, {"2", "power_meter", "250000000"}})
+  for (const auto& [sensor, name, watts] : {std::tuple{"0", "power_meter", "400500000"},
+           {"1", "amdgpu", "1000000"},
+           {"2", "power_meter", "250000000"}})
     set(fmt::format("hwmon/hwmon{}/name", sensor), name),
         set(fmt::format("hwmon/hwmon{}/power1_average", sensor), watts);
   set("hwmon/hwmon2/power1_oem_info", "CPU Power Socket 0");  // Grace: part of hwmon0's module
@@ -175,10 +192,12 @@ TEST_F(NodeMeter, WhatCannotBeReadSaysWhyAndStaysSo) {
   package("intel-rapl:0", "package-0", "5000000");
   const auto meter = open();
   package("intel-rapl:1", "package-1", "locked");
-  EXPECT_THAT(open()->fault(), testing::EndsWith("intel-rapl:1/energy_uj: not a number")) << "half a node is none";
+  EXPECT_THAT(open()->fault(), testing::EndsWith("intel-rapl:1/energy_uj: not a number"))
+      << "half a node is none";
   std::filesystem::remove(path("powercap/intel-rapl:0/energy_uj"));
   EXPECT_TRUE(std::isnan(meter->energy()));
-  EXPECT_THAT(meter->fault(), testing::EndsWith("intel-rapl:0/energy_uj: No such file or directory"));
+  EXPECT_THAT(
+      meter->fault(), testing::EndsWith("intel-rapl:0/energy_uj: No such file or directory"));
   package("intel-rapl:0", "package-0", "6000000");
   EXPECT_TRUE(std::isnan(meter->energy()) && std::isnan(meter->read().power_w));
   setenv("MINITAW_SHAPED_LINKS", "rate=1mbit", 1);

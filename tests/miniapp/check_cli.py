@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command line as a user meets it: exit codes, one sentence on standard error, nothing but JSON where JSON is asked for.
-Called with the program and a folder to write to."""
+"""The command line as a user meets it: exit codes, one sentence on standard error, nothing but JSON
+where JSON is asked for. Called with the program and a folder to write to."""
 
 import concurrent.futures
 import os
@@ -12,8 +12,12 @@ import sys
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
+
 def call(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120)
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120
+    )
+
 
 def refused(*arguments, says):
     done = call(*arguments)
@@ -23,11 +27,13 @@ def refused(*arguments, says):
     assert says in lines[0], f"{arguments}: {lines[0]!r} does not say {says!r}"
     assert done.stdout == "", f"{arguments}: {done.stdout!r} on standard output"
 
+
 def accepted(*arguments):
     done = call(*arguments)
     assert done.returncode == 0, f"{arguments}: exit {done.returncode}, {done.stderr}"
     assert done.stderr == "", f"{arguments}: {done.stderr!r}"
     return done.stdout
+
 
 # What a user may get wrong, and the words of the sentence that says what would be right.
 REFUSED = """
@@ -74,18 +80,31 @@ help kyes                                           | did you mean "keys"
 help tawpip                                         | did you mean "tawpipe"
 """
 
+
 def check_refusals():
     """Of keys and their values one each: tests/deck has the rest."""
-    rows = [tuple(part.strip() for part in line.split("|")) for line in REFUSED.strip("\n").splitlines()]
+    rows = [
+        tuple(part.strip() for part in line.split("|")) for line in REFUSED.strip("\n").splitlines()
+    ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         assert len([*pool.map(lambda row: refused(*row[0].split(), says=row[1]), rows)]) > 30
     refused("plan", PROGRAM, says="deck")
 
+
 def check_memory_of_verify():
     """Of four models at most, rank 0 keeps the gradients of the first and the last step."""
+
     def needed(micro_batches, steps=3):
-        settings = ("hidden=128", "ffn=300", "vocab=256", f"steps={steps}", f"micro_batches={micro_batches}")
-        done = call("verify", "one.toml", "--memory", "100K", *(f"--set={setting}" for setting in settings))
+        settings = (
+            "hidden=128",
+            "ffn=300",
+            "vocab=256",
+            f"steps={steps}",
+            f"micro_batches={micro_batches}",
+        )
+        done = call(
+            "verify", "one.toml", "--memory", "100K", *(f"--set={setting}" for setting in settings)
+        )
         return float(re.search(r"it needs ([\d.]+) MiB of 100.00 KiB", done.stderr)[1])
 
     weights = 4 / 2**20 * (2 * (4 * 128**2 + 3 * 128 * 300 + 2 * 128) + 2 * 256 * 128 + 128)
@@ -93,13 +112,25 @@ def check_memory_of_verify():
     assert four == six and abs(four - one - 6 * weights) < 0.02, (one, four, six, weights)
     assert abs(one - needed("1", steps=1) - 2 * weights) < 0.02
 
+
 def check_lonely_ranks():
-    """Where srun and MPI do not understand each other, every rank is alone: refused, and told by the first only."""
+    """Where srun and MPI do not understand each other, every rank is alone: refused, and told by
+    the first only."""
     for rank, says in (("0", "srun --mpi=list"), ("3", "")):
-        srun = os.environ | {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": rank, "PMI_SIZE": "", "OMPI_COMM_WORLD_SIZE": ""}
-        done = subprocess.run([PROGRAM, "run", DECK], capture_output=True, text=True, env=srun, cwd=FOLDER, timeout=60)
-        assert done.returncode == 2 and done.stdout == "", f"exit {done.returncode}: {done.stdout}{done.stderr}"
+        srun = os.environ | {
+            "SLURM_STEP_NUM_TASKS": "4",
+            "SLURM_PROCID": rank,
+            "PMI_SIZE": "",
+            "OMPI_COMM_WORLD_SIZE": "",
+        }
+        done = subprocess.run(
+            [PROGRAM, "run", DECK], capture_output=True, text=True, env=srun, cwd=FOLDER, timeout=60
+        )
+        assert (
+            done.returncode == 2 and done.stdout == ""
+        ), f"exit {done.returncode}: {done.stdout}{done.stderr}"
         assert says in done.stderr and done.stderr.count("\n") == (1 if says else 0), done.stderr
+
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
@@ -111,15 +142,24 @@ def check_help():
     assert accepted("help", "seq").startswith("seq (")
     assert {"serial", "fsdp", "tawpipe"} < set(accepted("help", "schedules").split("\n"))
     text = accepted("help", "tawpipe")
-    assert "tawpipe:cco=on|off|serial" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
+    assert (
+        "tawpipe:cco=on|off|serial" in text
+        and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1"
+        in text
+    ), text
     for schedule in ("serial", "zbv"):
         assert "  rank 0 F0" in accepted("help", schedule), schedule
     assert accepted("help", "keys", "--markdown").startswith("# Deck keys")
 
+
 DECK.parent.mkdir(parents=True, exist_ok=True)
-DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
+DECK.write_text(
+    "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8"
+)
 ONE = "schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n"
 pathlib.Path(FOLDER, "one.toml").write_text(ONE, encoding="utf-8")
-pathlib.Path(FOLDER, "two.toml").write_text(ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n", encoding="utf-8")
+pathlib.Path(FOLDER, "two.toml").write_text(
+    ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n", encoding="utf-8"
+)
 for check in (check_refusals, check_memory_of_verify, check_lonely_ranks, check_help):
     check()

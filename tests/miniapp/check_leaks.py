@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a run tells and keeps names no host, user or folder, unless the user asked for it or wrote it: a machine with a made-up name
-(fake_host.cpp, preloaded), an environment full of names, and a search through all bytes that come out. Called with mpiexec, its -n flag,
-the program, the library to preload and a folder to write to."""
+"""What a run tells and keeps names no host, user or folder, unless the user asked for it or wrote
+it: a machine with a made-up name (fake_host.cpp, preloaded), an environment full of names, and a
+search through all bytes that come out. Called with mpiexec, its -n flag, the program, the library
+to preload and a folder to write to."""
 
 import os
 import pathlib
@@ -16,22 +17,50 @@ FOLDER = pathlib.Path(FOLDER)
 HOST, USER = "leak017", "leakjoe"
 
 TEXT = 'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n'
-SECRETIVE = {"SLURM_JOB_NODELIST": f"{HOST},leak[018-019]", "SLURMD_NODENAME": HOST, "SLURM_SUBMIT_DIR": f"/home/{USER}/x", "SLURM_JOB_USER": USER,
-             "SLURM_TOPOLOGY_ADDR": f"switch.{HOST}", "SLURM_JOB_ACCOUNT": "leakaccount", "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}",
-             "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml", "MPICH_INTERFACE_HOSTNAME": f"{HOST}-ib0", "FI_DOMAIN": f"{HOST}_mlx", "HOSTNAME": HOST,
-             "NCCL_KEY": "leaksecret", "KOKKOS_TOOLS_LIBS": ""}
+SECRETIVE = {
+    "SLURM_JOB_NODELIST": f"{HOST},leak[018-019]",
+    "SLURMD_NODENAME": HOST,
+    "SLURM_SUBMIT_DIR": f"/home/{USER}/x",
+    "SLURM_JOB_USER": USER,
+    "SLURM_TOPOLOGY_ADDR": f"switch.{HOST}",
+    "SLURM_JOB_ACCOUNT": "leakaccount",
+    "OMPI_MCA_orte_hnp_uri": f"1.0;tcp://10.1.2.3:4/{USER}",
+    "NCCL_TOPO_FILE": f"/home/{USER}/topo.xml",
+    "MPICH_INTERFACE_HOSTNAME": f"{HOST}-ib0",
+    "FI_DOMAIN": f"{HOST}_mlx",
+    "HOSTNAME": HOST,
+    "NCCL_KEY": "leaksecret",
+    "KOKKOS_TOOLS_LIBS": "",
+}
 PLAIN = {"SLURM_NTASKS": "2", "NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "1"}
 
+
 def run(name, *arguments, deck="leaks.toml"):
-    preload = [f"{key}={value}" for key, value in {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}.items()]
+    preload = [
+        f"{key}={value}"
+        for key, value in {"LD_PRELOAD": FAKE_HOST, "LOGNAME": USER, **SECRETIVE, **PLAIN}.items()
+    ]
     command = [MPIEXEC, NUMBER, "2", "env", *preload, PROGRAM, "run", deck, "-o", name, *arguments]
-    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"  # the library is preloaded before it
-    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240, env={**os.environ, "ASAN_OPTIONS": options})
+    options = (
+        os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    )  # the library is preloaded before it
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=FOLDER,
+        timeout=240,
+        env={**os.environ, "ASAN_OPTIONS": options},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     with h5py.File(FOLDER / name) as file:
-        found = {key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
-                 for key, item in file["provenance"].items() if isinstance(item, h5py.Dataset)}
+        found = {
+            key: item.asstr()[()] if item.attrs["units"] == "text" else item[()]
+            for key, item in file["provenance"].items()
+            if isinstance(item, h5py.Dataset)
+        }
     return done.stdout + done.stderr, (FOLDER / name).read_bytes(), found
+
 
 def check_nothing_leaks_and_the_map():
     """And every rank has its line and its processor."""
@@ -42,8 +71,14 @@ def check_nothing_leaks_and_the_map():
     assert list(found["hosts"]) == ["node 0"] * 2 and list(found["nodes"]) == [0, 0]
     assert all(text.startswith("Linux 6.1-node 0 x86_64") for text in found["os"]), found["os"]
     variables = dict(variable.split("=", 1) for variable in found["environment"])
-    assert variables["SLURM_NTASKS"] == "2" and variables["NCCL_ALGO"] == "Ring" and variables["KOKKOS_TOOLS_LIBS"] == "(not kept)"
-    assert {variables[name] for name in ("FI_DOMAIN", "NCCL_TOPO_FILE", "NCCL_KEY")} == {"(not kept)"}, variables
+    assert (
+        variables["SLURM_NTASKS"] == "2"
+        and variables["NCCL_ALGO"] == "Ring"
+        and variables["KOKKOS_TOOLS_LIBS"] == "(not kept)"
+    )
+    assert {variables[name] for name in ("FI_DOMAIN", "NCCL_TOPO_FILE", "NCCL_KEY")} == {
+        "(not kept)"
+    }, variables
     assert not {"SLURM_JOB_USER", "HOSTNAME", "LOGNAME"} & set(variables), variables
     for rank in range(2):
         line = f"# rank {rank}: node 0, cores {found['cores'][rank]}, {found['devices'][rank]}\n"
@@ -53,20 +88,31 @@ def check_nothing_leaks_and_the_map():
     assert {"MPI", "Kokkos", "BLAS", "HDF5"} <= names, names
     assert all(len(text.split()) > 1 for text in found["libraries"]), found["libraries"]
 
+
 def check_hosts_that_are_asked_for():
     said, _, found = run("shown.h5", "--hosts")
     assert f"node 0 ({HOST}.cluster.example), cores " in said, said
     assert list(found["hosts"]) == [f"{HOST}.cluster.example"] * 2
     assert "NCCL_TOPO_FILE=(not kept)" in found["environment"]
 
+
 def check_what_the_user_wrote():
     deck = f"{HOST}.toml"
     (FOLDER / deck).write_text(TEXT + f"# for {HOST}\n", encoding="utf-8")
     _, _, found = run("written.h5", deck=deck)
-    assert found["deck_path"] == deck and f"# for {HOST}" in found["deck"] and f"run {deck} " in found["command"], found
+    assert (
+        found["deck_path"] == deck
+        and f"# for {HOST}" in found["deck"]
+        and f"run {deck} " in found["command"]
+    ), found
+
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
 (FOLDER / "leaks.toml").write_text(TEXT, encoding="utf-8")
-for check in (check_nothing_leaks_and_the_map, check_hosts_that_are_asked_for, check_what_the_user_wrote):
+for check in (
+    check_nothing_leaks_and_the_map,
+    check_hosts_that_are_asked_for,
+    check_what_the_user_wrote,
+):
     check()

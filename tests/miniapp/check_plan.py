@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every figure of minitaw plan, reckoned again from the text of the program, by hand, or from its JSON. Called with the program and a
-folder to write to."""
+"""Every figure of minitaw plan, reckoned again from the text of the program, by hand, or from its
+JSON. Called with the program and a folder to write to."""
 
 import collections
 import graphlib
@@ -14,28 +14,52 @@ import sys
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
+
 def accepted(*arguments):
-    done = subprocess.run([PROGRAM, "plan", *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120, check=False)
-    assert done.returncode == 0 and done.stderr == "", f"{arguments}: exit {done.returncode}, {done.stderr}"
+    done = subprocess.run(
+        [PROGRAM, "plan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=FOLDER,
+        timeout=120,
+        check=False,
+    )
+    assert (
+        done.returncode == 0 and done.stderr == ""
+    ), f"{arguments}: exit {done.returncode}, {done.stderr}"
     return done.stdout
+
 
 def cases(*arguments):
     return json.loads(accepted(*arguments, "--json"))["cases"]
 
-# Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H = 32 and d = 8 in bf16.
+
+# Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H
+# = 32 and d = 8 in bf16.
 FFN = [48, 16, 80, 176, 112, 144]
-ODD = (f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
-       f'ffn_per_layer = {FFN}\ndtype = "bf16"\n')
+ODD = (
+    f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
+    f'ffn_per_layer = {FFN}\ndtype = "bf16"\n'
+)
 NODE = [0, 0, 1, 2, 2, 2]
-KINDS = {"W": "weights", "G": "gradients", "A": "activations", "D": "activations", "E": "embeddings"}
+KINDS = {
+    "W": "weights",
+    "G": "gradients",
+    "A": "activations",
+    "D": "activations",
+    "E": "embeddings",
+}
 VISITS = ("F", "BW", "B", "W")
+
 
 def padded(elements, parts=1):
     """In equal parts, each a multiple of 64 elements."""
     return parts * 64 * -(-elements // (64 * parts))
 
+
 def block(layer):
     return 32 * 64 + 32 * 32 + 2 * 64 + 3 * 32 * FFN[layer]  # the 32 numbers of a gain take 64
+
 
 class Account:
     """What the actions of a program send and compute."""
@@ -43,8 +67,14 @@ class Account:
     def __init__(self, program):
         self.program, self.ranks = program, program.split("\nrank ")[1:]
         self.actions = [[line.split() for line in rank.splitlines()[1:]] for rank in self.ranks]
-        self.rings = {words[1]: list(map(int, words[2:])) for words in map(str.split, program.splitlines()) if words[0] == "communicator"}
-        self.inside, self.between, self.out, self.into, self.messages = (collections.Counter() for _ in range(5))
+        self.rings = {
+            words[1]: list(map(int, words[2:]))
+            for words in map(str.split, program.splitlines())
+            if words[0] == "communicator"
+        }
+        self.inside, self.between, self.out, self.into, self.messages = (
+            collections.Counter() for _ in range(5)
+        )
         for rank, lines in enumerate(self.actions):
             for _, _, action, *operands in lines:
                 self.count(rank, action, operands)
@@ -57,7 +87,8 @@ class Account:
         return padded(101 * 32 + 32, self.number("embeddings_slices"))
 
     def count(self, rank, action, operands):
-        """A message at its send, a collective at its root or first member: a chain from or to the root, or a ring in six slices."""
+        """A message at its send, a collective at its root or first member: a chain from or to the
+        root, or a ring in six slices."""
         peer = next((int(word[1:]) for word in operands if re.fullmatch(r"r\d", word)), rank)
         if action == "send":
             reach = "inside" if NODE[rank] == NODE[peer] else "between"
@@ -65,179 +96,426 @@ class Account:
             self.move([(rank, peer)], operands)
         if action not in ("broadcast", "reduce", "all_gather", "reduce_scatter"):
             return
-        ring, chain = self.rings[next(word[1:] for word in operands if word[0] == "@")], action in ("broadcast", "reduce")
+        ring, chain = self.rings[next(word[1:] for word in operands if word[0] == "@")], action in (
+            "broadcast",
+            "reduce",
+        )
         if rank != (peer if chain else ring[0]):
             return
         self.messages[f"{action}s"] += 1
-        ring = ring[ring.index(rank):] + ring[:ring.index(rank)]
-        links = [*zip(ring, ring[1:] + ring[:1])][:-1 if chain else None]
-        self.move([link[::-1] for link in links] if action == "reduce" else links, operands, 1 if chain else 5 / 6)
+        ring = ring[ring.index(rank) :] + ring[: ring.index(rank)]
+        links = [*zip(ring, ring[1:] + ring[:1])][: -1 if chain else None]
+        self.move(
+            [link[::-1] for link in links] if action == "reduce" else links,
+            operands,
+            1 if chain else 5 / 6,
+        )
 
     def move(self, links, operands, share=1):
-        what, slot = operands[0], next(word for word in operands[1:] if re.fullmatch(r"[htwgcxef]\d", word))
-        elements = 16 * 32 if what[0] in "AD" else self.embeddings() if what[0] == "E" else padded(block(int(what[1])), self.number("shard_parts"))
+        what, slot = operands[0], next(
+            word for word in operands[1:] if re.fullmatch(r"[htwgcxef]\d", word)
+        )
+        elements = (
+            16 * 32
+            if what[0] in "AD"
+            else (
+                self.embeddings()
+                if what[0] == "E"
+                else padded(block(int(what[1])), self.number("shard_parts"))
+            )
+        )
         size = round(share * elements) * (4 if slot[0] in "tf" else 2)
         for a, b in links:
             (self.inside if NODE[a] == NODE[b] else self.between)[KINDS[what[0]]] += size
             self.out[NODE[a]] += size * (NODE[a] != NODE[b])
             self.into[NODE[b]] += size * (NODE[a] != NODE[b])
 
+
 def check_account():
     for schedule in ("tawpipe", "zb1", "fsdp", "weipipe"):
         account = Account(accepted("odd.toml", "--set", f"schedule={schedule}", "--program"))
         (case,) = cases("odd.toml", "--set", f"schedule={schedule}", "--device-memory", "8G")
         for name, sums in (("inside", account.inside), ("between", account.between)):
-            assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {"total": sum(sums.values())}, (schedule, name, sums)
-        assert case["groups"] == [{"group": g, "ranks": NODE.count(g), "bytes_out": account.out[g], "bytes_in": account.into[g]} for g in range(3)]
+            assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {
+                "total": sum(sums.values())
+            }, (schedule, name, sums)
+        assert case["groups"] == [
+            {
+                "group": g,
+                "ranks": NODE.count(g),
+                "bytes_out": account.out[g],
+                "bytes_in": account.into[g],
+            }
+            for g in range(3)
+        ]
         for name, sums in (("busiest_out", account.out), ("busiest_in", account.into)):
-            assert case[name]["bytes"] == sums[case[name]["group"]] == max(sums.values()), (schedule, name, sums)
-        assert schedule != "weipipe" or case["busiest_out"]["group"] != case["busiest_in"]["group"], "the case is to tell them apart"
-        assert case["messages"] == {name: account.messages[name] for name in case["messages"]}, (schedule, account.messages)
+            assert case[name]["bytes"] == sums[case[name]["group"]] == max(sums.values()), (
+                schedule,
+                name,
+                sums,
+            )
+        assert (
+            schedule != "weipipe" or case["busiest_out"]["group"] != case["busiest_in"]["group"]
+        ), "the case is to tell them apart"
+        assert case["messages"] == {name: account.messages[name] for name in case["messages"]}, (
+            schedule,
+            account.messages,
+        )
         check_ticks(case, account)
         check_memory(case, account)
 
+
 def check_ticks(case, account):
-    computing = [{tick for tick, _, action, *_ in lines if action in VISITS} for lines in account.actions]
-    used = [int(tick) for lines in account.actions for tick, lane, action, *_ in lines if lane != "compute" and action not in ("load", "add") or action in VISITS]
-    assert case["ticks"] == {"total": max(used) - min(used) + 1, "computing_per_rank": list(map(len, computing))}, case["ticks"]
+    computing = [
+        {tick for tick, _, action, *_ in lines if action in VISITS} for lines in account.actions
+    ]
+    used = [
+        int(tick)
+        for lines in account.actions
+        for tick, lane, action, *_ in lines
+        if lane != "compute" and action not in ("load", "add") or action in VISITS
+    ]
+    assert case["ticks"] == {
+        "total": max(used) - min(used) + 1,
+        "computing_per_rank": list(map(len, computing)),
+    }, case["ticks"]
+
 
 def check_memory(case, account):
-    """The worst rank and its slots, and, of a pipeline, in which each rank has one shard and both ends a slice, what all of them keep."""
+    """The worst rank and its slots, and, of a pipeline, in which each rank has one shard and both
+    ends a slice, what all of them keep."""
     memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
-    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {kind: int(count) for kind, count in slots.items()} | {"rank": worst["rank"]}
+    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
+        kind: int(count) for kind, count in slots.items()
+    } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
-        assert rank["rank"] == number and rank["total"] == sum(rank[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens"))
+        assert rank["rank"] == number and rank["total"] == sum(
+            rank[kind]
+            for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")
+        )
         if settings["schedule"] == "zb1":
             ends = account.embeddings() // 2 if number in (0, 5) else 0
-            kept = [sum(256 * -(-size * part // 256) for part in (block(number), ends)) for size in (2, 4, 12)]
-            assert [rank["weights"], rank["gradients"], rank["optimiser"]] == kept, (number, rank, kept)
-    # driver, cuBLASLt, and the workspace of attention: of each token and head d + 1 numbers, and with grouped heads d more
+            kept = [
+                sum(256 * -(-size * part // 256) for part in (block(number), ends))
+                for size in (2, 4, 12)
+            ]
+            assert [rank["weights"], rank["gradients"], rank["optimiser"]] == kept, (
+                number,
+                rank,
+                kept,
+            )
+    # driver, cuBLASLt, and the workspace of attention: of each token and head d + 1 numbers, and
+    # with grouped heads d more
     assert device["libraries_estimate_bytes"] == (1 << 30) + (32 << 20) + 16 * 4 * (8 + 1 + 8) * 4
     arena = max(rank["total"] - rank["tokens"] for rank in memory["ranks"])
-    assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (arena, 8 << 30, True, 6)
+    assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (
+        arena,
+        8 << 30,
+        True,
+        6,
+    )
     check_host(case, account)
     assert settings["ffn_per_layer"] == FFN and settings["micro_batch_per_rank"] == [1] * 6
 
+
 def check_host(case, account):
-    """Tokens: of each micro-batch that a rank embeds or has a loss of, 16 inputs, targets and positions and where up to 16 tokens begin,
-    and the end of the last, in whole eights. The process: 40 MiB, 72 bytes of each action of all ranks, and three times of its own in each step."""
+    """Tokens: of each micro-batch that a rank embeds or has a loss of, 16 inputs, targets and
+    positions and where up to 16 tokens begin, and the end of the last, in whole eights. The
+    process: 40 MiB, 72 bytes of each action of all ranks, and three times of its own in each step.
+    """
     actions = sum(map(len, account.actions))
-    for rank, host, lines in zip(case["memory_bytes"]["ranks"], case["host_bytes"], account.actions, strict=True):
-        batches = {word for _, _, action, *operands in lines if action in ("embed", "loss", "dembed")
-                   for word in operands if re.fullmatch(r"m\d+", word)}
+    for rank, host, lines in zip(
+        case["memory_bytes"]["ranks"], case["host_bytes"], account.actions, strict=True
+    ):
+        batches = {
+            word
+            for _, _, action, *operands in lines
+            if action in ("embed", "loss", "dembed")
+            for word in operands
+            if re.fullmatch(r"m\d+", word)
+        }
         assert rank["tokens"] == len(batches) * 4 * (3 * 16 + 17 + 1), (rank, batches)
         process = (40 << 20) + 72 * actions + 24 * len(lines) * case["settings"]["steps"]
-        assert host == {"step": rank["total"], "process_estimate": process, "total": rank["total"] + process}, host
+        assert host == {
+            "step": rank["total"],
+            "process_estimate": process,
+            "total": rank["total"] + process,
+        }, host
+
 
 def check_idle():
-    """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the model's FLOPs, as memory is fast."""
-    changes = ("schedule=ddp", "ranks=2", "groups=1", "micro_batches=4", "micro_batch_per_rank=[1,3]", "recompute=none")
-    said = json.loads(accepted("deck.toml", *(word for change in changes for word in ("--set", change)), "--json", "--flops", "1M"))
+    """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the
+    model's FLOPs, as memory is fast."""
+    changes = (
+        "schedule=ddp",
+        "ranks=2",
+        "groups=1",
+        "micro_batches=4",
+        "micro_batch_per_rank=[1,3]",
+        "recompute=none",
+    )
+    said = json.loads(
+        accepted(
+            "deck.toml",
+            *(word for change in changes for word in ("--set", change)),
+            "--json",
+            "--flops",
+            "1M",
+        )
+    )
     (case,) = said["cases"]
-    flops = 6 * (5 * 32 * (4 * 32 + 3 * case["settings"]["ffn_per_layer"][0]) + case["settings"]["vocab"] * 32 + 5 * 64 * 32) * 64  # of a sequence
+    flops = (
+        6
+        * (
+            5 * 32 * (4 * 32 + 3 * case["settings"]["ffn_per_layer"][0])
+            + case["settings"]["vocab"] * 32
+            + 5 * 64 * 32
+        )
+        * 64
+    )  # of a sequence
     first, second = case["idle"]["share_per_rank"]
     assert abs(case["idle"]["step_s"] * 1e6 / (2 * 3 * flops) - 1) < 1e-6, (case["idle"], flops)
-    assert abs(first - 2 / 3) < 1e-6 and second < 1e-6 and abs(case["idle"]["share"] - 1 / 3) < 1e-6, case["idle"]
-    alike = [cases("deck.toml", *(word for change in [*changes[:-2], f"micro_batch={b}", changes[-1]] for word in ("--set", change)))[0] for b in (1, 3)]
-    assert case["memory_bytes"]["ranks"] == [alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)], "each as if all had its micro-batch"
-    assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
+    assert (
+        abs(first - 2 / 3) < 1e-6 and second < 1e-6 and abs(case["idle"]["share"] - 1 / 3) < 1e-6
+    ), case["idle"]
+    alike = [
+        cases(
+            "deck.toml",
+            *(
+                word
+                for change in [*changes[:-2], f"micro_batch={b}", changes[-1]]
+                for word in ("--set", change)
+            ),
+        )[0]
+        for b in (1, 3)
+    ]
+    assert case["memory_bytes"]["ranks"] == [
+        alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)
+    ], "each as if all had its micro-batch"
+    assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {
+        "flops": 1e6,
+        "memory_bytes_per_s": 3.35e12,
+    }
+
 
 # Table and text have the figures of the JSON.
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
 
 def near(text, value, least=0):
     """A rounded number; `least`: half of its last decimal."""
     return abs(float(text) - value) <= 6e-4 * abs(value) + least
 
+
 def check_table():
     """One aligned row a case, with the figures of the JSON."""
-    arguments = ("odd.toml", "--set", "schedule=tawpipe:reduce=group,weipipe,fsdp,zb1", "--set", "seq=64,128")
+    arguments = (
+        "odd.toml",
+        "--set",
+        "schedule=tawpipe:reduce=group,weipipe,fsdp,zb1",
+        "--set",
+        "seq=64,128",
+    )
     lines, found = accepted(*arguments).split("\n\n")[0].splitlines(), cases(*arguments)
-    assert found[2] == cases("odd.toml", "--set", "schedule=weipipe", "--set", "seq=64")[0], "the others do not matter"
-    assert cases("odd.toml", "--set", "schedule=tawpipe", "--adapters", "2")[0]["settings"]["schedule"] == "tawpipe:rails=2"
+    assert (
+        found[2] == cases("odd.toml", "--set", "schedule=weipipe", "--set", "seq=64")[0]
+    ), "the others do not matter"
+    assert (
+        cases("odd.toml", "--set", "schedule=tawpipe", "--adapters", "2")[0]["settings"]["schedule"]
+        == "tawpipe:rails=2"
+    )
     assert len(found) == 8 and len(lines) == 10 and len({len(line) for line in lines}) == 1, lines
     names = lines[0].lstrip("#").split()
     ends = {name: re.search(rf"[ #]{re.escape(name)}(?= |$)", lines[0]).end() for name in names}
     units = {name: lines[1][:end].split(" ")[-1].partition("/")[0] for name, end in ends.items()}
     for number, (line, case) in enumerate(zip(lines[2:], found)):
         figures, worst = dict(zip(names, line.split(), strict=True)), case["memory_bytes"]["worst"]
-        assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
-        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(case["ticks"]["total"])
-        assert figures["w/k/g/p/a/b/x"] == "/".join(str(sum(case["slots"][kind] for kind in kinds)) for kinds in ("w", "k", "gc", "p", "a", "b", "x"))
-        assert figures["idle"] == f"{100 * case['idle']['share']:.1f}" and figures["ranks"] == "6" and figures["groups"] == "2+1+3"
+        assert (
+            figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
+        )
+        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(
+            case["ticks"]["total"]
+        )
+        assert figures["w/k/g/p/a/b/x"] == "/".join(
+            str(sum(case["slots"][kind] for kind in kinds))
+            for kinds in ("w", "k", "gc", "p", "a", "b", "x")
+        )
+        assert (
+            figures["idle"] == f"{100 * case['idle']['share']:.1f}"
+            and figures["ranks"] == "6"
+            and figures["groups"] == "2+1+3"
+        )
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
-        sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {"memory": worst["total"]}
-        sizes |= {kind: worst[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")}
+        sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {
+            "memory": worst["total"]
+        }
+        sizes |= {
+            kind: worst[kind]
+            for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")
+        }
         for name, size in sizes.items():
-            assert near(figures[name], size / UNITS[units[name]], 5.1e-4), (line, name, size, units[name])
+            assert near(figures[name], size / UNITS[units[name]], 5.1e-4), (
+                line,
+                name,
+                size,
+                units[name],
+            )
     assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
-    names = accepted("deck.toml", "--set", "hidden=32,64", "--set", "dtype=fp32,bf16").splitlines()[0].split()
-    assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names
+    names = (
+        accepted("deck.toml", "--set", "hidden=32,64", "--set", "dtype=fp32,bf16")
+        .splitlines()[0]
+        .split()
+    )
+    assert (
+        "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names
+    ), names
+
 
 def check_text():
     """The text of a case, line by line. Sizes have two decimals."""
     arguments = ("odd.toml", "--set", "schedule=tawpipe", "--device-memory", "8G")
     lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
     memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
-    assert lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12", lines[0]
+    assert (
+        lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
+    ), lines[0]
 
     def line(name):
         return next(line.split(name, 1)[1] for line in lines if line.startswith(f"  {name}"))
 
     def has(name, sizes):
-        found = [(float(number), UNITS[unit]) for number, unit in re.findall(r"([\d.]+) (B|[KMG]iB)\b", line(name))]
-        assert len(found) == len(sizes) and all(abs(number - size / unit) <= 0.0051 for (number, unit), size in zip(found, sizes)), (line(name), sizes)
+        found = [
+            (float(number), UNITS[unit])
+            for number, unit in re.findall(r"([\d.]+) (B|[KMG]iB)\b", line(name))
+        ]
+        assert len(found) == len(sizes) and all(
+            abs(number - size / unit) <= 0.0051 for (number, unit), size in zip(found, sizes)
+        ), (line(name), sizes)
 
     for reach in ("inside", "between"):
         has(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
-    for name, rank in [(f"worst: rank {memory['worst']['rank']} ", memory["worst"]), *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"]))]:
+    for name, rank in [
+        (f"worst: rank {memory['worst']['rank']} ", memory["worst"]),
+        *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"])),
+    ]:
         has(name, [*rank.values()][1:])
     host = case["host_bytes"][memory["worst"]["rank"]]
     has("on a host", [host["step"], host["process_estimate"], host["total"]])
     has("busiest NIC", [case["busiest_out"]["bytes"], case["busiest_in"]["bytes"]])
-    has("device", [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]])
-    numbers = {name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name)))) for name in ("model", "step", "messages", "ticks", "idle")}
-    assert numbers["messages"] == [messages[name] for name in ("weights_between", "weights_inside", "gradients_between", "gradients_inside", "broadcasts", "reduces")]
-    computing, shares = case["ticks"]["computing_per_rank"], [case["idle"]["share"], min(case["idle"]["share_per_rank"]), max(case["idle"]["share_per_rank"])]
-    assert numbers["ticks"] == [case["ticks"]["total"], min(computing), max(computing)] and numbers["idle"] == [round(100 * share, 2) for share in shares]
+    has(
+        "device",
+        [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]],
+    )
+    numbers = {
+        name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name))))
+        for name in ("model", "step", "messages", "ticks", "idle")
+    }
+    assert numbers["messages"] == [
+        messages[name]
+        for name in (
+            "weights_between",
+            "weights_inside",
+            "gradients_between",
+            "gradients_inside",
+            "broadcasts",
+            "reduces",
+        )
+    ]
+    computing, shares = case["ticks"]["computing_per_rank"], [
+        case["idle"]["share"],
+        min(case["idle"]["share_per_rank"]),
+        max(case["idle"]["share_per_rank"]),
+    ]
+    assert numbers["ticks"] == [case["ticks"]["total"], min(computing), max(computing)] and numbers[
+        "idle"
+    ] == [round(100 * share, 2) for share in shares]
     matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
-    assert near(numbers["model"][0], matrices + 51 * 32 + 6 * 64) and numbers["model"][1] == 6, "embedding and gains besides"
-    assert numbers["step"][0] == 12 * 16 and near(numbers["step"][1], 192e-12 * 6 * (matrices + attention)), numbers["step"]
+    assert (
+        near(numbers["model"][0], matrices + 51 * 32 + 6 * 64) and numbers["model"][1] == 6
+    ), "embedding and gains besides"
+    assert numbers["step"][0] == 12 * 16 and near(
+        numbers["step"][1], 192e-12 * 6 * (matrices + attention)
+    ), numbers["step"]
     assert near(numbers["step"][2], 192e-12 * 6 * (matrices + 2 * attention)), numbers["step"]
-    assert f"out (group {case['busiest_out']['group']})" in line("busiest NIC") and f"in (group {case['busiest_in']['group']})" in line("busiest NIC")
-    assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"]["rank"] not in (0, 5)
-    assert f"largest S that fits is {device['largest_seq']}" in line("device") and line("device").split(":")[0].strip() == "fits"
+    assert f"out (group {case['busiest_out']['group']})" in line(
+        "busiest NIC"
+    ) and f"in (group {case['busiest_in']['group']})" in line("busiest NIC")
+    assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"][
+        "rank"
+    ] not in (0, 5)
+    assert (
+        f"largest S that fits is {device['largest_seq']}" in line("device")
+        and line("device").split(":")[0].strip() == "fits"
+    )
+
 
 def check_fit():
     """The largest S that is said to fit does, and the next one does not."""
+
     def device(*arguments):
         return cases("deck.toml", "--device-memory", "3G", *arguments)[0]["device"]
+
     plain = device()
     largest = plain["largest_seq"]
-    assert plain["fits"] and plain["available_bytes"] == 3 << 30 and largest >= 128 and largest % 128 == 0, plain
+    assert (
+        plain["fits"]
+        and plain["available_bytes"] == 3 << 30
+        and largest >= 128
+        and largest % 128 == 0
+    ), plain
     assert device("--set", f"seq={largest}")["fits"]
     beyond = device("--set", f"seq={largest + 128}")
     assert not beyond["fits"] and beyond["largest_seq"] == largest
     assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
     assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
 
-# The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of Protocol Buffers.
+
+# The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of
+# Protocol Buffers.
 def check_csv():
     """What is written is read from the deck's folder, and is the same program."""
     folder = DECK.parent / "pipelines"
     folder.mkdir(exist_ok=True)
-    (folder / "deck.toml").write_text(DECK.read_text(encoding="utf-8").replace("layers = 5", "layers = 8\nmicro_batches = 6"), encoding="utf-8")
+    (folder / "deck.toml").write_text(
+        DECK.read_text(encoding="utf-8").replace("layers = 5", "layers = 8\nmicro_batches = 6"),
+        encoding="utf-8",
+    )
     accepted("pipelines/deck.toml", "--set", "schedule=zbv", "--csv", "pipelines/zbv.csv")
-    assert (folder / "zbv.csv").read_text(encoding="utf-8").splitlines()[3].startswith(",,,3F0,4F0,3F1,4F1,")
-    own, read = (accepted("pipelines/deck.toml", "--set", f"schedule={name}", "--program").partition("\n") for name in ("zbv", "csv:file=zbv.csv"))
-    assert re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2], read[0]
-    for words, says in ((["--csv", "x.csv"], "--csv: tawpipe passes no activations"), (["--chakra", "deck.toml"], "deck.toml/minitaw.0.et cannot be written"),
-                        (["--set", "schedule=csv"], "csv needs a file"), (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases"),
-                        (["--program", "--set", "schedule=ddp,fsdp", "--set", "replicas=2"], "the deck has 2 cases")):
-        done = subprocess.run([PROGRAM, "plan", "deck.toml", *words], capture_output=True, text=True, cwd=FOLDER, timeout=60, check=False)
+    assert (
+        (folder / "zbv.csv")
+        .read_text(encoding="utf-8")
+        .splitlines()[3]
+        .startswith(",,,3F0,4F0,3F1,4F1,")
+    )
+    own, read = (
+        accepted("pipelines/deck.toml", "--set", f"schedule={name}", "--program").partition("\n")
+        for name in ("zbv", "csv:file=zbv.csv")
+    )
+    assert (
+        re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2]
+    ), read[0]
+    for words, says in (
+        (["--csv", "x.csv"], "--csv: tawpipe passes no activations"),
+        (["--chakra", "deck.toml"], "deck.toml/minitaw.0.et cannot be written"),
+        (["--set", "schedule=csv"], "csv needs a file"),
+        (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases"),
+        (
+            ["--program", "--set", "schedule=ddp,fsdp", "--set", "replicas=2"],
+            "the deck has 2 cases",
+        ),
+    ):
+        done = subprocess.run(
+            [PROGRAM, "plan", "deck.toml", *words],
+            capture_output=True,
+            text=True,
+            cwd=FOLDER,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 2 and says in done.stderr and done.stdout == "", done
+
 
 def check_unsuited():
     """A schedule that the other keys do not suit is in a note, before the table and in the JSON."""
@@ -248,9 +526,11 @@ def check_unsuited():
     assert said["notes"] == [note] and schedules == ["fsdp"], said["notes"]
     assert accepted(*words).startswith(f"# {note}\n")
 
+
 def varint(data, at):
     end = next(i for i in range(at, len(data)) if data[i] < 128) + 1
     return sum((byte & 127) << 7 * i for i, byte in enumerate(data[at:end])), end
+
 
 def fields(data, at=0):
     """Number and value of each field of a message."""
@@ -258,42 +538,85 @@ def fields(data, at=0):
         key, at = varint(data, at)
         value, at = varint(data, at)
         if key & 7 == 2:
-            value, at = data[at:at + value], at + value
+            value, at = data[at : at + value], at + value
         yield key >> 3, value
 
-# The fields of et_def.proto in which Chakra's feeder looks: 7 int32_val, 9 int64_val, 13 uint64_val, 27 bool_val, 29 string_val.
-VALUES = {"is_cpu_op": 27, "tensor_size": 13, "num_ops": 9, "comm_type": 9, "comm_size": 9, "pg_name": 29, "comm_src": 7, "comm_dst": 7, "comm_tag": 7}
+
+# The fields of et_def.proto in which Chakra's feeder looks: 7 int32_val, 9 int64_val, 13
+# uint64_val, 27 bool_val, 29 string_val.
+VALUES = {
+    "is_cpu_op": 27,
+    "tensor_size": 13,
+    "num_ops": 9,
+    "comm_type": 9,
+    "comm_size": 9,
+    "pg_name": 29,
+    "comm_src": 7,
+    "comm_dst": 7,
+    "comm_tag": 7,
+}
 Node = collections.namedtuple("Node", "id name type turn deps micros of")
+
 
 def trace_of(rank):
     data, at, nodes = (pathlib.Path(FOLDER) / "traces" / f"minitaw.{rank}.et").read_bytes(), 0, []
     while at < len(data):
         size, at = varint(data, at)
-        nodes, at = [*nodes, list(fields(data[at:at + size]))], at + size
+        nodes, at = [*nodes, list(fields(data[at : at + size]))], at + size
     assert nodes.pop(0)[0] == (1, b"0.0.4"), "the version of the metadata"
     return list(map(node_of, nodes))
+
 
 def node_of(found):
     one, attributes = dict(found), [list(fields(value)) for number, value in found if number == 10]
     assert all(kind == VALUES[name.decode()] for (_, name), (kind, _) in attributes), attributes
     turn, deps = ([value for number, value in found if number == kind] for kind in (4, 5))
-    return Node(one[1], one[2].decode(), one[3], turn, deps, one[7],
-                {name.decode(): value.decode() if kind == 29 else value for (_, name), (kind, value) in attributes})
+    return Node(
+        one[1],
+        one[2].decode(),
+        one[3],
+        turn,
+        deps,
+        one[7],
+        {
+            name.decode(): value.decode() if kind == 29 else value
+            for (_, name), (kind, value) in attributes
+        },
+    )
+
 
 def check_chakra():
     for schedule in ("tawpipe", "zb1", "fsdp"):
         words = ("odd.toml", "--set", f"schedule={schedule}")
         accepted(*words, "--chakra", "traces", "--flops", "1M")
         account, traces = Account(accepted(*words, "--program")), list(map(trace_of, range(6)))
-        groups = json.loads((pathlib.Path(FOLDER) / "traces" / "comm_groups.json").read_text(encoding="utf-8"))
-        assert list(groups.values()) == list(account.rings.values()) and list(groups) == [str(1 + i) for i in range(len(groups))]
+        groups = json.loads(
+            (pathlib.Path(FOLDER) / "traces" / "comm_groups.json").read_text(encoding="utf-8")
+        )
+        assert list(groups.values()) == list(account.rings.values()) and list(groups) == [
+            str(1 + i) for i in range(len(groups))
+        ]
         for rank, nodes in zip(account.ranks, traces, strict=True):
             check_nodes(rank.splitlines()[1:-1], nodes)
-        moved, graph, sides = {"inside": collections.Counter(), "between": collections.Counter()}, collections.defaultdict(set), collections.Counter()
+        moved, graph, sides = (
+            {"inside": collections.Counter(), "between": collections.Counter()},
+            collections.defaultdict(set),
+            collections.Counter(),
+        )
         for rank, nodes in enumerate(traces):
             places, passed = {}, collections.Counter()
             for node in nodes:  # a transfer is a node of the graph that all of its sides are
-                kind, *what = node.type, *(node.of.get(name) for name in ("comm_src", "comm_dst", "comm_tag", "comm_size", "pg_name", "comm_type"))
+                kind, *what = node.type, *(
+                    node.of.get(name)
+                    for name in (
+                        "comm_src",
+                        "comm_dst",
+                        "comm_tag",
+                        "comm_size",
+                        "pg_name",
+                        "comm_type",
+                    )
+                )
                 passed[kind, *what] += 1
                 places[node.id] = (rank, node.id) if kind == 4 else (*what, passed[kind, *what])
                 sides[places[node.id]] += 1
@@ -303,64 +626,163 @@ def check_chakra():
                 ring = groups[node.of["pg_name"]] if kind == 7 else []
                 links = [(what[0], what[1], what[3])] if kind == 5 else []
                 if ring and ring[0] == rank:
-                    links = [(a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3]) for a, b in zip(ring, ring[1:] + ring[:1])]
+                    links = [
+                        (a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3])
+                        for a, b in zip(ring, ring[1:] + ring[:1])
+                    ]
                 for a, b, size in links:
-                    moved["inside" if NODE[a] == NODE[b] else "between"][KINDS[node.name.split()[1][0]]] += size
-        assert all(count == (1 if len(place) == 2 else len(groups.get(place[4], "ab"))) for place, count in sides.items()), "both sides of each"
-        assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(graph), "no node needs itself"
+                    moved["inside" if NODE[a] == NODE[b] else "between"][
+                        KINDS[node.name.split()[1][0]]
+                    ] += size
+        assert all(
+            count == (1 if len(place) == 2 else len(groups.get(place[4], "ab")))
+            for place, count in sides.items()
+        ), "both sides of each"
+        assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(
+            graph
+        ), "no node needs itself"
         planned = cases(*words)[0]["bytes_per_step"]
-        assert all(round(moved[reach][kind]) == planned[reach][kind] for reach in moved for kind in KINDS.values()), (schedule, moved, planned)
+        assert all(
+            round(moved[reach][kind]) == planned[reach][kind]
+            for reach in moved
+            for kind in KINDS.values()
+        ), (schedule, moved, planned)
+
 
 def check_nodes(lines, nodes):
-    """The actions in their order, each behind the last of its lane and what it waits for; a chain of messages has several nodes of one name."""
-    runs, last = [list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)], collections.defaultdict(list)
+    """The actions in their order, each behind the last of its lane and what it waits for; a chain
+    of messages has several nodes of one name."""
+    runs, last = [
+        list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)
+    ], collections.defaultdict(list)
     for line, run in zip(lines, runs, strict=True):
         words, waits = (part.split() for part in line.partition(" after ")[::2])
-        needs = last[words[1]][-1:] + [last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)]
-        assert run[0].name == " ".join(words[2:]) and set(run[0].deps) == set(needs) and all(node.deps for node in run[1:]), (line, run)
-        assert set(run[0].turn) == ({ids[-1] for lane, ids in last.items() if lane != "compute" and ids} if run[0].type == 7 else set()), (line, run)
+        needs = last[words[1]][-1:] + [
+            last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)
+        ]
+        assert (
+            run[0].name == " ".join(words[2:])
+            and set(run[0].deps) == set(needs)
+            and all(node.deps for node in run[1:])
+        ), (line, run)
+        assert set(run[0].turn) == (
+            {ids[-1] for lane, ids in last.items() if lane != "compute" and ids}
+            if run[0].type == 7
+            else set()
+        ), (line, run)
         last[words[1]].append(run[-1].id)
         if words[2] in VISITS:
-            assert run[0].type == 4 and run[0].of["tensor_size"] > 0 and abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
+            assert (
+                run[0].type == 4
+                and run[0].of["tensor_size"] > 0
+                and abs(run[0].of["num_ops"] - run[0].micros) <= 1
+            ), run
         if words[2] == "F":
-            assert run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32, run
+            assert (
+                run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32
+            ), run
+
 
 def check_units():
     """Blocks of each unit of fsdp:unit=3, by what its gather brings."""
-    accepted("deck.toml", "--set", "schedule=fsdp:unit=3", "--set", "layers=16", "--chakra", "traces")
-    sizes = {node.name.split()[1]: node.of["comm_size"] for node in trace_of(0) if node.name.startswith("all_gather W")}
-    assert sorted(round(3 * size / max(sizes.values())) for size in sizes.values()) == [2, 2, 3, 3, 3, 3], sizes
+    accepted(
+        "deck.toml", "--set", "schedule=fsdp:unit=3", "--set", "layers=16", "--chakra", "traces"
+    )
+    sizes = {
+        node.name.split()[1]: node.of["comm_size"]
+        for node in trace_of(0)
+        if node.name.startswith("all_gather W")
+    }
+    assert sorted(round(3 * size / max(sizes.values())) for size in sizes.values()) == [
+        2,
+        2,
+        3,
+        3,
+        3,
+        3,
+    ], sizes
 
-# The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: rows of docs/schedules.md that say so, and the schedules of each formula
-# there; {}: with the options of the row.
-FORMULAS = {"none of them": ["fsdp:hierarchical=on", "tawpipe"], "`reshard=group`": ["fsdp:hierarchical=on{}", "tawpipe{}"],
-            "`reshard=group:fetch=step`": ["fsdp:hierarchical=on{} tawpipe{}"], "`reshard=group:fetch=step:reduce=group`": ["fsdp:hierarchical=on{} tawpipe{}"],
-            "`reshard=none:fetch=step:reduce=none`": ["fsdp:hierarchical=on{} tawpipe{}", "fsdp{}"], "`weipipe`": ["weipipe"], "`fsdp`": ["fsdp"],
-            "`fsdp:hierarchical=on`": ["fsdp:hierarchical=on"], "`tawpipe`, on average": ["tawpipe"]}
+
+# The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: rows of
+# docs/schedules.md that say so, and the schedules of each formula there; {}: with the options of
+# the row.
+FORMULAS = {
+    "none of them": ["fsdp:hierarchical=on", "tawpipe"],
+    "`reshard=group`": ["fsdp:hierarchical=on{}", "tawpipe{}"],
+    "`reshard=group:fetch=step`": ["fsdp:hierarchical=on{} tawpipe{}"],
+    "`reshard=group:fetch=step:reduce=group`": ["fsdp:hierarchical=on{} tawpipe{}"],
+    "`reshard=none:fetch=step:reduce=none`": ["fsdp:hierarchical=on{} tawpipe{}", "fsdp{}"],
+    "`weipipe`": ["weipipe"],
+    "`fsdp`": ["fsdp"],
+    "`fsdp:hierarchical=on`": ["fsdp:hierarchical=on"],
+    "`tawpipe`, on average": ["tawpipe"],
+}
+
 
 def check_formulas():
-    """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not in its formula."""
-    text = ODD.replace("2+1+3", "8+8+8").replace("layers = 6", "layers = 24").replace("= 12", "= 48").replace(f"ffn_per_layer = {FFN}", "ffn = 48")
+    """Of equal blocks, weights and gradients in bf16. What weipipe's last hop takes across is not
+    in its formula."""
+    text = (
+        ODD.replace("2+1+3", "8+8+8")
+        .replace("layers = 6", "layers = 24")
+        .replace("= 12", "= 48")
+        .replace(f"ffn_per_layer = {FFN}", "ffn = 48")
+    )
     (DECK.parent / "even.toml").write_text(text, encoding="utf-8")
     page = (pathlib.Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
     tables = [table.partition("\n\n")[0] for table in page.split("| P = 24, D = 3, N = 2 |\n")[1:]]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for table in tables for line in table.splitlines()[1:]]
-    rows = {form: (formulas.split("; "), numbers.split("; ")) for form, *_, formulas, numbers in rows if numbers}
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for table in tables
+        for line in table.splitlines()[1:]
+    ]
+    rows = {
+        form: (formulas.split("; "), numbers.split("; "))
+        for form, *_, formulas, numbers in rows
+        if numbers
+    }
     assert list(rows) == list(FORMULAS), list(rows)
     for form, whose in FORMULAS.items():
         for names, formula, number in zip(whose, *rows[form], strict=True):
-            product = re.sub(r"(?<=[0-9A-Z)])\s*(?=[A-Z(])", "*", re.sub(r"(flat )?`\w+` |,.*", "", formula))
+            product = re.sub(
+                r"(?<=[0-9A-Z)])\s*(?=[A-Z(])", "*", re.sub(r"(flat )?`\w+` |,.*", "", formula)
+            )
             expected = eval(product, {"N": 2, "P": 24, "D": 3})
             assert abs(expected - float(number.partition(",")[0])) < 0.05, (form, formula, number)
             for schedule in names.replace("{}", ":" + form.strip("`")).split():
                 (case,) = cases("even.toml", "--set", f"schedule={schedule}")
-                parts = re.search(r"\nshard_parts (\d+)", accepted("even.toml", "--set", f"schedule={schedule}", "--program"))
+                parts = re.search(
+                    r"\nshard_parts (\d+)",
+                    accepted("even.toml", "--set", f"schedule={schedule}", "--program"),
+                )
                 shard = 2 * padded(block(0), int(parts[1]) if parts else 1)
-                shards = sum(case["bytes_per_step"]["between"][kind] for kind in ("weights", "gradients")) / 3 / shard
-                assert expected * 0.999 < shards < expected * 1.001 + 16 * (schedule == "weipipe"), (schedule, formula, shards)
+                shards = (
+                    sum(
+                        case["bytes_per_step"]["between"][kind] for kind in ("weights", "gradients")
+                    )
+                    / 3
+                    / shard
+                )
+                assert (
+                    expected * 0.999 < shards < expected * 1.001 + 16 * (schedule == "weipipe")
+                ), (schedule, formula, shards)
+
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
-DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
+DECK.write_text(
+    "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8"
+)
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-for check in (check_account, check_idle, check_table, check_text, check_fit, check_csv, check_unsuited, check_chakra, check_units, check_formulas):
+for check in (
+    check_account,
+    check_idle,
+    check_table,
+    check_text,
+    check_fit,
+    check_csv,
+    check_unsuited,
+    check_chakra,
+    check_units,
+    check_formulas,
+):
     check()

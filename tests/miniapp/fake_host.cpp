@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank that FAULTY_RANK
-// names, its matrix products are 1 % too large. With NO_DEVICE it is linked into the program in place of what asks for
-// devices: the rank that RANK_WITHOUT_DEVICE names has none.
+// Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank
+// that FAULTY_RANK names, its matrix products are 1 % too large. With NO_DEVICE it is linked into
+// the program in place of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -11,7 +11,8 @@
 /// Whether this rank is the one that an environment variable names.
 static bool is_rank_of(const char* variable) {
   const char *named = std::getenv(variable), *rank = std::getenv("PMI_RANK");
-  if (rank == nullptr) rank = std::getenv("PMIX_RANK");
+  if (rank == nullptr)
+    rank = std::getenv("PMIX_RANK");
   return named != nullptr && rank != nullptr && std::strcmp(named, rank) == 0;
 }
 
@@ -23,7 +24,8 @@ using Devices = std::vector<minitaw::topology::Device>;
 extern "C" Devices __real__ZN7minitaw8topology15visible_devicesEv();
 
 extern "C" Devices __wrap__ZN7minitaw8topology15visible_devicesEv() {
-  if (is_rank_of("RANK_WITHOUT_DEVICE")) throw minitaw::InputError("counting the devices: there is none");
+  if (is_rank_of("RANK_WITHOUT_DEVICE"))
+    throw minitaw::InputError("counting the devices: there is none");
   return __real__ZN7minitaw8topology15visible_devicesEv();
 }
 #else
@@ -42,8 +44,19 @@ int uname(utsname* system) noexcept {
   return 0;
 }
 
-void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
-    const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c, const int* ldc) {
+void sgemm_(const char* transa,
+    const char* transb,
+    const int* m,
+    const int* n,
+    const int* k,
+    const float* alpha,
+    const float* a,
+    const int* lda,
+    const float* b,
+    const int* ldb,
+    const float* beta,
+    float* c,
+    const int* ldc) {
   static const auto right = reinterpret_cast<decltype(&sgemm_)>(dlsym(RTLD_NEXT, "sgemm_"));
   static const bool errs = is_rank_of("FAULTY_RANK");
   const float scale = *alpha * (errs ? 1.01F : 1.0F);

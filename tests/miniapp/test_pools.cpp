@@ -12,7 +12,8 @@ std::string text_of(const std::optional<Shortage>& lack) {
 }
 
 TEST(MemoryPools, RanksOfANodeShareWhatIsFreeThere) {
-  const MemoryPools pools(Groups({2, 3}), std::vector<std::string>(5), {70, 60, 95, 90, 100}, std::nullopt);
+  const MemoryPools pools(
+      Groups({2, 3}), std::vector<std::string>(5), {70, 60, 95, 90, 100}, std::nullopt);
   EXPECT_EQ(text_of(pools.shortage({30, 30, 30, 30, 30})), "");
   EXPECT_EQ(text_of(pools.shortage({31, 30, 30, 30, 30})), "node 0: 61 of 60");
   EXPECT_EQ(text_of(pools.shortage({10, 10, 30, 30, 31})), "node 1: 91 of 90");
@@ -24,7 +25,8 @@ TEST(MemoryPools, RanksOfADeviceShareIt) {
   EXPECT_EQ(text_of(pools.shortage({20, 20, 20, 9})), "");
   EXPECT_EQ(text_of(pools.shortage({20, 20, 21, 9})), "device of rank 0: 41 of 40");
   EXPECT_EQ(text_of(pools.shortage({20, 21, 20, 9})), "device of rank 1: 21 of 20");
-  EXPECT_EQ(text_of(pools.shortage({20, 20, 20, 10})), "node 1: 10 of 9") << "a rank without a device";
+  EXPECT_EQ(text_of(pools.shortage({20, 20, 20, 10})), "node 1: 10 of 9")
+      << "a rank without a device";
 }
 
 TEST(MemoryPools, EachRankHasWhatIsAllowed) {

@@ -22,19 +22,23 @@ Row ended(const Case& c, Status status, int repetitions) {
   r.reason = "because";
   const std::vector<std::vector<double>> once = r.seconds;
   r.seconds.clear();
-  for (int i = 0; i < repetitions; ++i) r.seconds.insert(r.seconds.end(), once.begin(), once.end());
+  for (int i = 0; i < repetitions; ++i)
+    r.seconds.insert(r.seconds.end(), once.begin(), once.end());
   return make_row(r);
 }
 
 using P = std::pair<std::size_t, int>;
+
 std::vector<P> pairs(const RemainingRuns& remaining) {
   std::vector<P> found;
-  for (const Run& run : remaining.runs) found.emplace_back(run.index, run.repetition);
+  for (const Run& run : remaining.runs)
+    found.emplace_back(run.index, run.repetition);
   return found;
 }
 
 TEST(RemainingRuns, IsAllRepetitionsInTheOrderOfTheDeck) {
-  const RemainingRuns remaining = remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
+  const RemainingRuns remaining =
+      remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{2, 1}, P{2, 2}));
   EXPECT_THAT(remaining.notes, IsEmpty());
 }
@@ -42,30 +46,42 @@ TEST(RemainingRuns, IsAllRepetitionsInTheOrderOfTheDeck) {
 TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
   const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
   const std::vector rows = {ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)};
-  EXPECT_THAT(pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
-  EXPECT_THAT(pairs(remaining_runs({a_case(6, 3)}, {ended(a_case(6, 2), Status::ok, 2)}, {})), ElementsAre(P{0, 2}));
+  EXPECT_THAT(
+      pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
+  EXPECT_THAT(pairs(remaining_runs({a_case(6, 3)}, {ended(a_case(6, 2), Status::ok, 2)}, {})),
+      ElementsAre(P{0, 2}));
 }
 
 /// Of a file with another case, one that lacks a repetition, a whole one, and failures.
 TEST(Sweep, IsEndedWhereEveryCaseHasAllRepetitionsOrAFailure) {
   const std::vector cases = {a_case(5, 2), a_case(6, 2), a_case(7, 2), a_case(8, 2), a_case(9, 2)};
-  const std::vector rows = rows_of(
-      cases, {ended(a_case(4, 1), Status::ok, 1), ended(cases[2], Status::ok, 1), ended(cases[1], Status::ok, 2),
-                 ended(cases[3], Status::wrong, 1), ended(cases[4], Status::skipped, 0)});
+  const std::vector rows = rows_of(cases,
+      {ended(a_case(4, 1), Status::ok, 1),
+          ended(cases[2], Status::ok, 1),
+          ended(cases[1], Status::ok, 2),
+          ended(cases[3], Status::wrong, 1),
+          ended(cases[4], Status::skipped, 0)});
   std::vector<std::int64_t> lengths;
-  for (const Row& row : rows) lengths.push_back(row.integer("seq"));
+  for (const Row& row : rows)
+    lengths.push_back(row.integer("seq"));
   EXPECT_THAT(lengths, ElementsAre(7, 6, 8, 9));
   EXPECT_EQ(count_ended(rows), 3U);
 }
 
 TEST(RemainingRuns, FailedCasesStayAndSayWhyUnlessTheyAreRetried) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
-  const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),
-      ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0), ended(cases[4], Status::skipped, 0)};
+  const std::vector rows = {ended(cases[0], Status::oom, 1),
+      ended(cases[1], Status::timeout, 0),
+      ended(cases[2], Status::wrong, 1),
+      ended(cases[3], Status::error, 0),
+      ended(cases[4], Status::skipped, 0)};
   const RemainingRuns remaining = remaining_runs(cases, rows, {});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{4, 0})) << "there may be more memory now";
-  EXPECT_THAT(remaining.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),
-                                   HasSubstr("wrong: because"), HasSubstr("error: because")));
+  EXPECT_THAT(remaining.notes,
+      ElementsAre(HasSubstr("oom: because; --retry"),
+          HasSubstr("timeout: because"),
+          HasSubstr("wrong: because"),
+          HasSubstr("error: because")));
   const RemainingRuns again = remaining_runs(cases, rows, {.retry = true});
   EXPECT_THAT(pairs(again), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{3, 0}, P{4, 0}));
   EXPECT_THAT(again.notes, IsEmpty());
@@ -91,7 +107,8 @@ TEST(RemainingRuns, InterleavesBySeedAndNumbersTheRepetitionsInTheirOrder) {
 
 TEST(RemainingRuns, TheCaseThatRanWhenTheJobDiedComesLast) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1)};
-  const RemainingRuns remaining = remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
+  const RemainingRuns remaining =
+      remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
 }
 
@@ -131,11 +148,13 @@ TEST(SweepProgress, OfOneMicroBatchOneRankComputesAtATime) {
   const Case six = a_case(64, 1);  // micro-batches, on three ranks
   Case one = six;
   one.micro_batches = 1;
-  EXPECT_DOUBLE_EQ(2 * SweepProgress({one}, {}, 1e6).expected(0), SweepProgress({six}, {}, 1e6).expected(0));
+  EXPECT_DOUBLE_EQ(
+      2 * SweepProgress({one}, {}, 1e6).expected(0), SweepProgress({six}, {}, 1e6).expected(0));
 }
 
 TEST(SweepProgress, Clock) {
-  for (const auto& [seconds, text] : {std::pair{0, "0:00"}, {65, "1:05"}, {2 * 3600 + 3 * 60 + 4, "2:03:04"}})
+  for (const auto& [seconds, text] :
+      {std::pair{0, "0:00"}, {65, "1:05"}, {2 * 3600 + 3 * 60 + 4, "2:03:04"}})
     EXPECT_EQ(clock_text(seconds), text);
 }
 }  // namespace

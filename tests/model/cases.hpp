@@ -17,74 +17,96 @@ struct ModelCase {
   int shards, slices;
 };
 
-inline void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
+inline void PrintTo(const ModelCase& c, std::ostream* out) {
+  *out << c.name;
+}
 
 // Shapes: layers, H, heads, key/value heads, F of each block, V, S, B.
 inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, {1}, 3, 1, 1}, 1, 1};
 inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 37, 2}, 2, 3};
 inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, {31, 96}, 257, 150, 1}, 2, 2};
 inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, {80, 80}, 64, 65, 3}, 1, 5};
-inline const std::vector<ModelCase> all_cases = sanitized ? std::vector{one_token, grouped, one_key_head}
-                                                          : std::vector{one_token, grouped, one_key_head, wide_batch};
+inline const std::vector<ModelCase> all_cases =
+    sanitized ? std::vector{one_token, grouped, one_key_head}
+              : std::vector{one_token, grouped, one_key_head, wide_batch};
 
 /// A model, what its backward pass computes again, and its type.
 using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
-template <class... Policies> auto all_models(Policies... recompute) {
-  return ::testing::Combine(::testing::ValuesIn(all_cases), ::testing::Values(recompute...),
+
+template <class... Policies>
+auto all_models(Policies... recompute) {
+  return ::testing::Combine(::testing::ValuesIn(all_cases),
+      ::testing::Values(recompute...),
       ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
 }
+
 inline auto all_combinations() {
-  return all_models(model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none);
-}
-inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
-  const auto& [model_case, recompute, dtype] = info.param;
-  return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" + model::name_of(dtype);
+  return all_models(
+      model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none);
 }
 
-inline model::Layout layout_of(ModelCase c, model::Dtype dtype, model::Recompute recompute = model::Recompute::block) {
+inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
+  const auto& [model_case, recompute, dtype] = info.param;
+  return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" +
+         model::name_of(dtype);
+}
+
+inline model::Layout layout_of(
+    ModelCase c, model::Dtype dtype, model::Recompute recompute = model::Recompute::block) {
   c.shape.dtype = dtype;
   c.shape.recompute = recompute;
   return model::make_layout(c.shape, {c.shards, c.slices});
 }
 
 /// The gradient through a norm of two numbers is mostly rounding.
-inline bool has_meaningful_gradient(const model::Layout& layout) { return layout.shape.hidden > 2; }
+inline bool has_meaningful_gradient(const model::Layout& layout) {
+  return layout.shape.hidden > 2;
+}
 
 /// Loss of step `step` (from 0); its gradient is added to `gradient`.
-inline double step_of(
-    const model::Reference& reference, model::ReferenceTensors& gradient, int step, int count = default_batches) {
+inline double step_of(const model::Reference& reference,
+    model::ReferenceTensors& gradient,
+    int step,
+    int count = default_batches) {
   const model::Shape& shape = reference.layout().shape;
   std::vector<std::int32_t> tokens(shape.tokens()), targets = tokens;
   model::TokenSource source(shape, "synthetic", default_seed);
   double loss = 0;
   for (int m = 0; m < count; ++m) {
     source.fill(tokens, targets, step, m * shape.micro_batch);
-    loss += reference.accumulate(gradient, tokens, targets, 1.0 / static_cast<double>(shape.tokens() * count));
+    loss += reference.accumulate(
+        gradient, tokens, targets, 1.0 / static_cast<double>(shape.tokens() * count));
   }
   return loss;
 }
 
 /// The weights as a model computes with them.
 inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTensors weights) {
-  for (Doubles& part : weights) part = dtype == model::Dtype::fp32 ? rounded<float>(part) : rounded<Bf16>(part);
+  for (Doubles& part : weights)
+    part = dtype == model::Dtype::fp32 ? rounded<float>(part) : rounded<Bf16>(part);
   return weights;
 }
 
 /// check(tensor, its values in a, its values in b) for every tensor of the model.
-void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors& a, const model::ReferenceTensors& b,
+void for_each_tensor(const model::Layout& layout,
+    const model::ReferenceTensors& a,
+    const model::ReferenceTensors& b,
     const auto& check) {
   const auto values = [](const Doubles& part, const model::Tensor& t) {
     return Doubles(part.begin() + t.offset, part.begin() + t.offset + t.size());
   };
   for (std::size_t p = 0; const model::Flat* part : layout.parts()) {
-    for (const model::Tensor& t : part->tensors) check(t, values(a[p], t), values(b[p], t));
+    for (const model::Tensor& t : part->tensors)
+      check(t, values(a[p], t), values(b[p], t));
     ++p;
   }
 }
 
 /// Every tensor by relative norm.
-inline void expect_tensors_close(
-    const model::Layout& layout, const model::ReferenceTensors& a, const model::ReferenceTensors& b, double tolerance) {
+inline void expect_tensors_close(const model::Layout& layout,
+    const model::ReferenceTensors& a,
+    const model::ReferenceTensors& b,
+    double tolerance) {
   for_each_tensor(layout, a, b, [&](const model::Tensor& t, const auto& x, const auto& y) {
     EXPECT_LT(relative_error(x, y), tolerance) << t.name;
   });

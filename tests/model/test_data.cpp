@@ -12,13 +12,17 @@
 namespace minitaw::model {
 namespace {
 TEST(Philox, GivesThePublishedKnownAnswers) {
-  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words<4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}), (Words<4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(
+      philox({0, 0, 0, 0}, {0, 0}), (Words<4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}),
+      (Words<4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
       (Words<4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-Shape small() { return {4, 36, 6, 2, {50, 51, 50, 49}, 101, 3, 1}; }
+Shape small() {
+  return {4, 36, 6, 2, {50, 51, 50, 49}, 101, 3, 1};
+}
 
 std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {
   const Layout layout = make_layout(small(), {shards, 3});
@@ -34,7 +38,8 @@ std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t s
 }
 
 TEST(Initial, DoesNotDependOnTheSharding) {
-  for (const int shards : {3, 4}) EXPECT_EQ(tensors_of(1, 5), tensors_of(shards, 5));
+  for (const int shards : {3, 4})
+    EXPECT_EQ(tensors_of(1, 5), tensors_of(shards, 5));
 }
 
 TEST(Initial, RefusesABufferOfAnotherSize) {
@@ -63,26 +68,32 @@ Batch batch_of(TokenSource& source, const Shape& shape, int step, int first) {
 class TokenFile : public test::InFolder {
 protected:
   void write(const std::string& text) const { InFolder::write("tokens", text); }
+
   std::string path_ = path("tokens");
 };
 
 /// Adds all sequences of the steps to those seen before; false if one has been seen.
-bool are_new(std::set<Tokens>& seen, TokenSource& source, const Shape& shape, int first_step, int steps) {
+bool are_new(
+    std::set<Tokens>& seen, TokenSource& source, const Shape& shape, int first_step, int steps) {
   for (int step = first_step; step < first_step + steps; ++step) {
     const Tokens tokens = batch_of(source, shape, step, 0).tokens;
     for (std::int64_t at = 0; at < shape.tokens(); at += shape.seq)
-      if (!seen.emplace(tokens.begin() + at, tokens.begin() + at + shape.seq).second) return false;
+      if (!seen.emplace(tokens.begin() + at, tokens.begin() + at + shape.seq).second)
+        return false;
   }
   return true;
 }
 
-// A source that starts again after some steps trains on few sequences, and no loss of a short run tells.
+// A source that starts again after some steps trains on few sequences, and no loss of a short run
+// tells.
 TEST(Tokens, NoSequenceOfManyStepsComesTwice) {
-  const Shape shape = shape_of(32000, 24, 48);  // of 48 sequences a step, as of many ranks and micro-batches
+  const Shape shape =
+      shape_of(32000, 24, 48);  // of 48 sequences a step, as of many ranks and micro-batches
   TokenSource source(shape, "synthetic", 1), other(shape, "synthetic", 2);
   std::set<Tokens> seen;
   EXPECT_TRUE(are_new(seen, source, shape, 0, 300));
-  for (const int far : {1 << 10, 1 << 16, 1 << 30}) EXPECT_TRUE(are_new(seen, source, shape, far, 2)) << far;
+  for (const int far : {1 << 10, 1 << 16, 1 << 30})
+    EXPECT_TRUE(are_new(seen, source, shape, far, 2)) << far;
   EXPECT_TRUE(are_new(seen, other, shape, 0, 20)) << "another seed";
 }
 
@@ -96,10 +107,12 @@ TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
       all.tokens.insert(all.tokens.end(), part.tokens.begin(), part.tokens.end());
       all.targets.insert(all.targets.end(), part.targets.begin(), part.targets.end());
     }
-    for (Tokens* some : {&all.tokens, &all.targets}) some->resize(9 * 20);
+    for (Tokens* some : {&all.tokens, &all.targets})
+      some->resize(9 * 20);
     return all;
   };
-  for (const int at_a_time : {3, 5}) EXPECT_EQ(first_nine(at_a_time), first_nine(1));
+  for (const int at_a_time : {3, 5})
+    EXPECT_EQ(first_nine(at_a_time), first_nine(1));
 }
 
 TEST(Tokens, OfAVocabularyOfOneAreZeroAndPartsOfASequenceAreRefused) {
@@ -114,7 +127,8 @@ TEST(Tokens, OfAVocabularyOfOneAreZeroAndPartsOfASequenceAreRefused) {
 
 TEST_F(TokenFile, BytesAreTokens) {
   std::string text;
-  for (int i = 0; i < 256; ++i) text += static_cast<char>(i);
+  for (int i = 0; i < 256; ++i)
+    text += static_cast<char>(i);
   write(text);
   const Shape shape = shape_of(256, 100, 2);
   TokenSource source(shape, path_, 1);
@@ -135,7 +149,8 @@ TEST_F(TokenFile, BytesAreTokens) {
 TEST_F(TokenFile, OfALongFileNoSequenceComesTwice) {
   std::string text(std::size_t{1} << 23, ' ');
   std::mt19937 random(1);
-  for (char& byte : text) byte = static_cast<char>(random() >> 24);
+  for (char& byte : text)
+    byte = static_cast<char>(random() >> 24);
   write(text);
   const Shape shape = shape_of(256, 24, 10);
   TokenSource source(shape, path_, 1);
@@ -147,7 +162,8 @@ TEST_F(TokenFile, UnusableFilesAreRefusedAndTheSmallestHasOnePlace) {
   const auto refused = [&](const std::string& data, std::int64_t vocab = 256) {
     EXPECT_THROW(TokenSource(shape_of(vocab, 3, 1), data, 1), InputError) << data;
   };
-  for (const std::string& data : {path_ + ".absent", std::string("/tmp"), std::string(), std::string("/dev/zero")})
+  for (const std::string& data :
+      {path_ + ".absent", std::string("/tmp"), std::string(), std::string("/dev/zero")})
     refused(data);
   for (const char* text : {"", "abc"}) {
     write(text);
@@ -169,13 +185,16 @@ std::pair<Tokens, Tokens> sorted(const Tokens& tokens, std::int64_t vocab) {
 
 TEST(TokenIndex, OrdersPositionsStablyByToken) {
   std::mt19937 random(3);
-  for (const auto& [vocab, count] : {std::pair{1, 1}, {1, 9}, {3, 74}, {101, 111}, {997, 13}, {2, 5}, {9, 3}}) {
+  for (const auto& [vocab, count] :
+      {std::pair{1, 1}, {1, 9}, {3, 74}, {101, 111}, {997, 13}, {2, 5}, {9, 3}}) {
     Tokens tokens(count), expected(count), begins;
-    for (auto& token : tokens) token = static_cast<std::int32_t>(random() % vocab);
+    for (auto& token : tokens)
+      token = static_cast<std::int32_t>(random() % vocab);
     std::iota(expected.begin(), expected.end(), 0);
     std::ranges::stable_sort(expected, {}, [&](std::int32_t p) { return tokens[p]; });
     for (int i = 0; i < count; ++i)
-      if (i == 0 || tokens[expected[i]] != tokens[expected[i - 1]]) begins.push_back(i);
+      if (i == 0 || tokens[expected[i]] != tokens[expected[i - 1]])
+        begins.push_back(i);
     begins.push_back(count);
     EXPECT_EQ(sorted(tokens, vocab), std::pair(expected, begins)) << vocab << " " << count;
   }

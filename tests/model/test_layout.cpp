@@ -10,28 +10,37 @@
 
 namespace minitaw::model {
 namespace {
-Shape good() { return {2, 24, 4, 2, {8, 9}, 11, 3, 2}; }
+Shape good() {
+  return {2, 24, 4, 2, {8, 9}, 11, 3, 2};
+}
 
 TEST(Shape, RefusesWhatCannotBeComputedByKey) {
-  for (const Shape& shape : {good(), {1, 2, 1, 1, {1}, 1, 1, 1}}) EXPECT_NO_THROW(check(shape));
+  for (const Shape& shape : {good(), {1, 2, 1, 1, {1}, 1, 1, 1}})
+    EXPECT_NO_THROW(check(shape));
   constexpr std::int64_t big = INT32_MAX;
   const std::vector<std::pair<const char*, std::function<void(Shape&)>>> cases = {
-      {"layers = 0", [](Shape& s) { s.layers = 0; }}, {"hidden = -4", [](Shape& s) { s.hidden = -4; }},
-      {"heads = 0", [](Shape& s) { s.heads = 0; }}, {"kv_heads = 0", [](Shape& s) { s.kv_heads = 0; }},
-      {"vocab = 0", [](Shape& s) { s.vocab = 0; }}, {"seq = 0", [](Shape& s) { s.seq = 0; }},
-      {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }}, {"ffn = 0", [](Shape& s) { s.ffn[1] = 0; }},
+      {"layers = 0", [](Shape& s) { s.layers = 0; }},
+      {"hidden = -4", [](Shape& s) { s.hidden = -4; }},
+      {"heads = 0", [](Shape& s) { s.heads = 0; }},
+      {"kv_heads = 0", [](Shape& s) { s.kv_heads = 0; }},
+      {"vocab = 0", [](Shape& s) { s.vocab = 0; }},
+      {"seq = 0", [](Shape& s) { s.seq = 0; }},
+      {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }},
+      {"ffn = 0", [](Shape& s) { s.ffn[1] = 0; }},
       {"ffn_per_layer has 1", [](Shape& s) { s.ffn.pop_back(); }},
       {"heads = 5 does not divide hidden = 24", [](Shape& s) { s.heads = 5; }},
       {"kv_heads = 3 does not divide heads = 4", [](Shape& s) { s.kv_heads = 3; }},
       {"even", [](Shape& s) { s.heads = s.kv_heads = 8; }},
       // sizes that overflow
-      {"seq", [](Shape& s) { s.seq = big + 1; }}, {"seq", [](Shape& s) { s.seq = INT64_MAX; }},
+      {"seq", [](Shape& s) { s.seq = big + 1; }},
+      {"seq", [](Shape& s) { s.seq = INT64_MAX; }},
       {"seq * micro_batch", [](Shape& s) { s.seq = s.micro_batch = big; }},
       {"2 * ffn", [](Shape& s) { s.ffn[0] = big; }},
       {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, {8, 9}, 11, 3, 2}; }},
       {"tokens", [](Shape& s) { s = {2, 1 << 29, 4, 2, {8, 9}, big, big, 1}; }},
-      {"weights",
-          [](Shape& s) { s = {1 << 20, 1 << 20, 4, 2, std::vector<std::int64_t>(1 << 20, 1 << 29), 11, 1, 1}; }}};
+      {"weights", [](Shape& s) {
+         s = {1 << 20, 1 << 20, 4, 2, std::vector<std::int64_t>(1 << 20, 1 << 29), 11, 1, 1};
+       }}};
   for (const auto& [key, spoil] : cases) {
     Shape shape = good();
     spoil(shape);
@@ -43,19 +52,22 @@ TEST(Shape, CountsParametersAsTheLayoutDoes) {
   std::int64_t sum = 0;
   const Layout layout = make_layout(good(), {2, 1});
   for (const Flat* part : layout.parts())
-    for (const Tensor& tensor : part->tensors) sum += tensor.size();
+    for (const Tensor& tensor : part->tensors)
+      sum += tensor.size();
   EXPECT_EQ(parameters(good()), sum);
 }
 
 TEST(Shape, CountsModelFlops) {
   const Flops flops = flops_per_token(good());
   EXPECT_EQ(flops.matmul, 6.0 * (2 * 24 * (48 + 24) + 24 * 3 * (8 + 9) + 11 * 24));
-  EXPECT_EQ(std::tuple(flops.attention_causal, flops.attention_full), std::tuple(6 * 2 * 3 * 24, 12 * 2 * 3 * 24));
+  EXPECT_EQ(std::tuple(flops.attention_causal, flops.attention_full),
+      std::tuple(6 * 2 * 3 * 24, 12 * 2 * 3 * 24));
 }
 
 Shape odd_shape(int layers) {
   Shape shape{layers, 12, 6, 2, {}, 7, 5, 3};
-  for (int layer = 0; layer < layers; ++layer) shape.ffn.push_back(1 + (layer * 37) % 90);
+  for (int layer = 0; layer < layers; ++layer)
+    shape.ffn.push_back(1 + (layer * 37) % 90);
   return shape;
 }
 
@@ -71,9 +83,11 @@ std::int64_t dearest(const std::vector<std::int64_t>& costs, const std::vector<i
 
 /// The best possible dearest run of costs[first..], by trying every split.
 std::int64_t best_split(const std::vector<std::int64_t>& costs, std::size_t first, int runs) {
-  if (runs == 1) return std::accumulate(costs.begin() + first, costs.end(), std::int64_t{0});
+  if (runs == 1)
+    return std::accumulate(costs.begin() + first, costs.end(), std::int64_t{0});
   std::int64_t best = INT64_MAX, sum = 0;
-  for (std::size_t end = first + 1; costs.size() - end >= static_cast<std::size_t>(runs - 1); ++end) {
+  for (std::size_t end = first + 1; costs.size() - end >= static_cast<std::size_t>(runs - 1);
+      ++end) {
     sum += costs[end - 1];
     best = std::min(best, std::max(sum, best_split(costs, end, runs - 1)));
   }
@@ -102,7 +116,8 @@ TEST(Layout, EveryLayerIsInExactlyOneShard) {
         EXPECT_TRUE(shard.first_layer == next && shard.layers >= 1) << next;
         next += shard.layers;
         EXPECT_EQ(shard.tensors.size(), static_cast<std::size_t>(shard.layers * roles_per_block));
-        for (const Tensor& tensor : shard.tensors) EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+        for (const Tensor& tensor : shard.tensors)
+          EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
       }
       EXPECT_EQ(next, layers);
     }
@@ -113,7 +128,8 @@ TEST(Layout, NoSplitHasACheaperDearestRun) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 400; ++trial) {
     std::vector<std::int64_t> costs(1 + random() % 10);
-    for (std::int64_t& cost : costs) cost = 1 + random() % (trial % 2 ? 5 : 1000);
+    for (std::int64_t& cost : costs)
+      cost = 1 + random() % (trial % 2 ? 5 : 1000);
     for (int runs = 1; runs <= static_cast<int>(costs.size()); ++runs) {
       const std::vector<int> lengths = balanced_runs(costs, runs);
       ASSERT_EQ(lengths.size(), static_cast<std::size_t>(runs));
@@ -144,7 +160,8 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
       EXPECT_EQ(shard.tensor(block, Role::w13).rows, 2 * ffn);
       EXPECT_EQ(shard.tensor(block, Role::w2).cols, ffn);
       EXPECT_EQ(shard.tensor(block, Role::w2).layer, shard.first_layer + block);
-      EXPECT_TRUE(shard.tensor(block, Role::norm2).is_gain() && !shard.tensor(block, Role::w2).is_gain());
+      EXPECT_TRUE(
+          shard.tensor(block, Role::norm2).is_gain() && !shard.tensor(block, Role::w2).is_gain());
     }
   }
   EXPECT_EQ(layout.shards[0].tensors[1].name, "layers.0.wqkv");
@@ -152,10 +169,12 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
 
 TEST(Layout, SlicesOfEndsAndPartsOfShardsAreEqualAndAligned) {
   for (int slices = 1; slices <= 9; ++slices) {
-    const Layout layout = make_layout(odd_shape(5), {.shards = 2, .slices = slices, .shard_parts = slices});
+    const Layout layout =
+        make_layout(odd_shape(5), {.shards = 2, .slices = slices, .shard_parts = slices});
     const Embeddings& embeddings = layout.embeddings;
     expect_packed(embeddings);
-    EXPECT_EQ(std::tuple(embeddings.elements, embeddings.slice % alignment), std::tuple(slices * embeddings.slice, 0));
+    EXPECT_EQ(std::tuple(embeddings.elements, embeddings.slice % alignment),
+        std::tuple(slices * embeddings.slice, 0));
     EXPECT_EQ(embeddings.tensor(Role::head).rows, 7);
     EXPECT_TRUE(embeddings.tensor(Role::norm).is_gain());
     for (const Shard& shard : layout.shards) {
@@ -166,12 +185,15 @@ TEST(Layout, SlicesOfEndsAndPartsOfShardsAreEqualAndAligned) {
 }
 
 TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
-  const Embeddings embeddings = make_layout(odd_shape(2), {.slices = 2, .embeddings_split = true}).embeddings;
+  const Embeddings embeddings =
+      make_layout(odd_shape(2), {.slices = 2, .embeddings_split = true}).embeddings;
   EXPECT_EQ(embeddings.slice % alignment, 0);
-  EXPECT_LE(embeddings.tensor(Role::head).offset + embeddings.tensor(Role::head).size(), embeddings.elements);
+  EXPECT_LE(embeddings.tensor(Role::head).offset + embeddings.tensor(Role::head).size(),
+      embeddings.elements);
   EXPECT_LE(embeddings.tensor(Role::embedding).size(), embeddings.slice);
   EXPECT_EQ(embeddings.elements, 2 * embeddings.slice);
-  EXPECT_EQ(std::tuple(embeddings.tensor(Role::embedding).offset, embeddings.tensor(Role::norm).offset),
+  EXPECT_EQ(
+      std::tuple(embeddings.tensor(Role::embedding).offset, embeddings.tensor(Role::norm).offset),
       std::tuple(0, embeddings.slice));
 }
 
@@ -183,21 +205,27 @@ TEST(Layout, TheHeadShortensTheLastStage) {
     const Cut cut{.shards = 2, .slices = 2, .embeddings_split = split, .head_counts = split};
     return make_layout(shape, cut).shards.back().layers;
   };
-  EXPECT_EQ(std::tuple(last(1, true), last(100000, true), last(100000, false)), std::tuple(4, 1, 4));
+  EXPECT_EQ(
+      std::tuple(last(1, true), last(100000, true), last(100000, false)), std::tuple(4, 1, 4));
 }
 
-Shape shape_of(Recompute recompute, Dtype dtype) { return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute}; }
+Shape shape_of(Recompute recompute, Dtype dtype) {
+  return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute};
+}
 
 void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
   std::erase_if(regions, [](const Region& region) { return region.bytes == 0; });
   std::sort(regions.begin(), regions.end(), [](auto& a, auto& b) { return a.offset < b.offset; });
   for (std::size_t i = 0; i < regions.size(); ++i) {
     EXPECT_EQ(regions[i].offset % 256, 0U);
-    EXPECT_LE(regions[i].offset + regions[i].bytes, i + 1 < regions.size() ? regions[i + 1].offset : bytes);
+    EXPECT_LE(regions[i].offset + regions[i].bytes,
+        i + 1 < regions.size() ? regions[i + 1].offset : bytes);
   }
 }
 
-std::vector<Region> regions_of(const BlockRegions& block) { return {block.all.begin(), block.all.end()}; }
+std::vector<Region> regions_of(const BlockRegions& block) {
+  return {block.all.begin(), block.all.end()};
+}
 
 class Footprint : public ::testing::TestWithParam<std::tuple<Recompute, Dtype>> {
 protected:
@@ -210,7 +238,8 @@ TEST_P(Footprint, SavedAndDeferredRegionsAreDisjointAndFill) {
     for (const ShardPlan& plan : {plan_saved(layout, shard), plan_deferred(layout, shard)}) {
       std::vector<Region> all;
       for (const BlockRegions& block : plan.blocks)
-        for (const Region& region : regions_of(block)) all.push_back(region);
+        for (const Region& region : regions_of(block))
+          all.push_back(region);
       expect_disjoint(all, plan.bytes);
     }
 }
@@ -219,31 +248,38 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout, all_duties(layout.shape));
   BlockRegions feed_forward = p.block, attention = p.block;
-  for (const Intermediate part :
-      {Intermediate::gain_partial2, Intermediate::qkv_gradient, Intermediate::attention_gradient, Intermediate::delta})
+  for (const Intermediate part : {Intermediate::gain_partial2,
+           Intermediate::qkv_gradient,
+           Intermediate::attention_gradient,
+           Intermediate::delta})
     feed_forward[part] = {};
-  for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
+  for (const Intermediate part :
+      {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
     attention[part] = {};  // gain_partial2: where the first is
   const Region partial = p.block[Intermediate::gain_partial1];
-  std::vector<std::vector<Region>> phases = {regions_of(feed_forward), regions_of(attention),
-      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial}, {p.index, partial}};
+  std::vector<std::vector<Region>> phases = {regions_of(feed_forward),
+      regions_of(attention),
+      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial},
+      {p.index, partial}};
   for (std::vector<Region>& phase : phases) {
     phase.insert(phase.end(), {p.rope, p.tokens});
     expect_disjoint(phase, p.bytes);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Footprint,
-    ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
+INSTANTIATE_TEST_SUITE_P(All,
+    Footprint,
+    ::testing::Combine(
+        ::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
         ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
 WorkspacePlan whole_workspace(const Shape& shape) {
   return plan_workspace(make_layout(shape, {1, 1}), all_duties(shape));
 }
 
-/// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what attention's
-/// backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much again for shared keys and
-/// values.
+/// Logits are of the compute type, losses of a slice fp64. Libraries take 32 MiB, in bf16 also what
+/// attention's backward pass sums in fp32: 6 rows of 4 heads of 6 values and one more, and as much
+/// again for shared keys and values.
 TEST(Footprint, LossesAndLibrariesByHand) {
   Shape two = good();
   EXPECT_EQ(blas_estimate(two, 1), 0U);
@@ -251,7 +287,8 @@ TEST(Footprint, LossesAndLibrariesByHand) {
   two.seq = 1 << 20;
   EXPECT_EQ(blas_estimate(two, 3), 3U * (64 << 20));
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
-    EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).slice_logits.bytes, 66U * 300 * bytes_of(dtype));
+    EXPECT_EQ(whole_workspace(shape_of(Recompute::block, dtype)).slice_logits.bytes,
+        66U * 300 * bytes_of(dtype));
   Shape shape = good();
   EXPECT_EQ(whole_workspace(shape).slice_losses.bytes, 8U * loss_slice(shape));
   EXPECT_EQ(library_estimate(shape), 32U << 20);
@@ -269,9 +306,10 @@ double deferred_share(Recompute recompute) {
 }
 
 TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
-  // arXiv 2401.10241: 32 B S H. norm1's output is rebuilt (2); the attention output may be kept (2), and with
-  // it all else: the gradient of gate and up projections takes their place (32/3), norm2's output is rebuilt.
-  // Beside it: both gains' partial sums, 4 bytes x 512 rows each, and row statistics.
+  // arXiv 2401.10241: 32 B S H. norm1's output is rebuilt (2); the attention output may be kept
+  // (2), and with it all else: the gradient of gate and up projections takes their place (32/3),
+  // norm2's output is rebuilt. Beside it: both gains' partial sums, 4 bytes x 512 rows each, and
+  // row statistics.
   const double rest = 2 * 4 * 512.0 / (65536 * 3) + 0.01;
   EXPECT_NEAR(deferred_share(Recompute::block), 32 - 2, rest);
   EXPECT_NEAR(deferred_share(Recompute::keep_attention), 32 - 4, rest);

@@ -13,13 +13,16 @@ using test::expect_tensors_close, test::TrainingLoop;
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
-/// Relative, of the loss and of each gradient's norm. Measured in bf16, with the same rounded weights: loss 4e-5,
-/// gradients 1.0e-2 (each activation rounds by up to 2e-3), and 7e-3 of a loss over two tokens.
+/// Relative, of the loss and of each gradient's norm. Measured in bf16, with the same rounded
+/// weights: loss 4e-5, gradients 1.0e-2 (each activation rounds by up to 2e-3), and 7e-3 of a loss
+/// over two tokens.
 struct Tolerance {
   double loss, gradient;
 };
+
 Tolerance tolerance_of(const Layout& layout) {
-  if (layout.shape.dtype == Dtype::fp32) return {1e-6, 1e-5};
+  if (layout.shape.dtype == Dtype::fp32)
+    return {1e-6, 1e-5};
   return {test::has_meaningful_gradient(layout) ? 5e-4 : 2e-2, 2e-2};
 }
 
@@ -44,10 +47,13 @@ TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
 }
 
 /// The tensors by name, wherever a layout has put them.
-std::map<std::string, std::vector<double>> by_name(const Layout& layout, const ReferenceTensors& tensors) {
+std::map<std::string, std::vector<double>> by_name(
+    const Layout& layout, const ReferenceTensors& tensors) {
   std::map<std::string, std::vector<double>> result;
   test::for_each_tensor(
-      layout, tensors, tensors, [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
+      layout, tensors, tensors, [&](const Tensor& t, const auto& values, const auto&) {
+        result[t.name] = values;
+      });
   return result;
 }
 
@@ -59,9 +65,11 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   EXPECT_EQ(loop.gradient(0), plain.gradient(0));
   const auto expected = by_name(one_shard, plain.totals());
   for (const auto& [name, values] : by_name(layout_, loop.totals())) {
-    if (loop.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
+    if (loop.model().attention() ==
+        kernels::Attention::cudnn)  // its backward pass sums in any order
       EXPECT_LT(test::relative_error(values, expected.at(name)), tolerance_.gradient) << name;
-    else EXPECT_EQ(values, expected.at(name)) << name;
+    else
+      EXPECT_EQ(values, expected.at(name)) << name;
   }
 }
 
@@ -72,7 +80,8 @@ TEST_P(ModelStep, PaddingOfAWrittenGradientIsZero) {
   for (const ReferenceTensors& written : {total.totals(), contribution.totals()})
     for (std::size_t p = 0; const Flat* part : layout_.parts()) {
       std::vector<double> padding = written[p++];
-      for (const Tensor& t : part->tensors) std::fill_n(padding.begin() + t.offset, t.size(), 0.0);
+      for (const Tensor& t : part->tensors)
+        std::fill_n(padding.begin() + t.offset, t.size(), 0.0);
       EXPECT_EQ(padding, std::vector<double>(padding.size(), 0.0)) << "part " << p;
     }
 }
@@ -81,9 +90,11 @@ TEST_P(ModelStep, BothHalvesOfTheBackwardPassApartGiveTheSameBits) {
   for (const bool by_contributions : {false, true}) {
     TrainingLoop apart(layout_, 3, seed), together(layout_, 3, seed);
     EXPECT_EQ(apart.gradient_apart(0, by_contributions), together.gradient(0, by_contributions));
-    if (apart.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
+    if (apart.model().attention() ==
+        kernels::Attention::cudnn)  // its backward pass sums in any order
       expect_tensors_close(layout_, apart.totals(), together.totals(), tolerance_.gradient);
-    else EXPECT_EQ(apart.totals(), together.totals());
+    else
+      EXPECT_EQ(apart.totals(), together.totals());
   }
 }
 
@@ -109,8 +120,10 @@ protected:
   Dtype dtype_ = GetParam();
 };
 
-INSTANTIATE_TEST_SUITE_P(All, AnyDtype, ::testing::Values(Dtype::fp32, Dtype::bf16),
-    [](const auto& param_info) { return name_of(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, AnyDtype, ::testing::Values(Dtype::fp32, Dtype::bf16), [](const auto& param_info) {
+      return name_of(param_info.param);
+    });
 
 TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   const Layout layout = test::layout_of(test::grouped, dtype_);
@@ -118,7 +131,8 @@ TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   EXPECT_NE(automatic.model().attention(), kernels::Attention::automatic);
   EXPECT_EQ(portable.model().attention(), kernels::Attention::portable);
   EXPECT_NEAR(automatic.gradient(0), portable.gradient(0), tolerance_of(layout).loss);
-  expect_tensors_close(layout, automatic.totals(), portable.totals(), tolerance_of(layout).gradient);
+  expect_tensors_close(
+      layout, automatic.totals(), portable.totals(), tolerance_of(layout).gradient);
 }
 
 TEST_P(AnyDtype, LossInSlicesOfTokens) {
@@ -136,7 +150,8 @@ TEST_P(AnyDtype, LossInSlicesOfTokens) {
 
 TEST_P(AnyDtype, OneThreadGivesTheGradientsOfMany) {
   const ExecutionSpace whole;
-  if (!kernels::on_host || whole.concurrency() < 2) GTEST_SKIP() << "no threads to choose from";
+  if (!kernels::on_host || whole.concurrency() < 2)
+    GTEST_SKIP() << "no threads to choose from";
   const auto parts = Kokkos::Experimental::partition_space(whole, 1, 1);
   const Layout layout = test::layout_of(test::grouped, dtype_);
   TrainingLoop many(layout, micro_batches, seed),
@@ -160,7 +175,8 @@ TEST(Listener, HearsFencesMemoryAndCopies) {
 // What a model refuses.
 /// The buffers of a rank that holds all, in exactly the planned sizes.
 struct Buffers {
-  Buffer workspace, x, saved, deferred, weights, total, state, embeddings, embeddings_total, embeddings_state;
+  Buffer workspace, x, saved, deferred, weights, total, state, embeddings, embeddings_total,
+      embeddings_state;
 };
 
 class Refusals : public AnyDtype {
@@ -171,9 +187,12 @@ protected:
     const std::int64_t slice = layout_.embeddings.slice;
     for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
              {&B::workspace, plan_workspace(layout_, all_duties(layout_.shape)).bytes},
-             {&B::x, hidden_bytes(layout_.shape)}, {&B::saved, plan_saved(layout_, 0).bytes},
-             {&B::deferred, plan_deferred(layout_, 0).bytes}, {&B::weights, shard.elements * bytes_of(dtype_)},
-             {&B::total, shard.elements * sizeof(float)}, {&B::state, optimiser_bytes(dtype_, shard.elements)},
+             {&B::x, hidden_bytes(layout_.shape)},
+             {&B::saved, plan_saved(layout_, 0).bytes},
+             {&B::deferred, plan_deferred(layout_, 0).bytes},
+             {&B::weights, shard.elements * bytes_of(dtype_)},
+             {&B::total, shard.elements * sizeof(float)},
+             {&B::state, optimiser_bytes(dtype_, shard.elements)},
              {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
              {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
              {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
@@ -183,49 +202,63 @@ protected:
   }
 
   static Operands embeddings(const Buffers& b) {
-    return {.weights = b.embeddings, .hidden = b.x, .gradient = b.embeddings_total, .accumulate = true};
+    return {
+        .weights = b.embeddings, .hidden = b.x, .gradient = b.embeddings_total, .accumulate = true};
   }
+
   /// Too small for what the least of the actions does with it.
   static Buffer less(Buffer buffer) { return {buffer.data, buffer.bytes / 4}; }
+
   [[nodiscard]] Model model(std::optional<Range> part = {}) const {
     return {{}, layout_, 1, all_.workspace, kernels::Attention::automatic, part};
   }
 
-  Layout layout_ =
-      make_layout(test::layout_of(test::grouped, dtype_).shape, {.shards = 2, .slices = 2, .embeddings_split = true});
+  Layout layout_ = make_layout(test::layout_of(test::grouped, dtype_).shape,
+      {.shards = 2, .slices = 2, .embeddings_split = true});
   std::deque<test::DeviceBuffer> memory_;
   Buffers all_;
   MicroBatch batch_{layout_.shape};
   Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf16),
-    [](const auto& param_info) { return name_of(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf16), [](const auto& param_info) {
+      return name_of(param_info.param);
+    });
 
 TEST_P(Refusals, OfBuffersThatAreTooSmall) {
   using B = Buffers;
   Model m = model();
-  const auto expect_needs = [&](const char* name, const std::vector<Buffer B::*>& members, const auto& action) {
-    EXPECT_NO_THROW(action(all_)) << name;
-    for (const auto member : members) {
-      Buffers one_less = all_;
-      one_less.*member = less(all_.*member);
-      EXPECT_THROW(action(one_less), LogicError) << name;
-    }
-  };
-  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights},
-      [&](const B& b) { m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total}); });
-  expect_needs("backward_input", {&B::x, &B::saved, &B::deferred, &B::weights}, [&](const B& b) {
-    m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+  const auto expect_needs =
+      [&](const char* name, const std::vector<Buffer B::*>& members, const auto& action) {
+        EXPECT_NO_THROW(action(all_)) << name;
+        for (const auto member : members) {
+          Buffers one_less = all_;
+          one_less.*member = less(all_.*member);
+          EXPECT_THROW(action(one_less), LogicError) << name;
+        }
+      };
+  expect_needs("backward", {&B::x, &B::total, &B::saved, &B::weights}, [&](const B& b) {
+    m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
   });
-  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred},
-      [&](const B& b) { m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total}); });
-  expect_needs("loss", {&B::x, &B::embeddings_total, &B::embeddings},
-      [&](const B& b) { m.loss(embeddings(b), loss_.data(), batch_); });
-  expect_needs("update", {&B::weights, &B::state, &B::total},
-      [&](const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); });
-  expect_needs("update_embeddings", {&B::embeddings, &B::embeddings_state, &B::embeddings_total},
-      [&](const B& b) { m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1); });
+  expect_needs("backward_input", {&B::x, &B::saved, &B::deferred, &B::weights}, [&](const B& b) {
+    m.backward_input(
+        0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+  });
+  expect_needs("backward_weight", {&B::total, &B::saved, &B::deferred}, [&](const B& b) {
+    m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
+  });
+  expect_needs("loss", {&B::x, &B::embeddings_total, &B::embeddings}, [&](const B& b) {
+    m.loss(embeddings(b), loss_.data(), batch_);
+  });
+  expect_needs("update", {&B::weights, &B::state, &B::total}, [&](const B& b) {
+    m.update(0, {}, {b.weights, b.total, b.state}, {}, 1);
+  });
+  expect_needs("update_embeddings",
+      {&B::embeddings, &B::embeddings_state, &B::embeddings_total},
+      [&](const B& b) {
+        m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
+      });
   EXPECT_THROW(Model({}, layout_, 1, less(all_.workspace)), LogicError);
 }
 
@@ -250,7 +283,8 @@ TEST_P(Refusals, OfWhatAnotherRankHolds) {
     EXPECT_THROW(model->update_embeddings(other, of_update, {}, 1), LogicError);
     EXPECT_NO_THROW(model->update_embeddings(1 - other, of_update, {}, 1));
   }
-  for (const Range part : {Range{slice, slice + 1}, {-1, 1}}) EXPECT_THROW((void)model(part), LogicError);
+  for (const Range part : {Range{slice, slice + 1}, {-1, 1}})
+    EXPECT_THROW((void)model(part), LogicError);
 }
 
 TEST_P(Refusals, OfTypesThatTheModelHasNot) {
@@ -277,25 +311,37 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
     return std::uniform_int_distribution<std::int64_t>(0, bound)(random);
   };
   for (int trial = 0; trial < 60; ++trial) {
-    Shape shape{
-        3, 4 + 4 * draw_in(20), 2, 1, {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)}, 2 + draw_in(70), 1, 1};
+    Shape shape{3,
+        4 + 4 * draw_in(20),
+        2,
+        1,
+        {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)},
+        2 + draw_in(70),
+        1,
+        1};
     shape.dtype = trial % 2 == 0 ? Dtype::fp32 : Dtype::bf16;
     const Layout layout = make_layout(shape, {2, 1 + static_cast<int>(draw_in(3))});
     const auto compare = [&](const Flat& whole) {
       std::vector<float> all(static_cast<std::size_t>(whole.elements));
       initialise(all, whole, shape, static_cast<std::uint64_t>(trial));
-      const std::int64_t first = draw_in(whole.elements - 1), count = 1 + draw_in(whole.elements - first - 1);
+      const std::int64_t first = draw_in(whole.elements - 1),
+                         count = 1 + draw_in(whole.elements - first - 1);
       const test::DeviceBuffer weights(static_cast<std::size_t>(count) * bytes_of(shape.dtype)),
           master(static_cast<std::size_t>(count) * sizeof(float));
-      draw(trial % 3 == 0 ? Buffer{} : weights.get(), trial % 3 == 1 ? Buffer{} : master.get(), whole.tensors,
-          {first, count}, shape, static_cast<std::uint64_t>(trial));
+      draw(trial % 3 == 0 ? Buffer{} : weights.get(),
+          trial % 3 == 1 ? Buffer{} : master.get(),
+          whole.tensors,
+          {first, count},
+          shape,
+          static_cast<std::uint64_t>(trial));
       const std::vector<float> part(all.begin() + first, all.begin() + first + count);
       const std::vector<double> exact(part.begin(), part.end());
       const std::vector<double> narrow = test::DeviceBuffer(part, shape.dtype).values(shape.dtype);
       EXPECT_EQ(trial % 3 == 0 ? narrow : weights.values(shape.dtype), narrow) << trial;
       EXPECT_EQ(trial % 3 == 1 ? exact : master.values(Dtype::fp32), exact) << trial;
     };
-    for (const Flat* part : layout.parts()) compare(*part);
+    for (const Flat* part : layout.parts())
+      compare(*part);
   }
 }
 
@@ -311,7 +357,8 @@ protected:
     const ReferenceTensors before = initial_weights(layout_, seed);
     ReferenceTensors change = weights;
     for (std::size_t p = 0; p < change.size(); ++p)
-      for (std::size_t i = 0; i < change[p].size(); ++i) change[p][i] -= before[p][i];
+      for (std::size_t i = 0; i < change[p].size(); ++i)
+        change[p][i] -= before[p][i];
     return change;
   }
 };
@@ -329,7 +376,8 @@ TEST_P(ModelSteps, LossesAndMasterWeightsFollowTheReference) {
     reference_.update(gradient, {}, step + 1);
     loop_.update({}, step + 1);
   }
-  if (large) expect_tensors_close(layout_, loop_.master(), reference_.weights(), fp32 ? 1e-4 : 6e-3);
+  if (large)
+    expect_tensors_close(layout_, loop_.master(), reference_.weights(), fp32 ? 1e-4 : 6e-3);
 }
 
 TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
@@ -345,8 +393,10 @@ TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
 TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
   TrainingLoop other(layout_, micro_batches, seed);
   EXPECT_EQ(loop_.gradient(0), other.gradient(0, true));
-  // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total that partly cancels.
-  expect_tensors_close(layout_, other.totals(), loop_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
+  // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total that
+  // partly cancels.
+  expect_tensors_close(
+      layout_, other.totals(), loop_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
 }
 }  // namespace
 }  // namespace minitaw::model

@@ -13,7 +13,8 @@ Machine machine_with(const std::vector<std::string>& changes = {}) {
   return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\n"
                        "[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
                        "[between]\nrate = \"10 MB/s\"\n",
-      "m.toml", changes);
+      "m.toml",
+      changes);
 }
 
 Case base() {
@@ -26,7 +27,8 @@ Case base() {
   return c;
 }
 
-/// Of all candidates, for as many sequences as ranks have that differ. A message takes one adapter or all of a node.
+/// Of all candidates, for as many sequences as ranks have that differ. A message takes one adapter
+/// or all of a node.
 TEST(Search, TriesTheValuesOfEachOption) {
   using Values = std::map<std::string, std::set<std::string>>;
   const auto values_on = [](const std::vector<std::string>& machine) {
@@ -41,8 +43,12 @@ TEST(Search, TriesTheValuesOfEachOption) {
     }
     return values;
   };
-  Values expected = {{"chunks", {"2", "4"}}, {"fetch", {"step"}}, {"hierarchical", {"on"}}, {"prefetch", {"1", "2"}},
-      {"reduce", {"group", "none"}}, {"reshard", {"group", "none"}}};
+  Values expected = {{"chunks", {"2", "4"}},
+      {"fetch", {"step"}},
+      {"hierarchical", {"on"}},
+      {"prefetch", {"1", "2"}},
+      {"reduce", {"group", "none"}},
+      {"reshard", {"group", "none"}}};
   EXPECT_EQ(values_on({}), expected);
   expected["rails"] = {"1", "3"};
   EXPECT_EQ(values_on({"ranks_per_node=4", "between.adapters=3"}), expected);
@@ -54,13 +60,15 @@ TEST(Search, ChoosesPrefetchAndTheTimeOfGradients) {
   std::set<std::string> cases, schedules;
   for (const Candidate& c : all) {
     EXPECT_TRUE(cases.insert(deck::identity(c.settings)).second) << deck::identity(c.settings);
-    EXPECT_TRUE(c.floor.seconds() > 0 && (!c.prediction || c.floor.seconds() <= c.prediction->seconds * (1 + 1e-9)));
+    EXPECT_TRUE(c.floor.seconds() > 0 &&
+                (!c.prediction || c.floor.seconds() <= c.prediction->seconds * (1 + 1e-9)));
     schedules.insert(c.settings.schedule);
   }
   for (const int prefetch : {1, 2, 3, 4, 6})
     for (const int ticks : {1, 2, 3, 4})
-      EXPECT_TRUE(schedules.contains(schedule::to_text(schedule::parse_spec(
-          "tawpipe:prefetch=" + std::to_string(prefetch) + ":grad_ticks=" + std::to_string(ticks)))));
+      EXPECT_TRUE(schedules.contains(
+          schedule::to_text(schedule::parse_spec("tawpipe:prefetch=" + std::to_string(prefetch) +
+                                                 ":grad_ticks=" + std::to_string(ticks)))));
 }
 
 TEST(Search, EndsInTimeOrWhenItIsToldTo) {
@@ -75,8 +83,11 @@ TEST(Search, EndsInTimeOrWhenItIsToldTo) {
   };
   const std::vector<Candidate> all = search(base(), machine, {.seconds = 1e6, .go_on = go_on});
   EXPECT_TRUE(all[0].prediction);
-  EXPECT_EQ(std::ranges::count_if(all, [](const Candidate& c) { return c.prediction || c.why == "groups"; }), 2);
-  EXPECT_EQ(std::tuple(steps, found), std::tuple(3, 2)) << "from the second step on there is a best one";
+  EXPECT_EQ(std::ranges::count_if(
+                all, [](const Candidate& c) { return c.prediction || c.why == "groups"; }),
+      2);
+  EXPECT_EQ(std::tuple(steps, found), std::tuple(3, 2))
+      << "from the second step on there is a best one";
   EXPECT_EQ(3 * bounds, std::ssize(all)) << "three kinds of recomputation have one program";
 }
 }  // namespace

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the comparison says of cases that differ in one thing each: times, memory, bytes, losses, settings, machines. And that its intervals end where
-the tables of the distributions say; from that it follows what they cover, whatever the distribution."""
+"""What the comparison says of cases that differ in one thing each: times, memory, bytes, losses,
+settings, machines. And that its intervals end where the tables of the distributions say; from that
+it follows what they cover, whatever the distribution.
+"""
 
 import copy
 import json
@@ -28,19 +30,34 @@ from minitaw.record import Result, load
 SEED = int(os.environ.get("MINITAW_SEED", 20111741))
 RANDOM = random.Random(SEED)
 SEEN = load(SAMPLE)
-SESSION = {"devices": ["host, 2 threads"] * 3, "hosts": ["node 0"] * 3, "nodes": [0] * 3, "cpu": ["one"] * 3, "build_type": "Release"}
+SESSION = {
+    "devices": ["host, 2 threads"] * 3,
+    "hosts": ["node 0"] * 3,
+    "nodes": [0] * 3,
+    "cpu": ["one"] * 3,
+    "build_type": "Release",
+}
 STEPS = 6
 
+
 def measured(seconds, repetitions=1, **settings):
-    """A case with steps of about `seconds`, a little different in each, in as many repetitions as wanted."""
+    """A case with steps of about `seconds`, a little different in each, in as many repetitions as
+    wanted."""
     case = copy.copy(SEEN.cases[0])
     case.row = case.row | {"steps": STEPS, "repeats": repetitions} | settings
     count = STEPS * repetitions
-    samples = numpy.array([[seconds * (1 + 0.01 * RANDOM.random()) for _ in range(3)] for _ in range(count)])
-    case.data = case.data | {"seconds": samples, "repetition": numpy.arange(count) // STEPS, "position": numpy.arange(repetitions),
-                             "losses": case.data["losses"].copy()}
+    samples = numpy.array(
+        [[seconds * (1 + 0.01 * RANDOM.random()) for _ in range(3)] for _ in range(count)]
+    )
+    case.data = case.data | {
+        "seconds": samples,
+        "repetition": numpy.arange(count) // STEPS,
+        "position": numpy.arange(repetitions),
+        "losses": case.data["losses"].copy(),
+    }
     case.__dict__.pop("samples", None)  # computed once
     return case
+
 
 def file_of(*cases, **session):
     file = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION | session])
@@ -50,11 +67,13 @@ def file_of(*cases, **session):
         file.cases.append(case)
     return file
 
+
 def compared_once(change, rules=None, dtype="fp32", **session):
     """Two files of one case, six repetitions each; `change` is done to the new one."""
     base, new = measured(1, 6, dtype=dtype), measured(1, 6, dtype=dtype)
     change(new)
     return compare([file_of(base)], [file_of(new, **session)], rules or Rules())
+
 
 def compared_in_turn(pairs, change):
     """Many pairs of files of one case; both of a pair see the same drift."""
@@ -66,30 +85,43 @@ def compared_in_turn(pairs, change):
         change(new[-1].cases[0])
     return compare(base, new, Rules())
 
+
 def times(column, factor):
     """Of a column of the summary."""
+
     def change(case):
         case.row[column] = round(case.row[column] * factor)
+
     return change
+
 
 def scaled(name, where, factor):
     """Those elements of a dataset that where(array) tells."""
+
     def change(case):
         case.data[name][where(case.data[name])] *= factor
+
     return change
+
 
 def slower(factor):
     """On the slowest rank of each step."""
-    return scaled("seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmax(axis=1)), factor)
+    return scaled(
+        "seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmax(axis=1)), factor
+    )
+
 
 def loss(at, factor):
     return scaled("losses", lambda _: at, factor)
 
+
 def fail(case):
     case.row.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
 
+
 def unchanged(case):
     pass
+
 
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
@@ -103,50 +135,100 @@ def check_same():
     other.settings = other.settings[::-1]  # as programs of another day may name them
     assert compare([file_of(measured(1, 6))], [other], Rules()).word == "SAME"
 
+
 def check_one_change():
     """What is said of which aspect, if one thing differs."""
-    others = scaled("seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmin(axis=1)), 0.5)
+    others = scaled(
+        "seconds", lambda seconds: (numpy.arange(len(seconds)), seconds.argmin(axis=1)), 0.5
+    )
     five_in_six = scaled("seconds", lambda seconds: numpy.arange(len(seconds)) % 6 != 0, 3)
     for change, rules, name, word in (
-            (slower(1.2), {}, "time", "SLOWER"), (slower(1.2), {"threshold": 0.3}, "time", "SAME"), (others, {}, "time", "SAME"),
-            (five_in_six, {}, "time", "SAME"), (five_in_six, {"quantile": 0.5}, "time", "SLOWER"), (fail, {}, "time", ""), (fail, {}, "verdict", "BROKEN"),
-            (times("memory_measured", 1.04), {}, "memory", "SAME"), (times("memory_measured", 1.06), {}, "memory", "MORE"),
-            (times("memory_measured", 1.04), {"memory_threshold": 0.01}, "memory", "MORE"), (times("bytes_between", 1.1), {}, "bytes between", "MORE"),
-            (times("bytes_inside", 0.9), {}, "bytes inside", "LESS"), (loss(0, 1 + 5e-7), {}, "first loss", "SAME"), (loss(0, 1 + 2e-6), {}, "first loss", "WRONG"),
-            (loss(-1, 1 + 5e-5), {}, "last loss", "SAME"), (loss(-1, 1 - 2e-4), {}, "last loss", "WRONG"), (loss(0, math.nan), {}, "first loss", "WRONG")):
+        (slower(1.2), {}, "time", "SLOWER"),
+        (slower(1.2), {"threshold": 0.3}, "time", "SAME"),
+        (others, {}, "time", "SAME"),
+        (five_in_six, {}, "time", "SAME"),
+        (five_in_six, {"quantile": 0.5}, "time", "SLOWER"),
+        (fail, {}, "time", ""),
+        (fail, {}, "verdict", "BROKEN"),
+        (times("memory_measured", 1.04), {}, "memory", "SAME"),
+        (times("memory_measured", 1.06), {}, "memory", "MORE"),
+        (times("memory_measured", 1.04), {"memory_threshold": 0.01}, "memory", "MORE"),
+        (times("bytes_between", 1.1), {}, "bytes between", "MORE"),
+        (times("bytes_inside", 0.9), {}, "bytes inside", "LESS"),
+        (loss(0, 1 + 5e-7), {}, "first loss", "SAME"),
+        (loss(0, 1 + 2e-6), {}, "first loss", "WRONG"),
+        (loss(-1, 1 + 5e-5), {}, "last loss", "SAME"),
+        (loss(-1, 1 - 2e-4), {}, "last loss", "WRONG"),
+        (loss(0, math.nan), {}, "first loss", "WRONG"),
+    ):
         found = compared_once(change, Rules(**rules))
         assert found.cases[0].aspects[name].word == word, (name, word, found.cases[0].aspects[name])
-        assert found.outcome == ("worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"), (name, word, found.text())
-    for at, factor, name, word in ((0, 1 + 9.5e-4, "first loss", "SAME"), (0, 1 + 1.05e-3, "first loss", "WRONG"), (-1, 1 + 9.5e-3, "last loss", "SAME"),
-                                   (-1, 1 - 1.05e-2, "last loss", "WRONG")):
-        assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (name, factor)
+        assert found.outcome == (
+            "worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"
+        ), (name, word, found.text())
+    for at, factor, name, word in (
+        (0, 1 + 9.5e-4, "first loss", "SAME"),
+        (0, 1 + 1.05e-3, "first loss", "WRONG"),
+        (-1, 1 + 9.5e-3, "last loss", "SAME"),
+        (-1, 1 - 1.05e-2, "last loss", "WRONG"),
+    ):
+        assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (
+            name,
+            factor,
+        )
+
 
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
-    assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe") and "step time" in found.text()
-    assert abs(time.ratio.estimate - 1.2) < 0.02 and abs(time.base - 1) < 0.02 and abs(time.new - 1.2) < 0.02
+    assert (
+        found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe")
+        and "step time" in found.text()
+    )
+    assert (
+        abs(time.ratio.estimate - 1.2) < 0.02
+        and abs(time.base - 1) < 0.02
+        and abs(time.new - 1.2) < 0.02
+    )
     for pairs in (7, 8):
         time = compared_in_turn(pairs, slower(1.1)).cases[0].aspects["time"]
         assert time.word == "SLOWER", "a drift that both share does not matter"
-        assert abs(time.new / time.base / time.ratio.estimate - 1) < 1e-12, "the times beside the ratio are those of the pair in the middle"
+        assert (
+            abs(time.new / time.base / time.ratio.estimate - 1) < 1e-12
+        ), "the times beside the ratio are those of the pair in the middle"
     assert compared_in_turn(7, scaled("seconds", lambda _: ..., 1 / 1.1)).word == "FASTER"
 
+
 def check_units():
-    """Files that are not in pairs are repetitions; too few measurements are ambiguous; one repetition comes with a warning."""
-    found = compare([file_of(measured(1)) for _ in range(5)], [file_of(measured(1.3)) for _ in range(4)], Rules())
-    assert found.cases[0].times.unit == "repetitions" and found.cases[0].aspects["time"].word == "SLOWER"
+    """Files that are not in pairs are repetitions; too few measurements are ambiguous; one
+    repetition comes with a warning."""
+    found = compare(
+        [file_of(measured(1)) for _ in range(5)],
+        [file_of(measured(1.3)) for _ in range(4)],
+        Rules(),
+    )
+    assert (
+        found.cases[0].times.unit == "repetitions"
+        and found.cases[0].aspects["time"].word == "SLOWER"
+    )
     pairs = compared_in_turn(5, slower(2))
-    assert pairs.outcome == "ambiguous" and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
+    assert (
+        pairs.outcome == "ambiguous"
+        and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
+    )
     few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
     assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
-    assert compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit == "samples"
+    assert (
+        compare([file_of(measured(1))], [file_of(measured(1, 4))], Rules()).cases[0].times.unit
+        == "samples"
+    )
     for seconds in (1, 0.5, 2):
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
         assert found.word == "AMBIGUOUS" and any(
             "one repetition" in note for note in found.notes
         ), "two runs may differ, or agree, by chance"
     assert "there is one file of each" in compared_once(unchanged).notes[-1]
+
 
 def check_many_samples():
     case = measured(1)
@@ -155,7 +237,13 @@ def check_many_samples():
     file = file_of(case)
     found = compare([file], [file], Rules())
     thousand, every = found.cases[0].times.base, case.samples
-    assert len(thousand) == 1000 and math.exp(thousand[0]) == every.min() and abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12 and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
+    assert (
+        len(thousand) == 1000
+        and math.exp(thousand[0]) == every.min()
+        and abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12
+        and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
+    )
+
 
 def check_threshold():
     for low, high, word, why in (
@@ -183,18 +271,22 @@ def check_threshold():
         found = judge(interval, interval, Rules())
         assert found[0] == word and why in found[1] and "take" not in found[1], (low, high, found)
 
+
 def pairs_of(*factors, cases=2, **rules):
     """As many pairs; the last one of the cases is slower by these factors."""
+
     def file(last):
         return file_of(
             *(measured(1, seq=128 << i) for i in range(cases - 1)), measured(last, seq=1 << 20)
         )
+
     return compare([file(1) for _ in factors], [file(f) for f in factors], Rules(**rules))
+
 
 def check_many_cases():
     """One of twenty intervals misses by chance. That n pairs are all slower by chance has a
-    probability of 2^-n: of 0.025
-    a case alone needs six, one of 13 intervals (12 cases, and all together) ten; with four looks 12.
+    probability of 2^-n: of 0.025 a case alone needs six, one of 13 intervals (12 cases, and all
+    together) ten; with four looks 12.
     """
     for pairs, options, word in (
         (6, {"cases": 1}, "SLOWER"),
@@ -210,8 +302,7 @@ def check_many_cases():
     found = pairs_of(*[1.2] * 9, cases=12)
     assert (
         "slower by more than 5 % if it stood alone, but one of 13 intervals may miss by chance; "
-        "measure more, 10 of each"
-        in found.text()
+        "measure more, 10 of each" in found.text()
     )
     assert "for all 13 intervals at once" in as_text(found, "a", "b") and {
         c.aspects["time"].word for c in found.cases[:-1]
@@ -222,6 +313,7 @@ def check_many_cases():
         and "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason
     ), few
     assert pairs_of(*[1] * 9, looks=10).word == "SAME", "each case alone says so"
+
 
 def check_together():
     """Cases whose intervals reach below the threshold can be slower together, as with a loop
@@ -255,6 +347,7 @@ def check_together():
     ), suite.attrib
     assert as_markdown(found, "x").startswith("### miniTaw: REGRESSION\n")
 
+
 def check_excluded():
     """SAME says what it excludes: the upper end of the widest interval, here the largest of six
     ratios."""
@@ -286,6 +379,7 @@ def check_excluded():
         and json.loads(as_json(off, "a", "b"))["threshold"] is None
     )
 
+
 def check_more_steps():
     """More steps are no advantage: the first six of each repetition count."""
     few, many = measured(1, 6), measured(1, 6)
@@ -293,16 +387,34 @@ def check_more_steps():
     many.data["repetition"] = numpy.concatenate([many.data["repetition"], many.data["repetition"]])
     many.row["steps"] = 12
     found = compare([file_of(few)], [file_of(many)], Rules())
-    assert found.cases[0].aspects["time"].word == "SAME" and any("steps = 6 -> 12" in note for note in found.notes)
+    assert found.cases[0].aspects["time"].word == "SAME" and any(
+        "steps = 6 -> 12" in note for note in found.notes
+    )
+
 
 def check_matching():
-    a, b, c, d = measured(1, 4), measured(2, 4, schedule="ddp"), measured(3, 4, schedule="ddp", seq=256), measured(2, 4, schedule="ddp")
+    a, b, c, d = (
+        measured(1, 4),
+        measured(2, 4, schedule="ddp"),
+        measured(3, 4, schedule="ddp", seq=256),
+        measured(2, 4, schedule="ddp"),
+    )
     found = compare([file_of(a, b)], [file_of(c, d)], Rules())
-    assert [one.case["schedule"] for one in found.cases] == ["ddp"] and found.cases[0].aspects["time"].word == "SAME"
+    assert [one.case["schedule"] for one in found.cases] == ["ddp"] and found.cases[0].aspects[
+        "time"
+    ].word == "SAME"
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
-    assert [note for note in found.notes if note.startswith("only")] == [f"only in the base: {found.only_base[0]}", f"only in the new one: {found.only_new[0]}"]
-    for sides, said in (((file_of(a, b), file_of(d)), f"REGRESSION: 1 of the base's cases missing in the new one, first {label_of(a)}"),
-                        ((file_of(b), file_of(a, d)), "SAME")):
+    assert [note for note in found.notes if note.startswith("only")] == [
+        f"only in the base: {found.only_base[0]}",
+        f"only in the new one: {found.only_new[0]}",
+    ]
+    for sides, said in (
+        (
+            (file_of(a, b), file_of(d)),
+            f"REGRESSION: 1 of the base's cases missing in the new one, first {label_of(a)}",
+        ),
+        ((file_of(b), file_of(a, d)), "SAME"),
+    ):
         for missing in ("list", "fail"):
             assert (
                 compare(sides[:1], sides[1:], Rules(missing=missing))
@@ -312,57 +424,107 @@ def check_matching():
     failed = measured(2, 4, schedule="ddp")
     fail(failed)
     both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
-    assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp") and "; 1 of the base's cases missing in the new one" in both, both
-    said = refusal_of(compare, [file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules())
+    assert (
+        both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp")
+        and "; 1 of the base's cases missing in the new one" in both
+    ), both
+    said = refusal_of(
+        compare, [file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()
+    )
     assert "no case in common" in said and "schedule is tawpipe" in said
 
+
 def check_what_matters():
-    for name, row in {"dtype": {"dtype": "bf16"}, "recompute": {"recompute": "none"}, "attention": {"attention_used": "cudnn"},
-                      "transport": {"transport_used": "nccl"}, "seed": {"seed": 7}, "learning_rate": {"learning_rate": 0.5},
-                      "grad_dtype": {"grad_dtype": "fp16"}, "clip_norm": {"clip_norm": 0.5}}.items():
+    for name, row in {
+        "dtype": {"dtype": "bf16"},
+        "recompute": {"recompute": "none"},
+        "attention": {"attention_used": "cudnn"},
+        "transport": {"transport_used": "nccl"},
+        "seed": {"seed": 7},
+        "learning_rate": {"learning_rate": 0.5},
+        "grad_dtype": {"grad_dtype": "fp16"},
+        "clip_norm": {"clip_norm": 0.5},
+    }.items():
+
         def change(case, row=row):
             case.row.update(row)
+
         assert f"--allow {name}" in refusal_of(compared_once, change)
         found = compared_once(change, Rules(allow=[name]))
-        assert found.cases[0].differs == [name] and any("as allowed" in note for note in found.notes)
-    machines = {"threads": {"devices": ["host, 1 threads"] * 3}, "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
-                "nodes": {"nodes": [0, 0, 1]}, "processor": {"cpu": ["one", "one", "another"]}, "links": {"links": ["rate=100mbit"]},
-                "build_type": {"build_type": "Debug"}}
+        assert found.cases[0].differs == [name] and any(
+            "as allowed" in note for note in found.notes
+        )
+    machines = {
+        "threads": {"devices": ["host, 1 threads"] * 3},
+        "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
+        "nodes": {"nodes": [0, 0, 1]},
+        "processor": {"cpu": ["one", "one", "another"]},
+        "links": {"links": ["rate=100mbit"]},
+        "build_type": {"build_type": "Debug"},
+    }
     for name, session in machines.items():
         assert f"--allow {name}" in refusal_of(compared_once, unchanged, **session)
         assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).word == "SAME"
-    more = {name: [*SESSION[name], other] for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))}
+    more = {
+        name: [*SESSION[name], other]
+        for name, other in (("devices", "host, 1 threads"), ("nodes", 1), ("cpu", "another"))
+    }
     found = compared_once(loss(0, 2), Rules(allow=["nodes"]), nodes=[0, 0, 1])
     assert found.cases[0].aspects["first loss"].word == "WRONG", "nodes explain no other loss"
     assert (
         compared_once(unchanged, **more).word == "SAME"
     ), "the fourth rank of the job is not in the case"
-    devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
+    devices = [
+        [f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)]
+        for first in (0, 3)
+    ]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
     assert (
         compare(files[:1], files[1:], Rules()).word == "SAME"
     ), "which of equal devices it was does not matter"
 
+
 def check_process_peak():
     """What a process holds beside the step is noise up to 32 MiB."""
-    for before, after, word in ((100, 130, "SAME"), (100, 133, "MORE"), (1000, 1040, "SAME"), (1000, 1060, "MORE"), (1060, 1000, "LESS"), (0, 99, "")):
+    for before, after, word in (
+        (100, 130, "SAME"),
+        (100, 133, "MORE"),
+        (1000, 1040, "SAME"),
+        (1000, 1060, "MORE"),
+        (1060, 1000, "LESS"),
+        (0, 99, ""),
+    ):
         for column, name in (("process_peak", "process peak"), ("device_used", "device memory")):
             files = [file_of(measured(1, 4, **{column: peak << 20})) for peak in (before, after)]
-            assert compare(files[:1], files[1:], Rules()).cases[0].aspects[name].word == word, (name, before, after)
+            assert compare(files[:1], files[1:], Rules()).cases[0].aspects[name].word == word, (
+                name,
+                before,
+                after,
+            )
+
 
 def check_memory_of_several_files():
     """One file that took more changes no median."""
-    base, new = ([file_of(measured(1, memory_measured=size)) for size in sizes] for sizes in ((1000, 1010, 1020), (1005, 1010, 3000)))
+    base, new = (
+        [file_of(measured(1, memory_measured=size)) for size in sizes]
+        for sizes in ((1000, 1010, 1020), (1005, 1010, 3000))
+    )
     memory = compare(base, new, Rules()).cases[0].aspects["memory"]
     assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
+
 
 def check_losses_of_several_files():
     """Of the run with most steps."""
     short, whole, other = measured(1), measured(1), measured(1)
     short.data["losses"] = short.data["losses"][:1]
     other.data["losses"][-1] *= 2
-    last = compare([file_of(short), file_of(whole)], [file_of(other)], Rules()).cases[0].aspects["last loss"]
+    last = (
+        compare([file_of(short), file_of(whole)], [file_of(other)], Rules())
+        .cases[0]
+        .aspects["last loss"]
+    )
     assert last.word == "WRONG" and last.new == 2 * last.base, last
+
 
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
@@ -376,7 +538,11 @@ def check_validity():
     fail(new[3])
     found = compare(base, [file_of(case) for case in new], Rules())
     assert found.cases[0].times.file == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
-    assert found.cases[0].aspects["time"].word == "SAME" and found.cases[0].aspects["verdict"].word == "BROKEN"
+    assert (
+        found.cases[0].aspects["time"].word == "SAME"
+        and found.cases[0].aspects["verdict"].word == "BROKEN"
+    )
+
 
 def check_mean():
     base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
@@ -385,7 +551,9 @@ def check_mean():
         compare(base[:1], new[:1], Rules()).together is None
     ), "samples of different cases do not belong together"
     mean = compare(base, new, Rules()).together.ratio
-    assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
+    assert (
+        abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
+    )
     for side in (base, new):  # the second case came later, into some of the files
         side += [file_of(measured(1 if side is base else 9, schedule="ddp")) for _ in range(3)]
     found = compare(base, new, Rules())
@@ -394,74 +562,170 @@ def check_mean():
         6,
     ] and found.together.ratio == mean, "pairs that both have"
 
+
 def check_figures():
-    """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the interval reaches from the least to the largest ratio.
-    Table and JSON have these, and what the summary of each side says."""
-    columns = {"memory": ("memory_measured", 1000), "process peak": ("process_peak", 2 << 30), "device memory": ("device_used", 3 << 30),
-               "bytes inside": ("bytes_inside", 70), "bytes between": ("bytes_between", 90)}
+    """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the
+    interval reaches from the least to the largest ratio. Table and JSON have these, and what the
+    summary of each side says."""
+    columns = {
+        "memory": ("memory_measured", 1000),
+        "process peak": ("process_peak", 2 << 30),
+        "device memory": ("device_used", 3 << 30),
+        "bytes inside": ("bytes_inside", 70),
+        "bytes between": ("bytes_between", 90),
+    }
     sides = []
     for side, fastest in enumerate(([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])):
         case = measured(1, 4, **{column: value + side for column, value in columns.values()})
-        case.data["seconds"] = numpy.outer(fastest, range(1, STEPS + 1)).reshape(-1, 1) * [1, 0.9, 0.8]
+        case.data["seconds"] = numpy.outer(fastest, range(1, STEPS + 1)).reshape(-1, 1) * [
+            1,
+            0.9,
+            0.8,
+        ]
         sides.append(file_of(case))
     found = compare(sides[:1], sides[1:], Rules())
     ratios = sorted(b / a for a in (1, 1.01, 1.02, 1.03) for b in (2, 2.04, 2.05, 2.1))
     expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
     (case,) = json.loads(as_json(found, "a", "b"))["cases"]
     time = case["aspects"]["time"]
-    assert all(abs(time["ratio"][name] - value) < 1e-9 for name, value in expected.items()), (time, expected)
-    assert time["units"] == "s" and abs(time["base"] - math.sqrt(1.01 * 1.02)) < 1e-9 and abs(time["new"] - math.sqrt(2.04 * 2.05)) < 1e-9, time
+    assert all(abs(time["ratio"][name] - value) < 1e-9 for name, value in expected.items()), (
+        time,
+        expected,
+    )
+    assert (
+        time["units"] == "s"
+        and abs(time["base"] - math.sqrt(1.01 * 1.02)) < 1e-9
+        and abs(time["new"] - math.sqrt(2.04 * 2.05)) < 1e-9
+    ), time
     for name, (_, value) in columns.items():
         units = "B/step" if name.startswith("bytes") else "B"
-        assert [case["aspects"][name][key] for key in ("units", "base", "new")] == [units, value, value + 1], (name, case["aspects"][name])
+        assert [case["aspects"][name][key] for key in ("units", "base", "new")] == [
+            units,
+            value,
+            value + 1,
+        ], (name, case["aspects"][name])
     losses = SEEN.cases[0].data["losses"]
     for name, at in (("first loss", 0), ("last loss", -1)):
-        assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == losses[at] and losses[0] != losses[-1]
-    assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == ("repetitions", 4, 4)
+        assert (
+            case["aspects"][name]["base"] == case["aspects"][name]["new"] == losses[at]
+            and losses[0] != losses[-1]
+        )
+    assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == (
+        "repetitions",
+        4,
+        4,
+    )
     all_of_it = json.loads(as_json(found, "a", "b"))
-    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (0.05, 0.95, False), all_of_it.keys()
+    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (
+        0.05,
+        0.95,
+        False,
+    ), all_of_it.keys()
     assert all_of_it["together"] is None, "there is one case"
     row = as_text(found, "a", "b").splitlines()[-5].split()
-    assert row == ["0", "tawpipe", "3x1", "1+2", "128", "2", "6", "1.015", "2.045", *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
-                   "SLOWER", "SAME", "MORE", "SAME", "VALID"], row
+    assert row == [
+        "0",
+        "tawpipe",
+        "3x1",
+        "1+2",
+        "128",
+        "2",
+        "6",
+        "1.015",
+        "2.045",
+        *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
+        "SLOWER",
+        "SAME",
+        "MORE",
+        "SAME",
+        "VALID",
+    ], row
     (suite,) = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
     assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
 
+
 def check_notes():
-    base, new = ([file_of(measured(1)), file_of(measured(1), compiler=name, libraries=["a", name], environment=["X=1", f"Y={name}"])] for name in "bc")
+    base, new = (
+        [
+            file_of(measured(1)),
+            file_of(
+                measured(1), compiler=name, libraries=["a", name], environment=["X=1", f"Y={name}"]
+            ),
+        ]
+        for name in "bc"
+    )
     new[1].sessions.append(SESSION | {"git_hash": "abc"})
     notes = compare(base, new, Rules()).notes
-    assert notes == ["git_hash = none -> abc", "compiler = b -> c", "libraries = b -> c", "environment = Y=b -> Y=c"], notes
+    assert notes == [
+        "git_hash = none -> abc",
+        "compiler = b -> c",
+        "libraries = b -> c",
+        "environment = Y=b -> Y=c",
+    ], notes
+
 
 def check_units_of_text():
     """MiB in reasons, both thresholds in the heading."""
     rules = Rules(memory_threshold=0.01)
-    text = as_text(compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b")
-    assert "memory 0.03463 MiB -> 3 MiB" in text and "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
+    text = as_text(
+        compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b"
+    )
+    assert (
+        "memory 0.03463 MiB -> 3 MiB" in text
+        and "# threshold 5 %, memory 1 %, confidence 95 %" in text
+    ), text
     assert threshold("5%") == threshold("0.05") == 0.05
 
+
 def check_median_ranks():
-    """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k - 1, n, 1/2) <= (1 - confidence) / 2."""
+    """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k
+    - 1, n, 1/2) <= (1 - confidence) / 2."""
     sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100, 1500]
-    expected = {0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42, 718], 0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40, 712],
-                0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37, 700]}
+    expected = {
+        0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42, 718],
+        0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40, 712],
+        0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37, 700],
+    }
     for confidence, ranks in expected.items():
         for n, rank in zip(sizes, ranks):
             interval = median_interval(RANDOM.sample(range(1, n + 1), n), confidence)
             assert (interval is not None) == (rank > 0), (n, confidence)
-            assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
-    assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
+            assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (
+                n,
+                confidence,
+                interval,
+            )
+    assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (
+        1,
+        3.5,
+        6,
+    ), "as probable as is allowed"
+
 
 def check_shift_ranks():
-    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are 0 .. n m - 1. Few have no interval."""
-    for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106),
-                        (30, 30, 338, 317, 275)):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
+    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are 0
+    .. n m - 1. Few have no interval."""
+    for n, m, *ranks in (
+        (3, 3, None, 0, 0),
+        (4, 4, 2, 1, 0),
+        (5, 6, 6, 4, 2),
+        (3, 9, 4, 3, 1),
+        (7, 16, 31, 27, 19),
+        (20, 20, 139, 128, 106),
+        (30, 30, 338, 317, 275),
+    ):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
             interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
             assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
-            assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
+            assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (
+                n,
+                m,
+                confidence,
+                interval,
+            )
     assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
+
 
 print(f"MINITAW_SEED={SEED}")
 for check in (

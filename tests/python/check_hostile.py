@@ -23,8 +23,17 @@ from minitaw import record
 from support import FOLDER, SAMPLE, call
 
 # Once, before all children.
-for module in ("bundle", "check_rules", "compare", "energy", "export", "plot", "report", "timeline",
-               "trend"):
+for module in (
+    "bundle",
+    "check_rules",
+    "compare",
+    "energy",
+    "export",
+    "plot",
+    "report",
+    "timeline",
+    "trend",
+):
     importlib.import_module(f"minitaw.{module}")
 
 SEED = int(os.environ.get("MINITAW_SEED", random.randrange(10**8)))

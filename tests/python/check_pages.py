@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/paper.py prints now: cell by cell, whatever other columns the page has."""
+"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/paper.py prints
+now: cell by cell, whatever other columns the page has."""
 
 import re
 import subprocess
@@ -9,22 +10,29 @@ from support import REPOSITORY
 
 PROGRAM = sys.argv[4]
 
+
 def sections(text):
     """The tables of each heading, as heads and rows, and the lines of its lists."""
     found = {}
     for heading, body in re.findall(r"^## (.*)\n((?:(?!# |## ).*\n?)*)", text, re.MULTILINE):
         blocks = re.findall(r"^(\|.*)\n\|[-|]+\n((?:\|.*\n)*)", body, re.MULTILINE)
-        found[heading] = [(cells(head), [cells(row) for row in rows.splitlines()]) for head, rows in blocks], re.findall(r"^- (.*)", body, re.MULTILINE)
+        found[heading] = [
+            (cells(head), [cells(row) for row in rows.splitlines()]) for head, rows in blocks
+        ], re.findall(r"^- (.*)", body, re.MULTILINE)
     return found
+
 
 def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
+
 
 def differences(page, printed):
     """Sentences on what the page says and the command does not, or the other way round."""
     there, words = sections(page), " ".join(page.replace("*", "").split())
     for heading, (tables, phrases) in sections(printed).items():
-        yield from (f"{heading}: does not say {phrase!r}" for phrase in phrases if phrase not in words)
+        yield from (
+            f"{heading}: does not say {phrase!r}" for phrase in phrases if phrase not in words
+        )
         found = there.get(heading, ([], []))[0]
         if len(found) != len(tables):
             yield f"{heading}: {len(found)} tables instead of {len(tables)}"
@@ -32,26 +40,56 @@ def differences(page, printed):
             if not set(head) <= set(page_head):
                 yield f"{heading}: columns {page_head}, predicted are {head}"
                 continue
-            own = [[row[page_head.index(name)] for name in head] for row in page_rows if row[0] not in WITHOUT_PREDICTION]
-            yield from (f"{heading}: the page has {row}, predicted is {new}" for row, new in zip(own, rows) if row != new)
+            own = [
+                [row[page_head.index(name)] for name in head]
+                for row in page_rows
+                if row[0] not in WITHOUT_PREDICTION
+            ]
+            yield from (
+                f"{heading}: the page has {row}, predicted is {new}"
+                for row, new in zip(own, rows)
+                if row != new
+            )
             if len(own) != len(rows):
                 yield f"{heading}: {len(own)} rows instead of {len(rows)}"
+
 
 WITHOUT_PREDICTION = ("correct training",)
 PAGE = "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n**3 of 4** are near.\n## Two\n| a |\n|---|\n"
 
+
 def notices_every_change():
     printed = "## One\n| a | c |\n|---|---|\n| x | 2 |\n\n- 3 of 4 are near\n"
     assert not list(differences(PAGE, printed))
-    for old, new in (("| x | 2", "| x | 3"), ("| x | 2", "| y | 2"), ("3 of", "2 of"), ("| c |", "| d |"), ("x | 2 |\n", "x | 2 |\n| y | 2 |\n"), ("One", "Two"), ("One", "Three")):
+    for old, new in (
+        ("| x | 2", "| x | 3"),
+        ("| x | 2", "| y | 2"),
+        ("3 of", "2 of"),
+        ("| c |", "| d |"),
+        ("x | 2 |\n", "x | 2 |\n| y | 2 |\n"),
+        ("One", "Two"),
+        ("One", "Three"),
+    ):
         assert list(differences(PAGE, printed.replace(old, new))), (old, new)
 
+
 def pages_are_true():
-    done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/paper.py", "--minitaw", PROGRAM], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "benchmarks/paper.py", "--minitaw", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     parts = re.split(r"^# (\S+\.md)\n", done.stdout, flags=re.MULTILINE)[1:]
-    found = [f"{name}, {text}" for name, printed in zip(parts[::2], parts[1::2])
-             for text in differences((REPOSITORY / name).read_text(encoding="utf-8"), printed)]
-    assert not found and parts[::2] == ["docs/paper.md", "README.md"], "\n".join(["benchmarks/paper.py prints other numbers:", *found])
+    found = [
+        f"{name}, {text}"
+        for name, printed in zip(parts[::2], parts[1::2])
+        for text in differences((REPOSITORY / name).read_text(encoding="utf-8"), printed)
+    ]
+    assert not found and parts[::2] == ["docs/paper.md", "README.md"], "\n".join(
+        ["benchmarks/paper.py prints other numbers:", *found]
+    )
+
 
 notices_every_change()
 pages_are_true()

@@ -17,69 +17,180 @@ from minitaw.record import load_all
 DAY = "2026-07-18T09:30:00Z"
 SEED = int(os.environ.get("MINITAW_SEED", 20260115))
 
+
 def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
-    """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that spread by so much."""
+    """cases: [(schedule, seq, factor on the step, started)], of which each has 12 samples that
+    spread by so much."""
     rows = []
     for schedule, seq, factor, started in cases:
-        seconds = factor * (1 + noise * numpy.sin(numpy.arange(12))).reshape(12, 1).repeat(3, axis=1)
+        seconds = factor * (1 + noise * numpy.sin(numpy.arange(12))).reshape(12, 1).repeat(
+            3, axis=1
+        )
         step = float(numpy.median(seconds[:, 0]))
-        rows.append((4, {"session": 0, "schedule": schedule, "seq": seq, "median_s": step, "tokens_per_s": 1000 / step, "tokens_per_s_rank": 1000 / step / 3,
-                         "bytes_between": 3 << 20, "memory_measured": 5 << 20, "started": started, "spread": noise, "identity": f"{schedule} {seq} {columns.get('hidden')}"} | columns,
-                     {"seconds": seconds, "repetition": numpy.zeros(12, int)}))
+        rows.append(
+            (
+                4,
+                {
+                    "session": 0,
+                    "schedule": schedule,
+                    "seq": seq,
+                    "median_s": step,
+                    "tokens_per_s": 1000 / step,
+                    "tokens_per_s_rank": 1000 / step / 3,
+                    "bytes_between": 3 << 20,
+                    "memory_measured": 5 << 20,
+                    "started": started,
+                    "spread": noise,
+                    "identity": f"{schedule} {seq} {columns.get('hidden')}",
+                }
+                | columns,
+                {"seconds": seconds, "repetition": numpy.zeros(12, int)},
+            )
+        )
     return files.make(SAMPLE, FOLDER / name, rows, {"links": list(links), "git_hash": commit})
+
 
 def points(*arguments):
     accepted("plot", *arguments, "-o", "out.csv", "-o", "out.pdf", "-o", "out.png")
-    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF") and (FOLDER / "out.png").stat().st_size > 5000
+    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF") and (
+        FOLDER / "out.png"
+    ).stat().st_size > 5000
     return [(row[0], float(row[1]), float(row[2])) for row in list(csv.reader(open("out.csv")))[1:]]
 
+
 def close(found, expected):
-    assert len(found) == len(expected) and all(a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)), (found, expected)
+    assert len(found) == len(expected) and all(
+        a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)
+    ), (found, expected)
+
 
 def check_points():
-    one = measured("one.h5", [("tawpipe", 128, 0.5, DAY), ("fsdp", 128, 1, DAY), ("tawpipe", 256, 1, DAY), ("fsdp", 256, 4, DAY)], ["rate=100mbit"])
-    close(points(one), [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)])
-    close(points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"), [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)])
+    one = measured(
+        "one.h5",
+        [
+            ("tawpipe", 128, 0.5, DAY),
+            ("fsdp", 128, 1, DAY),
+            ("tawpipe", 256, 1, DAY),
+            ("fsdp", 256, 4, DAY),
+        ],
+        ["rate=100mbit"],
+    )
+    close(
+        points(one),
+        [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)],
+    )
+    close(
+        points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"),
+        [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+    )
     close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
-    close(points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"), [("tawpipe", 128, 2), ("tawpipe", 256, 4)])
-    close(points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)])
-    two = [measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, DAY)], [f"rate={rate}mbit"]) for rate in (50, 200)]
-    more = [measured(f"{rate}.h5", [("fsdp", 128, 1, DAY)], [f"rate={rate}"]) for rate in ("2gbit", "500kbit")]
-    close(points(*two, *more, "--x", "between.rate", "--y", "step"), [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)])
-    assert abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9 and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
-    assert 'width="237' in (accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text())  # 3.3 * 72 points
-    refused("plot", *two, "-o", "x.pdf", says="fsdp has several cases at seq = 128, which differ in their file: choose by file")
+    close(
+        points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"),
+        [("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+    )
+    close(
+        points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"),
+        [("fsdp", 256, 5)],
+    )
+    two = [
+        measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, DAY)], [f"rate={rate}mbit"])
+        for rate in (50, 200)
+    ]
+    more = [
+        measured(f"{rate}.h5", [("fsdp", 128, 1, DAY)], [f"rate={rate}"])
+        for rate in ("2gbit", "500kbit")
+    ]
+    close(
+        points(*two, *more, "--x", "between.rate", "--y", "step"),
+        [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)],
+    )
+    assert (
+        abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9
+        and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
+    )
+    assert 'width="237' in (
+        accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text()
+    )  # 3.3 * 72 points
+    refused(
+        "plot",
+        *two,
+        "-o",
+        "x.pdf",
+        says="fsdp has several cases at seq = 128, which differ in their file: choose by file",
+    )
     refused("plot", one, "-o", "x.txt", says="must end in")
-    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says="no valid case has seq and tokens_per_s_rank beside one of ddp")
+    refused(
+        "plot",
+        one,
+        "-o",
+        "x.pdf",
+        "--relative-to",
+        "ddp",
+        says="no valid case has seq and tokens_per_s_rank beside one of ddp",
+    )
     for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):
         refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
 
+
 def check_predictions():
     settings = "schedule=tawpipe ranks=4 groups=2+2 seq=256 hidden=4096 replicas=2"
-    found = {"between_bytes_per_s": 12.5e6, "cases": [{"settings": settings, "step_s": 2.0, "tokens_per_s": 400, "memory_bytes": 2 << 20,
-                                                       "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}]}]}
-    found["cases"].append(found["cases"][0] | {"settings": settings.replace("tawpipe", "fsdp"), "fits": False})
+    found = {
+        "between_bytes_per_s": 12.5e6,
+        "cases": [
+            {
+                "settings": settings,
+                "step_s": 2.0,
+                "tokens_per_s": 400,
+                "memory_bytes": 2 << 20,
+                "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}],
+            }
+        ],
+    }
+    found["cases"].append(
+        found["cases"][0] | {"settings": settings.replace("tawpipe", "fsdp"), "fits": False}
+    )
     (FOLDER / "p.json").write_text(json.dumps(found))
-    for x, y, expected in (("seq", "tokens_per_s_rank", (256, 100)), ("between.rate", "step", (100, 2)), ("groups", "between", (2, 4)), ("ranks", "memory", (4, 2))):
+    for x, y, expected in (
+        ("seq", "tokens_per_s_rank", (256, 100)),
+        ("between.rate", "step", (100, 2)),
+        ("groups", "between", (2, 4)),
+        ("ranks", "memory", (4, 2)),
+    ):
         close(points("p.json", "--x", x, "--y", y), [("tawpipe, predicted", *expected)])
     where = ("--where", "hidden=4K", "--where", "replicas=2", "--schedule", "tawpipe")
     close(points("p.json", *where), [("tawpipe, predicted", 256, 100)])
-    lines = plot.draw([("tawpipe", 1, 2), ("tawpipe, predicted", 1, 2)], argparse.Namespace(width="3in", y="step", x="seq", relative_to=None)).axes[0].lines
-    assert [line.get_fillstyle() for line in lines if line.get_marker() == "o"] == ["full", "none"], "predictions are hollow"
+    lines = (
+        plot.draw(
+            [("tawpipe", 1, 2), ("tawpipe, predicted", 1, 2)],
+            argparse.Namespace(width="3in", y="step", x="seq", relative_to=None),
+        )
+        .axes[0]
+        .lines
+    )
+    assert [line.get_fillstyle() for line in lines if line.get_marker() == "o"] == [
+        "full",
+        "none",
+    ], "predictions are hollow"
     one = measured("both.h5", [("tawpipe", 256, 0.5, DAY), ("fsdp", 256, 1, DAY)])
-    close(points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"), [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)])
+    close(
+        points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"),
+        [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)],
+    )
     refused("plot", "missing.json", "-o", "x.pdf", says="missing.json cannot be read: No such file")
     (FOLDER / "bad.json").write_text("[1]")
     refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
 
+
 class Quiet:
     doubt = ""
+
 
 def marks(steps):
     """Where a history of runs of these fastest steps changes, and by how much."""
     runs = [trend.Run(Quiet, step) for step in steps]
     trend.mark(runs, trend.RISK)
     return {at: round(run.change.ratio, 2) for at, run in enumerate(runs) if run.change}
+
 
 def check_one_program():
     """30 histories of 30 runs of one program, each with noise of its own: normal, and one that
@@ -93,15 +204,18 @@ def check_one_program():
         found = [marks(noise()) for _ in range(30)]
         assert sum(map(bool, found)) <= 6 and max(map(len, found)) <= 1, (SEED, found)
 
+
 def check_changes():
     """10 % between run 15 and 16 of 30, with normal noise of 1.5 %: marked once, and there. To put
     it one run off takes a run that is 3.2
     standard deviations off."""
     chance = numpy.random.default_rng(SEED)
+
     def noisy(*levels):
         return numpy.concatenate(levels) * numpy.exp(
             0.015 * chance.standard_normal(sum(map(len, levels)))
         )
+
     for factor in (1.1, 1 / 1.1):
         found = [marks(noisy([1] * 15, [factor] * 15)) for _ in range(20)]
         assert sum([*one] == [15] for one in found) >= 19 and max(map(len, found)) == 1, (
@@ -115,7 +229,7 @@ def check_changes():
     exact = 1 + 0.001 * (numpy.arange(30) * 7 % 10)  # spread over less than a percent
     for blip in ([1], [1, 1], [1, -1]):
         exact_blip = exact.copy()
-        exact_blip[12:12 + len(blip)] *= 1 + 0.5 * numpy.array(blip)
+        exact_blip[12 : 12 + len(blip)] *= 1 + 0.5 * numpy.array(blip)
         assert marks(exact_blip) == {}, "one or two runs are no lasting change"
     wide = (
         1 + 0.09 * (numpy.arange(31) * 7 % 31 - 15) / 15
@@ -124,6 +238,7 @@ def check_changes():
         marks(numpy.concatenate([wide, 1.12 * wide[:11]])) == {}
     ), "ranks show it, but it is less than twice the scatter"
     assert [*marks(numpy.concatenate([wide, 1.4 * wide[:11]]))] == [31]
+
 
 def check_chances():
     """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over
@@ -142,7 +257,9 @@ def check_chances():
         marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7]),
     ] == [{}, {7: 2.31}]
 
+
 DAYS = [f"2026-01-{day:02}T00:00:00Z" for day in range(1, 31)]
+
 
 def files_of(name, factors, noisy=(), **more):
     """A record a day; two schedules, of which only the first changes."""
@@ -159,6 +276,7 @@ def files_of(name, factors, noisy=(), **more):
         ]
         names.append(measured(f"{name}{i:02}.h5", cases, commit=f"c{i:02}", **columns))
     return names
+
 
 def check_trend():
     """A change is told where it began, fails while it is new, and is history after ten runs; noisy
@@ -210,6 +328,7 @@ def check_trend():
         and "# unknown: 5 runs, 16 or more can show a change" in few
     ), few
 
+
 def check_histories():
     """Each case has one of its own, on each machine; what failed is in none."""
     day = [("fsdp", 128, 1, DAYS[0]), ("fsdp", 256, 2, DAYS[0])]
@@ -232,6 +351,7 @@ def check_histories():
         "build_type Debug" in name for name in trend.history(load_all([*names, with_other]))
     ), "a rate of another machine is no history"
 
+
 def check_drawing():
     names = files_of("drawn", [1] * 10 + [1.5] + [1] * 3 + [1.25] * 9, noisy=[10])
     found = trend.history(load_all(names))
@@ -250,6 +370,7 @@ def check_drawing():
         trend.draw(trend.history(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
     )
     assert text.get_text() == "▲"
+
 
 print(f"MINITAW_SEED={SEED}")
 run_all(

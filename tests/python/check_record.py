@@ -11,20 +11,35 @@ from support import SAMPLE, refusal_of, run_all
 from minitaw import record as subject
 
 SEALED = SAMPLE.read_bytes()
-IMAGE = SEALED[subject.SEAL_BYTES:]
+IMAGE = SEALED[subject.SEAL_BYTES :]
+
 
 def refused(content, says):
     said = refusal_of(subject.load, "copy.h5", content)
-    assert all(words in said for words in ("copy.h5", says)) and "\n" not in said, f"{said} does not say {says!r}"
+    assert (
+        all(words in said for words in ("copy.h5", says)) and "\n" not in said
+    ), f"{said} does not say {says!r}"
+
 
 def check_seals():
     assert subject.seal_of(4, IMAGE) + IMAGE == SEALED
     damaged, none, numbers = "is damaged: truncated", "not a miniTaw result", random.Random(5)
-    for content, says in ((SEALED[:-1], damaged), (SEALED + b"\0", damaged), (SEALED[:600], damaged), (SEALED[:100], damaged),
-                          (SEALED[:511] + b" " + SEALED[512:], damaged), (b"M" + SEALED[1:], none), (IMAGE, none), (b"M" * 512 + IMAGE, none),
-                          (b"hello\n", none), (b"", none), (subject.seal_of(5, IMAGE) + IMAGE, "schema version 5"),
-                          (subject.seal_of(3, IMAGE) + IMAGE, "schema version 3"), (subject.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
-                          (subject.seal_of(4, b""), "cannot open")):
+    for content, says in (
+        (SEALED[:-1], damaged),
+        (SEALED + b"\0", damaged),
+        (SEALED[:600], damaged),
+        (SEALED[:100], damaged),
+        (SEALED[:511] + b" " + SEALED[512:], damaged),
+        (b"M" + SEALED[1:], none),
+        (IMAGE, none),
+        (b"M" * 512 + IMAGE, none),
+        (b"hello\n", none),
+        (b"", none),
+        (subject.seal_of(5, IMAGE) + IMAGE, "schema version 5"),
+        (subject.seal_of(3, IMAGE) + IMAGE, "schema version 3"),
+        (subject.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
+        (subject.seal_of(4, b""), "cannot open"),
+    ):
         refused(content, says)
     for _ in range(300):
         changed, at = bytearray(SEALED), numbers.randrange(len(SEALED))
@@ -35,26 +50,42 @@ def check_seals():
         file["x"] = [1, 2, 3]
     refused(foreign.getvalue(), none)
 
+
 def check_columns():
-    """The file says itself which columns there are, in which order, with which units, and which of them are settings."""
+    """The file says itself which columns there are, in which order, with which units, and which of
+    them are settings."""
     result = subject.load(SAMPLE)
-    assert list(result.units)[:3] == ["case", "session", "status"] and result.units["seq"] == "token"
+    assert (
+        list(result.units)[:3] == ["case", "session", "status"] and result.units["seq"] == "token"
+    )
     assert "schedule" in result.settings and "median_s" not in result.settings
     case = result.cases[4]
-    assert case["median_s"] == 2.25 and list(case.samples) == [0.75, 1.75, 2.75, 3.75] and len(case.get("losses")) == 5
+    assert (
+        case["median_s"] == 2.25
+        and list(case.samples) == [0.75, 1.75, 2.75, 3.75]
+        and len(case.get("losses")) == 5
+    )
     assert case.valid and not result.cases[6].valid and case.session is result.sessions[2]
+
 
 def check_traffic():
     """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""
     for case in filter(lambda case: case.valid, subject.load(SAMPLE).cases):
         counted = case.get("bytes/counted")
-        group = [number for number, size in enumerate(case["groups"].split("+")) for _ in range(int(size))]
+        group = [
+            number
+            for number, size in enumerate(case["groups"].split("+"))
+            for _ in range(int(size))
+        ]
         expected = [[0] * 4, [0] * 4]
         for (start, end, kind), count in numpy.ndenumerate(counted):
             expected[group[start] == group[end]][kind] += count
         assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
-    (failed,) = subject.load(files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])).cases
+    (failed,) = subject.load(
+        files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])
+    ).cases
     assert [list(kinds) for kinds in failed.traffic()] == [[0] * 4] * 2
+
 
 def check_timeline():
     """Numbers that stand for names come as these, all else as it is."""
@@ -62,28 +93,51 @@ def check_timeline():
     with h5py.File(io.BytesIO(IMAGE)) as file:
         columns = file["cases/0000/timeline"]
         found = subject.read_timeline(result.cases[0])
-        assert set(found) == set(columns) and found["end"] == list(columns["end"]) and found["rank"] == list(columns["rank"])
+        assert (
+            set(found) == set(columns)
+            and found["end"] == list(columns["end"])
+            and found["rank"] == list(columns["rank"])
+        )
         for name in ("kind", "lane", "payload"):
-            assert found[name] == [columns[name].attrs["codes"][code] for code in columns[name]], name
+            assert found[name] == [
+                columns[name].attrs["codes"][code] for code in columns[name]
+            ], name
+
 
 def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
     result = subject.load(SAMPLE)
     bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
-    assert bad and result.verdict.startswith(f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("), result.verdict
-    assert subject.fastest([subject.Case(result, bad[0].row | {"tokens_per_s": 1e9}), *result.cases]) is result.cases[4]
+    assert bad and result.verdict.startswith(
+        f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("
+    ), result.verdict
+    assert (
+        subject.fastest([subject.Case(result, bad[0].row | {"tokens_per_s": 1e9}), *result.cases])
+        is result.cases[4]
+    )
     models = {}
     for case in result.cases:
-        models.setdefault(tuple(case[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "ffn")), []).append(case)
+        models.setdefault(
+            tuple(case[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "ffn")),
+            [],
+        ).append(case)
     assert len(result.merits) == len(models)
     for merit, cases in zip(result.merits, models.values()):
-        rate = max((case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")), default=None)
+        rate = max(
+            (case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")),
+            default=None,
+        )
         assert merit.startswith("none" if rate is None else f"{rate:.6g} tokens/s ("), (merit, rate)
     for case in filter(lambda case: case.valid, result.cases):
-        assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case["case"]
+        assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case[
+            "case"
+        ]
     quiet = subject.quietest(result.cases)
     assert quiet is None or not quiet.doubt, quiet["case"]
     said = result.closing_text().splitlines()
-    assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
+    assert said == [f"figure of merit: {merit}" for merit in result.merits] + [
+        f"RESULT: {result.verdict}"
+    ]
+
 
 run_all(check_seals, check_columns, check_traffic, check_timeline, check_verdict)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks would leave them. Called
-with the program too, which reads the commands that are printed."""
+"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks
+would leave them. Called with the program too, which reads the commands that are printed."""
 
 import copy
 import json
@@ -15,193 +15,401 @@ from minitaw import check_rules as subject
 from minitaw.record import Result, load
 
 SEEN = load(SAMPLE)
-SESSION = {"git_hash": "0123456789ab", "command": "minitaw run", "deck": "layers = 1", "devices": ["cpu"]}
+SESSION = {
+    "git_hash": "0123456789ab",
+    "command": "minitaw run",
+    "deck": "layers = 1",
+    "devices": ["cpu"],
+}
+
 
 def result_of(name, sessions=None, first=None, **changed):
-    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`: of case 0 alone."""
-    deck = {"ranks": changed.get("ranks", 16)} | {key: value if isinstance(value, list) else subject.size_value(value)
-            for key, value in tomllib.loads((REPOSITORY / f"inputs/acceptance/{name}.toml").read_text()).items()}
+    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`:
+    of case 0 alone."""
+    deck = {"ranks": changed.get("ranks", 16)} | {
+        key: value if isinstance(value, list) else subject.size_value(value)
+        for key, value in tomllib.loads(
+            (REPOSITORY / f"inputs/acceptance/{name}.toml").read_text()
+        ).items()
+    }
     deck.setdefault("micro_batches", deck.get("micro_batches_per_rank", 0) * deck["ranks"])
-    result = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION] if sessions is None else sessions)
+    result = Result(
+        SEEN.path,
+        units=SEEN.units,
+        settings=SEEN.settings,
+        sessions=[SESSION] if sessions is None else sessions,
+    )
     for schedule in deck["schedule"]:
         for seq in map(subject.size_value, changed.get("seq", deck["seq"])):
             case = copy.copy(SEEN.cases[0])
             number = len(result.cases)
-            settings = deck | {key: value for key, value in changed.items() if key != "seq"} | {"schedule": schedule, "seq": seq}
-            case.row = case.row | settings | {"ffn": str(settings["ffn"]), "case": number, "micro_batch_per_rank": "",
-                                              "verdict": changed.get("verdict", "VALID"),
-                                              "median_s": changed.get("median_s", 2.0 + number), "samples": settings["steps"] * settings["repeats"]}
+            settings = (
+                deck
+                | {key: value for key, value in changed.items() if key != "seq"}
+                | {"schedule": schedule, "seq": seq}
+            )
+            case.row = (
+                case.row
+                | settings
+                | {
+                    "ffn": str(settings["ffn"]),
+                    "case": number,
+                    "micro_batch_per_rank": "",
+                    "verdict": changed.get("verdict", "VALID"),
+                    "median_s": changed.get("median_s", 2.0 + number),
+                    "samples": settings["steps"] * settings["repeats"],
+                }
+            )
             result.cases.append(case)
     result.cases[0].row.update(first or {})
     return result
 
+
 def reason(name, **changed):
     return subject.official(result_of(name, **changed)).reason
+
 
 def shipped_decks_are_official():
     for name in subject.NAMES:
         found = subject.official(result_of(name))
-        assert found.reason == "" and found.size == name and len(found.bests) == {"8b": 4, "405b": 2}.get(name, 3), found
+        assert (
+            found.reason == ""
+            and found.size == name
+            and len(found.bests) == {"8b": 4, "405b": 2}.get(name, 3)
+        ), found
         assert f"official: yes ({name}, baseline)\n" in found.text()
 
+
 def free_settings_may_change():
-    assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
+    assert (
+        reason(
+            "medium",
+            micro_batch=2,
+            micro_batches=16,
+            recompute="none",
+            replicas=2,
+            groups="4+4",
+            steps=30,
+            repeats=9,
+            warmup=4,
+        )
+        == ""
+    )
     assert reason("small", ranks=8, groups="8") == ""
-    assert reason("8b", ranks=2560, replicas=320) == reason("8b", ranks=8, micro_batch=4, micro_batches=8) == ""
-    assert reason("8b", seq=["60K"]) == "", "a device with less memory runs fewer lengths of this size"
+    assert (
+        reason("8b", ranks=2560, replicas=320)
+        == reason("8b", ranks=8, micro_batch=4, micro_batches=8)
+        == ""
+    )
+    assert (
+        reason("8b", seq=["60K"]) == ""
+    ), "a device with less memory runs fewer lengths of this size"
     assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
+
 
 def a_broken_rule_is_named():
     for name, changed, says in [
-            ("small", {"layers": 9}, "none of small, medium, large, 8b"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
-            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"),
-            ("small", {"first": {"data": "a.txt"}}, 'case 0: data is "a.txt", small has "synthetic"'), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
-            ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
-            ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
-            ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("large", {"micro_batches": 320}, "320 sequences in a step"),
-            ("small", {"first": {"layers": 9}}, "none of small"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
-            ("8b", {"ranks": 12}, "12 ranks, 8b takes multiples of 8"), ("8b", {"micro_batches": 32}, "32 sequences in a step, 8b has 64"),
-            ("8b", {"seq": ["12K", "20K"]}, "seq = 20480 is no length of 8b"), ("8b", {"vocab": 32000}, "none of small"),
-            ("8b", {"first": {"ranks": 8, "micro_batches": 32}}, "different numbers of ranks: 8b takes a file for each"),
-            ("70b", {"vocab": 32000}, "seq = 8192 is no length of large"), ("405b", {"layers": 120}, "none of small"),
-            ("405b", {"micro_batches": 512}, "512 sequences in a step, 405b has"),
-            ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
-            ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
-            ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
+        ("small", {"layers": 9}, "none of small, medium, large, 8b"),
+        ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
+        ("medium", {"seed": 2}, "seed"),
+        ("medium", {"learning_rate": 0.1}, "learning_rate"),
+        ("small", {"first": {"data": "a.txt"}}, 'case 0: data is "a.txt", small has "synthetic"'),
+        ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
+        ("small", {"repeats": 4}, "repeats = 4, small needs 5"),
+        ("large", {"warmup": 0}, "warmup = 0"),
+        ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"),
+        ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
+        ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"),
+        ("large", {"micro_batches": 320}, "320 sequences in a step"),
+        ("small", {"first": {"layers": 9}}, "none of small"),
+        ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
+        ("8b", {"ranks": 12}, "12 ranks, 8b takes multiples of 8"),
+        ("8b", {"micro_batches": 32}, "32 sequences in a step, 8b has 64"),
+        ("8b", {"seq": ["12K", "20K"]}, "seq = 20480 is no length of 8b"),
+        ("8b", {"vocab": 32000}, "none of small"),
+        (
+            "8b",
+            {"first": {"ranks": 8, "micro_batches": 32}},
+            "different numbers of ranks: 8b takes a file for each",
+        ),
+        ("70b", {"vocab": 32000}, "seq = 8192 is no length of large"),
+        ("405b", {"layers": 120}, "none of small"),
+        ("405b", {"micro_batches": 512}, "512 sequences in a step, 405b has"),
+        ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
+        ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
+        ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy"),
+    ]:
         assert says in reason(name, **changed), (name, changed, reason(name, **changed))
     assert "no case" in subject.official(Result(SEEN.path)).reason
     result = result_of("small")
     result.cases[1].row["heads"] = 8
     assert subject.official(result).reason == "case 1: its model is not that of small"
-    assert not subject.official(result_of("large", seq=["4K", "24K"])).bests, "no rate of a part of the lengths"
+    assert not subject.official(
+        result_of("large", seq=["4K", "24K"])
+    ).bests, "no rate of a part of the lengths"
+
 
 def sessions_must_be_of_one_commit():
-    for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
-                         ({"git_hash": ""}, "not known"), ({"git_hash": "0a9876543210"}, "different commits"), ({"devices": []}, "not complete"),
-                         ({"deck": ""}, "not complete"), ({"command": ""}, "not complete")):
+    for change, says in (
+        ({}, ""),
+        ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"),
+        ({"git_hash": "unknown"}, "not known"),
+        ({"git_hash": ""}, "not known"),
+        ({"git_hash": "0a9876543210"}, "different commits"),
+        ({"devices": []}, "not complete"),
+        ({"deck": ""}, "not complete"),
+        ({"command": ""}, "not complete"),
+    ):
         found = reason("small", sessions=[SESSION, SESSION | change])
         assert says in found and bool(says) == bool(found), (change, found)
 
+
 def tiers_go_with_commits():
     result = result_of("small")
-    for tier, published, says in (("baseline", SESSION["git_hash"] + "cdef", ""), ("baseline", "ba9876543210", "its commit is not the published one"),
-                                  ("ported", "ba9876543210", ""), ("ported", SESSION["git_hash"], "tier ported, but its commit is the published one")):
+    for tier, published, says in (
+        ("baseline", SESSION["git_hash"] + "cdef", ""),
+        ("baseline", "ba9876543210", "its commit is not the published one"),
+        ("ported", "ba9876543210", ""),
+        ("ported", SESSION["git_hash"], "tier ported, but its commit is the published one"),
+    ):
         found = subject.official(result, tier, published)
         assert says in found.reason and bool(says) == bool(found.reason), found
     assert "official: yes (small, optimized)" in subject.official(result, "optimized").text()
 
+
 def a_submission_ends_within_a_day():
     result = result_of("small")
-    for last, says in (("2026-11-25T07:59:59Z", ""), ("2026-11-25T08:00:01.5+00:00", "24 hours from the first timed step to the last")):
-        for case, begin, end in zip(result.cases, ("2026-11-24T09:00:00Z", "2026-11-24T08:00:00Z"), (last, "2026-11-24T08:01:00Z")):
+    for last, says in (
+        ("2026-11-25T07:59:59Z", ""),
+        ("2026-11-25T08:00:01.5+00:00", "24 hours from the first timed step to the last"),
+    ):
+        for case, begin, end in zip(
+            result.cases,
+            ("2026-11-24T09:00:00Z", "2026-11-24T08:00:00Z"),
+            (last, "2026-11-24T08:01:00Z"),
+        ):
             case.data = case.data | {"window/begin": [begin], "window/end": [end]}
         for case in result.cases[2:]:
             case.data = {}
         found = subject.official(result).reason
         assert says in found and bool(says) == bool(found), found
 
+
 def the_rate_weighs_lengths_by_their_time():
-    """small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length."""
+    """small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then
+    length."""
     whole = subject.official(result_of("small"))
     assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
-    assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s, 20 million tokens in 25111.6 s\n" in whole.text()
-    slow = subject.official(result_of("small", first={"median_s": 7.0}))  # the second schedule is faster then, in 5 s
-    assert abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text(), slow.text()
-    less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
-    assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
+    assert (
+        "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text()
+        and "rate of small: 796.444 tokens/s, 20 million tokens in 25111.6 s\n" in whole.text()
+    )
+    slow = subject.official(
+        result_of("small", first={"median_s": 7.0})
+    )  # the second schedule is faster then, in 5 s
+    assert (
+        abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9
+        and "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text()
+    ), slow.text()
+    less = subject.official(
+        result_of("small", first={"verdict": "INVALID: error: x"})
+    )  # the second schedule takes its place, in 5 s
+    assert (
+        abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9
+        and "estimate of small: " in less.text()
+    )
+
 
 def noisy_cases_are_all_named_and_can_be_measured_again_alone():
-    result = result_of("small", sessions=[SESSION | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}])
-    for number, percent in ((0, 12), (2, 11), (3, 20)):  # tawpipe at 128 and 512 tokens, weipipe at 128
-        result.cases[number].row["verdict"] = f"VALID ({'no warm-up; ' * (number == 2)}noisy: quartiles {percent} % of the median apart)"
+    result = result_of(
+        "small",
+        sessions=[
+            SESSION
+            | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}
+        ],
+    )
+    for number, percent in (
+        (0, 12),
+        (2, 11),
+        (3, 20),
+    ):  # tawpipe at 128 and 512 tokens, weipipe at 128
+        result.cases[number].row[
+            "verdict"
+        ] = f"VALID ({'no warm-up; ' * (number == 2)}noisy: quartiles {percent} % of the median apart)"
     result.cases[3].row["repeats"] = 7
     for case in result.cases:
         case.file, case.row["session"] = result, 0
     lines = subject.official(result).text().splitlines()
-    assert lines[0].startswith("estimate of small: ") and lines[1].startswith("official: no: case 0: VALID (noisy"), lines
+    assert lines[0].startswith("estimate of small: ") and lines[1].startswith(
+        "official: no: case 0: VALID (noisy"
+    ), lines
     named = [line for line in lines if line.startswith("# case ")]
     assert not any(line.startswith("# also: ") for line in lines), "a noisy case is named once"
-    assert [line.partition(" (")[0] for line in named] == ["# case 0", "# case 2", "# case 3"], lines
-    assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
-    assert [line for line in lines if line.startswith("# again: ")] == ["# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
-                         "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10"], lines
+    assert [line.partition(" (")[0] for line in named] == [
+        "# case 0",
+        "# case 2",
+        "# case 3",
+    ], lines
+    assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith(
+        "128 tokens): noisy: quartiles 20 % of the median apart"
+    ), lines
+    assert [line for line in lines if line.startswith("# again: ")] == [
+        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
+        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10",
+    ], lines
+
 
 def measured(result, line):
-    """What the printed command would leave, noise apart: the cases that the program finds in it, with its counts."""
+    """What the printed command would leave, noise apart: the cases that the program finds in it,
+    with its counts."""
     words = shlex.split(line.partition(": ")[2])
     assert words[:3] == ["mpiexec", "-n", "4"] and words[3:5] == ["minitaw", "run"], line
     deck, sets = words[5], ["-o" if word == "--output" else word for word in words[6:]]
     anew = line.startswith("# anew")
-    assert sets.count("-o") == 1 and sets[sets.index("-o") + 1] == ("again.h5" if anew else "mine.h5"), line
+    assert sets.count("-o") == 1 and sets[sets.index("-o") + 1] == (
+        "again.h5" if anew else "mine.h5"
+    ), line
     del sets[sets.index("-o") : sets.index("-o") + 2]
     plan = [*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance" / deck, *sets, "--json"]
     done = subprocess.run(plan, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for settings in (case["settings"] for case in json.loads(done.stdout)["cases"]):
         names = ("schedule", "seq", *(() if anew else ("steps", "warmup")))
-        (row,) = [case.row for case in result.cases if all(case[name] == settings[name] for name in names)]
-        row.update({name: settings[name] for name in subject.COUNTED}, verdict="VALID",
-                   samples=settings["steps"] * settings["repeats"])
+        (row,) = [
+            case.row for case in result.cases if all(case[name] == settings[name] for name in names)
+        ]
+        row.update(
+            {name: settings[name] for name in subject.COUNTED},
+            verdict="VALID",
+            samples=settings["steps"] * settings["repeats"],
+        )
+
 
 def printed_commands_lead_to_an_official_result():
-    """Too few repetitions, noise, both, too few steps or too short ones, no warm-up: by the words of the program."""
+    """Too few repetitions, noise, both, too few steps or too short ones, no warm-up: by the words
+    of the program."""
     noisy = "VALID (noisy: quartiles 12 % of the median apart)"
-    for name, changed, count in [("small", {"repeats": 2}, 3), ("small", {"repeats": 2, "verdict": noisy}, 3),
-                                 ("small", {"repeats": 4}, 3), ("small", {"repeats": 5, "verdict": noisy}, 3),
-                                 ("small", {"first": {"repeats": 1, "verdict": noisy}}, 1),
-                                 ("small", {"first": {"repeats": 9, "verdict": noisy}}, 1),
-                                 ("small", {"steps": 4, "repeats": 2}, 1), ("small", {"warmup": 0}, 1),
-                                 ("medium", {"ranks": 4, "micro_batches": 32, "first": {"median_s": 0.25}}, 1),
-                                 ("medium", {"ranks": 4, "steps": 2, "verdict": noisy}, 1)]:
+    for name, changed, count in [
+        ("small", {"repeats": 2}, 3),
+        ("small", {"repeats": 2, "verdict": noisy}, 3),
+        ("small", {"repeats": 4}, 3),
+        ("small", {"repeats": 5, "verdict": noisy}, 3),
+        ("small", {"first": {"repeats": 1, "verdict": noisy}}, 1),
+        ("small", {"first": {"repeats": 9, "verdict": noisy}}, 1),
+        ("small", {"steps": 4, "repeats": 2}, 1),
+        ("small", {"warmup": 0}, 1),
+        ("medium", {"ranks": 4, "micro_batches": 32, "first": {"median_s": 0.25}}, 1),
+        ("medium", {"ranks": 4, "steps": 2, "verdict": noisy}, 1),
+    ]:
         command = f"minitaw run {name}.toml --set repeats=2 --set=steps=2 --set warmup=0 --set ranks=4 -o mine.h5"
-        if "warmup" not in changed and changed.get("steps", 5) >= 5 and "median_s" not in changed.get("first", {}):
+        if (
+            "warmup" not in changed
+            and changed.get("steps", 5) >= 5
+            and "median_s" not in changed.get("first", {})
+        ):
             command = f"minitaw run {name}.toml --set repeats=2 --set ranks=4 -o mine.h5"
         result = result_of(name, sessions=[SESSION | {"command": command}], **changed)
         for case in result.cases:
             case.file, case.row["session"] = result, 0
         found = subject.official(result)
-        lines = [line for line in found.text().splitlines() if line.startswith(("# again: ", "# anew, "))]
+        lines = [
+            line for line in found.text().splitlines() if line.startswith(("# again: ", "# anew, "))
+        ]
         assert found.reason and len(lines) == count, (name, changed, lines)
         for line in lines:
             measured(result, line)
-        assert subject.official(result).reason == "", (name, changed, lines, subject.official(result).reasons)
+        assert subject.official(result).reason == "", (
+            name,
+            changed,
+            lines,
+            subject.official(result).reasons,
+        )
+
 
 def keys_in_place_of_others_are_replaced():
-    """Where groups and micro-batches were swept by keys that stand for them, the command names each of them once."""
-    command = ("minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 "
-               "--set tokens_per_micro_batch=1K -o mine.h5")
-    result = result_of("small", sessions=[SESSION | {"command": command}], verdict="VALID (noisy: x)")
+    """Where groups and micro-batches were swept by keys that stand for them, the command names each
+    of them once."""
+    command = (
+        "minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 "
+        "--set tokens_per_micro_batch=1K -o mine.h5"
+    )
+    result = result_of(
+        "small", sessions=[SESSION | {"command": command}], verdict="VALID (noisy: x)"
+    )
     for number, case in enumerate(result.cases):
         case.file = result
         size = 1 + number % 2
-        case.row.update(session=0, groups=("4", "2+2")[number % 2], micro_batch=size, micro_batches=8 // size)
-    lines = [line for line in subject.official(result).text().splitlines() if line.startswith("# again: ")]
+        case.row.update(
+            session=0, groups=("4", "2+2")[number % 2], micro_batch=size, micro_batches=8 // size
+        )
+    lines = [
+        line
+        for line in subject.official(result).text().splitlines()
+        if line.startswith("# again: ")
+    ]
     assert len(lines) == 6, lines
     for line in lines:
         words = shlex.split(line.partition(": ")[2])[6:]
-        done = subprocess.run([*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance/small.toml", *words[2:], "--json"],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [
+                *sys.argv[4:],
+                "plan",
+                REPOSITORY / "inputs/acceptance/small.toml",
+                *words[2:],
+                "--json",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert words[:2] == ["-o", "mine.h5"] and done.returncode == 0, (line, done.stderr)
+
 
 def the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
     text = subject.official(result_of("small")).text()
-    assert ("\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program "
-            "can check\n") in text
-    assert ("\n# not checked: that this run was announced, the machine, placement of ranks, share of device "
-            "memory (") in text
+    assert (
+        "\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program "
+        "can check\n"
+    ) in text
+    assert (
+        "\n# not checked: that this run was announced, the machine, placement of ranks, share of device "
+        "memory ("
+    ) in text
     lines = subject.official(result_of("small", repeats=4, first={"seed": 3})).text().splitlines()
     assert lines[1] == 'official: no: case 0: seed is "3", small has "1"', lines
-    assert lines[2:4] == ["# also: case 0: repeats = 4, small needs 5", "# also: case 1: repeats = 4, small needs 5"], lines
+    assert lines[2:4] == [
+        "# also: case 0: repeats = 4, small needs 5",
+        "# also: case 1: repeats = 4, small needs 5",
+    ], lines
     assert lines[10].startswith("# also: case 8: ") and lines[11] == "# and 15 more", lines
 
-def the_command_prints_the_answer():
-    assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
-    with mock.patch.object(subject, "load", lambda _: result_of("small")):
-        assert "official: yes (small, ported)\n" in accepted("check-rules", "x", "--tier", "ported", "--published", "ba9876543210")
-        assert "is the published one" in accepted("check-rules", "x", "--tier", "ported", "--published", SESSION["git_hash"], code=1)
 
-run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit, tiers_go_with_commits,
-        a_submission_ends_within_a_day, the_rate_weighs_lengths_by_their_time,
-        noisy_cases_are_all_named_and_can_be_measured_again_alone, printed_commands_lead_to_an_official_result,
-        keys_in_place_of_others_are_replaced, the_scope_is_told, the_command_prints_the_answer)
+def the_command_prints_the_answer():
+    assert (
+        accepted("check-rules", SAMPLE, code=1)
+        == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
+    )
+    with mock.patch.object(subject, "load", lambda _: result_of("small")):
+        assert "official: yes (small, ported)\n" in accepted(
+            "check-rules", "x", "--tier", "ported", "--published", "ba9876543210"
+        )
+        assert "is the published one" in accepted(
+            "check-rules", "x", "--tier", "ported", "--published", SESSION["git_hash"], code=1
+        )
+
+
+run_all(
+    shipped_decks_are_official,
+    free_settings_may_change,
+    a_broken_rule_is_named,
+    sessions_must_be_of_one_commit,
+    tiers_go_with_commits,
+    a_submission_ends_within_a_day,
+    the_rate_weighs_lengths_by_their_time,
+    noisy_cases_are_all_named_and_can_be_measured_again_alone,
+    printed_commands_lead_to_an_official_result,
+    keys_in_place_of_others_are_replaced,
+    the_scope_is_told,
+    the_command_prints_the_answer,
+)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/timeline draws what run and predict have kept, as pictures and as traces for Perfetto, and says clearly when it cannot. Called with the
-program too, which predicts."""
+"""scripts/timeline draws what run and predict have kept, as pictures and as traces for Perfetto,
+and says clearly when it cannot. Called with the program too, which predicts."""
 
 import copy
 import json
@@ -14,96 +14,234 @@ import numpy
 from matplotlib.collections import LineCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
 from minitaw.record import load
-from minitaw.timeline import PHASES, Event, Timeline, chrome_trace, draw, measured_timeline, predicted_timelines, rows_of
+from minitaw.timeline import (
+    PHASES,
+    Event,
+    Timeline,
+    chrome_trace,
+    draw,
+    measured_timeline,
+    predicted_timelines,
+    rows_of,
+)
 
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
+
 
 def check_sample():
     """Of the made-up step: who is where, and which rectangles are whose."""
     timeline = measured_timeline(load(SAMPLE).cases[0])
     assert timeline.groups == [1, 2] and timeline.lanes[0] == "compute" and timeline.length == 1.25
-    assert [event.text() for event in timeline.events] == ["F s2 m1", "send G2 m1 to r2", "recv G2 m1 from r0", "broadcast E, root r1", "update W4"]
-    assert [event.phase for event in timeline.events] == ["F", "gradients", "gradients", "embeddings", "U"]
+    assert [event.text() for event in timeline.events] == [
+        "F s2 m1",
+        "send G2 m1 to r2",
+        "recv G2 m1 from r0",
+        "broadcast E, root r1",
+        "update W4",
+    ]
+    assert [event.phase for event in timeline.events] == [
+        "F",
+        "gradients",
+        "gradients",
+        "embeddings",
+        "U",
+    ]
     assert timeline.events[0]._replace(kind="join").phase is None
     assert rows_of(timeline)[0] == [0] * 5
     found = draw([timeline]).axes[0].collections
-    boxes = [path.get_extents() for some in found if some.get_label()[0] != "_" for path in some.get_paths()]
+    boxes = [
+        path.get_extents()
+        for some in found
+        if some.get_label()[0] != "_"
+        for path in some.get_paths()
+    ]
     sizes = [(box.x0, box.x1, box.height) for box in sorted(boxes, key=lambda box: box.x0)]
-    assert numpy.allclose(sizes, [(0, 0.75, 0.5), (0.125, 0.5, 1), (0.25, 0.75, 0.5), (0.375, 1.25, 0.5), (1, 1.0625, 1)]), sizes
-    (arrow,) = (line for some in found if isinstance(some, LineCollection) for line in some.get_segments())
-    sent, received = ([box.y0 + box.height / 2 for box in boxes if box.x0 == begin] for begin in (0.25, 0))
+    assert numpy.allclose(
+        sizes,
+        [(0, 0.75, 0.5), (0.125, 0.5, 1), (0.25, 0.75, 0.5), (0.375, 1.25, 0.5), (1, 1.0625, 1)],
+    ), sizes
+    (arrow,) = (
+        line for some in found if isinstance(some, LineCollection) for line in some.get_segments()
+    )
+    sent, received = (
+        [box.y0 + box.height / 2 for box in boxes if box.x0 == begin] for begin in (0.25, 0)
+    )
     assert numpy.allclose(arrow, [(0.25, *sent), (0.75, *received)]), (arrow, sent, received)
-    rows = {label.get_text(): round(height, 2) for label, height in zip(draw([timeline]).axes[0].get_yticklabels(), draw([timeline]).axes[0].get_yticks())}
-    assert [(text, height) for text, height in rows.items() if "(" in text] == [  # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
-        ("rank 0 (group 0) compute", 0.5), ("rank 1 (group 1) compute", 3.9), ("rank 2 (group 1) compute", 6.8)], rows
-    assert timeline.note == "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; 33.3% of communication hidden"
+    rows = {
+        label.get_text(): round(height, 2)
+        for label, height in zip(
+            draw([timeline]).axes[0].get_yticklabels(), draw([timeline]).axes[0].get_yticks()
+        )
+    }
+    assert [
+        (text, height) for text, height in rows.items() if "(" in text
+    ] == [  # 1 + 3 x 0.5 for lanes, 0.4 between ranks, 0.5 between groups
+        ("rank 0 (group 0) compute", 0.5),
+        ("rank 1 (group 1) compute", 3.9),
+        ("rank 2 (group 1) compute", 6.8),
+    ], rows
+    assert (
+        timeline.note
+        == "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; 33.3% of communication hidden"
+    )
     nothing_moved = copy.copy(load(SAMPLE).cases[0])
     nothing_moved.row = nothing_moved.row | {"overlap": math.nan}
     assert measured_timeline(nothing_moved).note.endswith("25.0% idle")
 
+
 def check_trace():
-    """Of the same step twice, in two cases: who did what and how long it waited, and which message is which."""
+    """Of the same step twice, in two cases: who did what and how long it waited, and which message
+    is which."""
     trace = trace_of(SAMPLE, "--case", "0,2")
     for first in (1, 4):
         mine = [event for event in trace["traceEvents"] if first <= event["pid"] < first + 3]
         slices = [event for event in mine if event["ph"] == "X"]
-        assert [(event["pid"] - first, event["dur"]) for event in slices] == [(0, 375000), (0, 500000), (2, 750000), (1, 875000), (2, 62500)]
+        assert [(event["pid"] - first, event["dur"]) for event in slices] == [
+            (0, 375000),
+            (0, 500000),
+            (2, 750000),
+            (1, 875000),
+            (2, 62500),
+        ]
         assert {event["cat"] for event in slices} <= {name for name, _ in PHASES.values()}
         moved = {"tick": 1, "waited_us": 0, "shard": 2, "micro_batch": 1, "peer": 0, "link": 3}
         assert [event["args"] for event in slices] == [
-            {"tick": 0, "waited_us": 125000, "shard": 2, "micro_batch": 1}, moved | {"waited_us": 125000, "peer": 2}, moved,
-            {"tick": 2, "waited_us": 312500, "root": 1, "link": 0}, {"tick": 7, "waited_us": 250000, "shard": 4}]
-        names = [event["args"]["name"].rpartition(": ")[2] for event in mine if event["name"] == "process_name"]
+            {"tick": 0, "waited_us": 125000, "shard": 2, "micro_batch": 1},
+            moved | {"waited_us": 125000, "peer": 2},
+            moved,
+            {"tick": 2, "waited_us": 312500, "root": 1, "link": 0},
+            {"tick": 7, "waited_us": 250000, "shard": 4},
+        ]
+        names = [
+            event["args"]["name"].rpartition(": ")[2]
+            for event in mine
+            if event["name"] == "process_name"
+        ]
         assert names == ["rank 0, group 0", "rank 1, group 1", "rank 2, group 1"], names
-        assert all(event["args"]["sort_index"] == event["tid"] for event in mine if event["name"] == "thread_sort_index")
+        assert all(
+            event["args"]["sort_index"] == event["tid"]
+            for event in mine
+            if event["name"] == "thread_sort_index"
+        )
         (start,), (finish,) = ([event for event in mine if event["ph"] == phase] for phase in "sf")
-        assert start["id"] == finish["id"] == (3 if first == 1 else 7) and start["ts"] == finish["ts"] == 500000
+        assert (
+            start["id"] == finish["id"] == (3 if first == 1 else 7)
+            and start["ts"] == finish["ts"] == 500000
+        )
         assert (start["pid"], finish["pid"]) == (first, first + 2)
     headings = [f"tawpipe, 3 ranks in groups 1+2, {seq} tokens (measured)" for seq in (128, 256)]
-    assert {heading: note[:12] for heading, note in trace["otherData"].items()} == dict.fromkeys(headings, "step 1250 ms")
+    assert {heading: note[:12] for heading, note in trace["otherData"].items()} == dict.fromkeys(
+        headings, "step 1250 ms"
+    )
+
 
 def check_overlaps():
-    """Messages of a lane that overlap have a row each. Of many ranks, only messages between groups are drawn."""
-    def event(kind, rank, peer, link):
-        return Event(rank, f"gradients_{kind}", kind, "gradient", 0, 0, 0, peer, link, 0.0, 0.0, 1.0)
+    """Messages of a lane that overlap have a row each. Of many ranks, only messages between groups
+    are drawn."""
 
-    many = Timeline("x", "", [4, 5], [event(kind, *ranks, link) for link, pair in enumerate([(0, 1), (0, 8), (1, 7)])
-                                      for kind, ranks in (("send", pair), ("recv", pair[::-1]))])
-    names = [event["args"]["name"] for event in json.loads(chrome_trace([many]))["traceEvents"] if event["name"] == "thread_name" and event["pid"] == 1]
+    def event(kind, rank, peer, link):
+        return Event(
+            rank, f"gradients_{kind}", kind, "gradient", 0, 0, 0, peer, link, 0.0, 0.0, 1.0
+        )
+
+    many = Timeline(
+        "x",
+        "",
+        [4, 5],
+        [
+            event(kind, *ranks, link)
+            for link, pair in enumerate([(0, 1), (0, 8), (1, 7)])
+            for kind, ranks in (("send", pair), ("recv", pair[::-1]))
+        ],
+    )
+    names = [
+        event["args"]["name"]
+        for event in json.loads(chrome_trace([many]))["traceEvents"]
+        if event["name"] == "thread_name" and event["pid"] == 1
+    ]
     assert names == ["gradients_send", "gradients_send (2)"], names
     drawn = draw([many, Timeline("y", "", [1], [many.events[0]._replace(end=3.0)])])
     assert drawn.axes[0].get_xlim() == (0, 3)
-    assert sum(len(some.get_segments()) for some in drawn.axes[0].collections if isinstance(some, LineCollection)) == 2
+    assert (
+        sum(
+            len(some.get_segments())
+            for some in drawn.axes[0].collections
+            if isinstance(some, LineCollection)
+        )
+        == 2
+    )
+
 
 def trace_of(*arguments):
     accepted("timeline", *arguments, "-o", "step.json")
     return json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))
+
 
 def titles_of(*arguments):
     """Of the panels of a picture."""
     accepted("timeline", *arguments, "-o", "step.svg")
     text = (FOLDER / "step.svg").read_text(encoding="utf-8")
     xml.etree.ElementTree.fromstring(text)
-    return [title.split(":")[0] for title in re.findall(r">([^<>]*[(](?:predicted|measured)[)])</text>", text)]
+    return [
+        title.split(":")[0]
+        for title in re.findall(r">([^<>]*[(](?:predicted|measured)[)])</text>", text)
+    ]
+
 
 def predict(*arguments):
-    command = [PROGRAM, "predict", "deck.toml", "--machine", REPOSITORY / "inputs/machines/dgx-h100.toml", *arguments]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=FOLDER, timeout=120)
+    command = [
+        PROGRAM,
+        "predict",
+        "deck.toml",
+        "--machine",
+        REPOSITORY / "inputs/machines/dgx-h100.toml",
+        *arguments,
+    ]
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, cwd=FOLDER, timeout=120
+    )
+
 
 def check_predictions():
-    """All cases of the deck, in its order, with every action; of replicas that are alike one. And measured beside predicted."""
+    """All cases of the deck, in its order, with every action; of replicas that are alike one. And
+    measured beside predicted."""
     (FOLDER / "deck.toml").write_text(DECK)
-    for settings, titles in (((), ["tawpipe"]), (("--set", "schedule=tawpipe,zb1,weipipe"), ["tawpipe", "zb1", "weipipe"])):
+    for settings, titles in (
+        ((), ["tawpipe"]),
+        (("--set", "schedule=tawpipe,zb1,weipipe"), ["tawpipe", "zb1", "weipipe"]),
+    ):
         done = predict(*settings, "--timeline", "predicted.json")
         assert done.returncode == 0 and done.stderr == "", done
         assert titles_of("predicted.json") == titles, settings
-    predict("--set", "ranks=24", "--set", "groups=3", "--set", "replicas=3", "--set", "micro_batches=24", "--set", "layers=8", "--timeline", "alike.json")
+    predict(
+        "--set",
+        "ranks=24",
+        "--set",
+        "groups=3",
+        "--set",
+        "replicas=3",
+        "--set",
+        "micro_batches=24",
+        "--set",
+        "layers=8",
+        "--timeline",
+        "alike.json",
+    )
     (one,) = predicted_timelines(FOLDER / "alike.json")
-    assert one.heading == "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)" and "DGX H100" in one.note, one.heading
+    assert (
+        one.heading == "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)"
+        and "DGX H100" in one.note
+    ), one.heading
     predict("--timeline", "predicted.json")
     (one,) = predicted_timelines(FOLDER / "predicted.json")
-    program = subprocess.run([PROGRAM, "plan", "deck.toml", "--program", "--adapters", "8"], capture_output=True, text=True, cwd=FOLDER, check=True).stdout
+    program = subprocess.run(
+        [PROGRAM, "plan", "deck.toml", "--program", "--adapters", "8"],
+        capture_output=True,
+        text=True,
+        cwd=FOLDER,
+        check=True,
+    ).stdout
     assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
     messages = sum(event.kind == "send" for event in one.events)
     phases = [event["ph"] for event in trace_of("predicted.json")["traceEvents"]]
@@ -116,13 +254,23 @@ def check_predictions():
         done = predict("--timeline", file)
         assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
 
+
 def check_refusals():
     (FOLDER / "other.json").write_text("{}")
     zero = (SAMPLE, "--case", 0)
-    for arguments, says in (((SAMPLE,), "--case chooses some"), ((SAMPLE, "--case", 1), "has no timeline"), ((SAMPLE, "--case", 7), "no case 7"),
-                            ((SAMPLE, "--case", "first"), "no case first"), ((*zero, "-o", "x.gif"), ".png"), ((*zero, "-o", "no/such/x.json"), "cannot be written"),
-                            ((*zero, "-o", "no/such/x.png"), "cannot be written"),
-                            ((REPOSITORY / "README.md",), "not a miniTaw result"), (("missing.json",), "cannot be read"), (("other.json",), "no timeline")):
+    for arguments, says in (
+        ((SAMPLE,), "--case chooses some"),
+        ((SAMPLE, "--case", 1), "has no timeline"),
+        ((SAMPLE, "--case", 7), "no case 7"),
+        ((SAMPLE, "--case", "first"), "no case first"),
+        ((*zero, "-o", "x.gif"), ".png"),
+        ((*zero, "-o", "no/such/x.json"), "cannot be written"),
+        ((*zero, "-o", "no/such/x.png"), "cannot be written"),
+        ((REPOSITORY / "README.md",), "not a miniTaw result"),
+        (("missing.json",), "cannot be read"),
+        (("other.json",), "no timeline"),
+    ):
         refused("timeline", *arguments, says=says)
+
 
 run_all(check_sample, check_trace, check_overlaps, check_predictions, check_refusals)

@@ -669,7 +669,8 @@ def predictions():
         "adapters": [{"out_bytes": 5}],
     }
     found = {
-        "none": '{"cases": []}', "deep": "[" * 200000,
+        "none": '{"cases": []}',
+        "deep": "[" * 200000,
         "no ranks": json.dumps(
             {"cases": [case | {"settings": settings.replace("ranks=4", "ranks=0")}]}
         ),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of scripts/minitaw share: the command line of a test, calls of the commands, and the package itself."""
+"""What the tests of scripts/minitaw share: the command line of a test, calls of the commands, and
+the package itself."""
 
 import contextlib
 import io
@@ -17,6 +18,7 @@ os.chdir(FOLDER)
 
 from minitaw import command  # noqa: E402
 
+
 def call(name, *arguments):
     """scripts/NAME, without a new process: to import its libraries takes longer than most calls."""
     out, err = io.StringIO(), io.StringIO()
@@ -24,23 +26,36 @@ def call(name, *arguments):
         code = command.call(name, list(map(str, arguments)))
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
+
 def process(name, *arguments, **options):
     """scripts/NAME as users call it."""
-    return subprocess.run([REPOSITORY / "scripts" / name, *map(str, arguments)], **({"stdout": subprocess.PIPE} | options), stderr=subprocess.PIPE,
-                          text=True, timeout=300)
+    return subprocess.run(
+        [REPOSITORY / "scripts" / name, *map(str, arguments)],
+        **({"stdout": subprocess.PIPE} | options),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    )
+
 
 def accepted(name, *arguments, code=0):
     """What it prints."""
     done = call(name, *arguments)
-    assert done.returncode == code and done.stderr == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert (
+        done.returncode == code and done.stderr == ""
+    ), f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout
+
 
 def refused(name, *arguments, says):
     """Exit code 2, one sentence, nothing else."""
     done = call(name, *arguments)
-    assert done.returncode == 2 and done.stdout == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert (
+        done.returncode == 2 and done.stdout == ""
+    ), f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
     assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
+
 
 def refusal_of(work, *arguments, **options):
     """What the BadInput of a call in Python says; a call that throws none fails the test."""
@@ -48,6 +63,7 @@ def refusal_of(work, *arguments, **options):
         raise AssertionError(f"not refused: {work(*arguments, **options)}")
     except command.BadInput as error:
         return str(error)
+
 
 def run_all(*tests):
     """Calls every test, and ends with the names of those that failed."""

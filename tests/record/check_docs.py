@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads a result file knowing nothing but docs/results.md: every dataset that the page names is there with the shape and the units it
-says, and nothing else is."""
+"""Reads a result file knowing nothing but docs/results.md: every dataset that the page names is
+there with the shape and the units it says, and nothing else is."""
 
 import re
 import sys
 
 import h5py
 import pandas
+
 
 def documented(page):
     """{path: (shape, units, setting)} from the tables of the page."""
@@ -17,23 +18,42 @@ def documented(page):
             rows[cells[0].strip("`")] = (cells[1], cells[2], cells[3] == "yes")
     return rows
 
+
 def check_table(rows, table):
-    """The table by which files are checked says of every dataset what the page says: path, units and axes."""
+    """The table by which files are checked says of every dataset what the page says: path, units
+    and axes."""
     said = {}
     for line in filter(lambda line: line.strip() and line[0] != "#", open(table, encoding="utf-8")):
         path, _, units, shape, _ = line.split(None, 4)
         axes = [axis.split("/")[-1] for axis in shape.rstrip("!").split(",")]
-        said["/" + path.replace("setting/", "summary/")] = (units, "scalar" if shape == "-" else f"[{', '.join(axes)}]", path.startswith("setting/"))
-    page = {path: (units, shape, setting) for path, (shape, units, setting) in rows.items() if not path.endswith("/NAME")}
+        said["/" + path.replace("setting/", "summary/")] = (
+            units,
+            "scalar" if shape == "-" else f"[{', '.join(axes)}]",
+            path.startswith("setting/"),
+        )
+    page = {
+        path: (units, shape, setting)
+        for path, (shape, units, setting) in rows.items()
+        if not path.endswith("/NAME")
+    }
     for path, (units, shape, setting) in page.items():
         if said[path][1] == "[*]":
             shape = "[*]" if shape.startswith("[") and "," not in shape else shape
-        assert said[path] == (units, shape, setting), f"{path}: {said[path]} in the table, {(units, shape, setting)} on the page"
+        assert said[path] == (
+            units,
+            shape,
+            setting,
+        ), f"{path}: {said[path]} in the table, {(units, shape, setting)} on the page"
     assert said.keys() == page.keys(), said.keys() ^ page.keys()
+
 
 def expand(rows, file):
     """The page's paths with the numbers that this file has in place of NNNN and NAME."""
-    settings = {path.split("/")[-1]: row for path, row in rows.items() if path.startswith("/summary/") and row[2]}
+    settings = {
+        path.split("/")[-1]: row
+        for path, row in rows.items()
+        if path.startswith("/summary/") and row[2]
+    }
     full = {}
     for path, (shape, units, _) in rows.items():
         if path.startswith("/cases/"):
@@ -42,7 +62,10 @@ def expand(rows, file):
                 if "/timeline/" in path and "timeline" not in file["cases"][case]:
                     continue
                 if here.endswith("/NAME"):
-                    full |= {here.replace("NAME", name): ("scalar", row[1]) for name, row in settings.items()}
+                    full |= {
+                        here.replace("NAME", name): ("scalar", row[1])
+                        for name, row in settings.items()
+                    }
                 else:
                     full[here] = (shape, units)
         elif path.startswith("/provenance/"):
@@ -53,15 +76,23 @@ def expand(rows, file):
             full[path] = (shape, units)
     return full
 
+
 def sizes(file, path):
     """Values of the letters of the page for the case that a path belongs to."""
     known = {"C": len(file["cases"])}
     case = re.match(r"/cases/(\d+)/", path)
     if case:
         settings = file[f"cases/{case[1]}/settings"]
-        known |= {"P": settings["ranks"][()], "T": settings["steps"][()], "R": settings["repeats"][()], "W": settings["warmup"][()],
-                  "K": settings["steps"][()] * settings["repeats"][()], "L": settings["layers"][()]}
+        known |= {
+            "P": settings["ranks"][()],
+            "T": settings["steps"][()],
+            "R": settings["repeats"][()],
+            "W": settings["warmup"][()],
+            "K": settings["steps"][()] * settings["repeats"][()],
+            "L": settings["layers"][()],
+        }
     return known
+
 
 def check_shape(file, path, dataset, shape):
     if shape == "scalar":
@@ -75,10 +106,13 @@ def check_shape(file, path, dataset, shape):
         names = re.findall(r"[A-Za-z]+", axis)
         if dataset.size == 0 or not all(name in known for name in names):
             continue  # nothing was measured, or the page gives no number for it
-        expected = eval(axis, {}, {name: int(known[name]) for name in names})  # the page is ours: "W + K"
+        expected = eval(
+            axis, {}, {name: int(known[name]) for name in names}
+        )  # the page is ours: "W + K"
         assert length == expected, f"{path}: {length} along {axis} = {expected}"
     if axes[-1].isdigit():
         assert len(dataset.attrs["labels"]) == int(axes[-1]), f"{path}: labels do not fit"
+
 
 def check(page, name, table):
     rows = documented(page)
@@ -88,69 +122,155 @@ def check(page, name, table):
         assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 4
         expected = expand(rows, file)
         found = {}
-        file.visititems(lambda path, item: found.update({"/" + path: item}) if isinstance(item, h5py.Dataset) else None)
-        assert set(expected) - set(found) == set(), f"documented, but missing: {sorted(set(expected) - set(found))}"
-        assert set(found) - set(expected) == set(), f"not documented: {sorted(set(found) - set(expected))}"
+        file.visititems(
+            lambda path, item: (
+                found.update({"/" + path: item}) if isinstance(item, h5py.Dataset) else None
+            )
+        )
+        assert (
+            set(expected) - set(found) == set()
+        ), f"documented, but missing: {sorted(set(expected) - set(found))}"
+        assert (
+            set(found) - set(expected) == set()
+        ), f"not documented: {sorted(set(found) - set(expected))}"
         for path, (shape, units) in expected.items():
-            assert found[path].attrs["units"] == units, f"{path}: units {found[path].attrs['units']}, documented {units}"
+            assert (
+                found[path].attrs["units"] == units
+            ), f"{path}: units {found[path].attrs['units']}, documented {units}"
             check_shape(file, path, found[path], shape)
         check_contents(file)
         check_values(file)
     print(f"{len(expected)} datasets agree with the page")
 
+
 def check_contents(file):
     """The recipe of the page makes a table of it whose figures follow from the samples."""
-    table = pandas.DataFrame({name: column.asstr()[:] if column.attrs["units"] == "text" else column[:] for name, column in file["summary"].items()})
-    assert len(table) == 7 and list(table.case) == list(range(7)) and list(table.session) == [0, 0, 1, 1, 2, 2, 3], table
+    table = pandas.DataFrame(
+        {
+            name: column.asstr()[:] if column.attrs["units"] == "text" else column[:]
+            for name, column in file["summary"].items()
+        }
+    )
+    assert (
+        len(table) == 7
+        and list(table.case) == list(range(7))
+        and list(table.session) == [0, 0, 1, 1, 2, 2, 3]
+    ), table
     assert list(table.status) == ["ok"] * 6 + ["error"]
     for row in table[table.status == "ok"].itertuples():
         case = file[f"cases/{row.case:04}"]
         samples = case["seconds"][:].max(axis=1)
-        assert row.median_s == pandas.Series(samples).median() and row.q1_s == pandas.Series(samples).quantile(0.25)
-        assert row.memory_measured == (case["memory/measured"][:].sum(axis=1) + case["memory/other"][:]).max()
+        assert row.median_s == pandas.Series(samples).median() and row.q1_s == pandas.Series(
+            samples
+        ).quantile(0.25)
+        assert (
+            row.memory_measured
+            == (case["memory/measured"][:].sum(axis=1) + case["memory/other"][:]).max()
+        )
         assert row.last_loss == case["losses"][-1]
         time = {name: part[()] for name, part in case["time"].items()}
         parts = time["compute"] + time["exposed_by_kind"].sum(axis=1) + time["idle"]
-        assert (abs(parts - time["length"]) < 1e-12).all() and (time["exposed_by_kind"].sum(axis=1) == time["exposed"]).all()
-        assert abs(row.idle_share - time["bubble"].mean()) < 1e-12 and abs(row.idle_share_max - time["bubble"].max()) < 1e-12
+        assert (abs(parts - time["length"]) < 1e-12).all() and (
+            time["exposed_by_kind"].sum(axis=1) == time["exposed"]
+        ).all()
+        assert (
+            abs(row.idle_share - time["bubble"].mean()) < 1e-12
+            and abs(row.idle_share_max - time["bubble"].max()) < 1e-12
+        )
         assert abs(row.overlap - time["hidden"].sum() / time["communication"].sum()) < 1e-12
         assert abs(row.communication_s - time["communication"].mean()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")
     assert table.median_s.isna().sum() == 1
 
+
 def check_values(file):
-    """Every number of a case is where the page says: those that write_sample.cpp makes up, here by their rule once more."""
+    """Every number of a case is where the page says: those that write_sample.cpp makes up, here by
+    their rule once more."""
     case, P = file["cases/0002"], range(3)
     one = {name: item[()] for name, item in case.items() if isinstance(item, h5py.Dataset)}
-    assert one["ticks"] == 17 and one["matmul_algorithms"].startswith(b"bf16 to bf16, m 8") and one["counters"] == b"made up 1.2"
+    assert (
+        one["ticks"] == 17
+        and one["matmul_algorithms"].startswith(b"bf16 to bf16, m 8")
+        and one["counters"] == b"made up 1.2"
+    )
     assert one["node_counters"] == b"made up 3"
-    assert [case[f"window/{name}"].asstr()[0] for name in ("begin", "end")] == ["2026-07-18T09:30:00.250Z", "2026-07-18T09:30:10.750Z"]
-    assert one["attention_used"] == b"portable" and one["transport_used"] == b"mpi" and case["bytes/source"][()] == b"counted"
+    assert [case[f"window/{name}"].asstr()[0] for name in ("begin", "end")] == [
+        "2026-07-18T09:30:00.250Z",
+        "2026-07-18T09:30:10.750Z",
+    ]
+    assert (
+        one["attention_used"] == b"portable"
+        and one["transport_used"] == b"mpi"
+        and case["bytes/source"][()] == b"counted"
+    )
     blame = {name: item[()] for name, item in case["blame"].items()}
-    assert blame["text"].startswith(b"rank 2 computes 8 %") and blame["culprit"] == b"rank 2" and (blame["slower"], blame["share"]) == (0.08, 0.06)
-    assert case["verification/gradient_error"][()] == 1e-7 and case["verification/loss_error"][()] != case["verification/loss_error"][()]
-    kinds = {"memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"], "bytes": ["weights", "gradients", "activations", "embeddings"]}
+    assert (
+        blame["text"].startswith(b"rank 2 computes 8 %")
+        and blame["culprit"] == b"rank 2"
+        and (blame["slower"], blame["share"]) == (0.08, 0.06)
+    )
+    assert (
+        case["verification/gradient_error"][()] == 1e-7
+        and case["verification/loss_error"][()] != case["verification/loss_error"][()]
+    )
+    kinds = {
+        "memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"],
+        "bytes": ["weights", "gradients", "activations", "embeddings"],
+    }
     measured = {
-        "losses": [3, 2.875, 2.75, 2.625, 2.5], "repetition": [0] * 4, "position": [3], "idle_ticks": [0, 1, 2],
-        "settings/ffn_per_layer": [7, 8, 9, 10, 11], "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in range(4)],
-        "device/clock": [[1700 + 10 * s + r for r in P] for s in range(4)], "device/memory_clock": [[2600 + r for r in P]] * 4,
-        "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)], "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
-        "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)], "device/energy": [[100, 200, 300]],
-        "node/power": [[1600 + 7 * r + s for r in P] for s in range(4)], "node/energy": [[40, 50, 60]],
+        "losses": [3, 2.875, 2.75, 2.625, 2.5],
+        "repetition": [0] * 4,
+        "position": [3],
+        "idle_ticks": [0, 1, 2],
+        "settings/ffn_per_layer": [7, 8, 9, 10, 11],
+        "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in range(4)],
+        "device/clock": [[1700 + 10 * s + r for r in P] for s in range(4)],
+        "device/memory_clock": [[2600 + r for r in P]] * 4,
+        "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)],
+        "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
+        "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)],
+        "device/energy": [[100, 200, 300]],
+        "node/power": [[1600 + 7 * r + s for r in P] for s in range(4)],
+        "node/energy": [[40, 50, 60]],
         "memory/planned": [[1000 * (r + 1) + k for k in range(6)] for r in P],
         "memory/measured": [[2000 * (r + 1) + k for k in range(6)] for r in P],
-        "memory/other": [300 + r for r in P], "memory/libraries": [30000 + r for r in P],
-        "memory/process_begin": [40000 + r for r in P], "memory/process_peak": [50000 + r for r in P],
-        "memory/device_begin": [60000 + r for r in P], "memory/device_used": [70000 + r for r in P],
-        "blame/ratios": [1, 0.99, 1.08], "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
-        "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P], "time/exposed": [0.375 + 0.0625 * r for r in P],
-        "time/idle": [0.375 - 0.0625 * r for r in P], "time/bubble": [0.3 - 0.05 * r for r in P],
-        "time/hidden": [0.25 * r for r in P], "time/overlap": [0, 1 / 3, 2 / 3],
-        "bytes/planned": [[[4 * (3 * a + b) + k for k in range(4)] for b in P] for a in P]}
+        "memory/other": [300 + r for r in P],
+        "memory/libraries": [30000 + r for r in P],
+        "memory/process_begin": [40000 + r for r in P],
+        "memory/process_peak": [50000 + r for r in P],
+        "memory/device_begin": [60000 + r for r in P],
+        "memory/device_used": [70000 + r for r in P],
+        "blame/ratios": [1, 0.99, 1.08],
+        "time/step": 1,
+        "time/length": 1.25,
+        "time/compute": [0.5] * 3,
+        "time/communication": [0.75] * 3,
+        "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P],
+        "time/exposed": [0.375 + 0.0625 * r for r in P],
+        "time/idle": [0.375 - 0.0625 * r for r in P],
+        "time/bubble": [0.3 - 0.05 * r for r in P],
+        "time/hidden": [0.25 * r for r in P],
+        "time/overlap": [0, 1 / 3, 2 / 3],
+        "bytes/planned": [[[4 * (3 * a + b) + k for k in range(4)] for b in P] for a in P],
+    }
     for name, values in measured.items():
-        assert (abs(case[name][()] - values) < 1e-12).all() if isinstance(values, list) else case[name][()] == values, f"{name}: {case[name][()]}"
+        assert (
+            (abs(case[name][()] - values) < 1e-12).all()
+            if isinstance(values, list)
+            else case[name][()] == values
+        ), f"{name}: {case[name][()]}"
     assert (file["cases/0006/bytes/counted"][:] == file["cases/0006/bytes/planned"][:] + 100).all()
-    for name in ("memory/planned", "memory/measured", "time/exposed_by_kind", "bytes/planned", "bytes/counted"):
-        assert list(case[name].attrs["labels"]) == kinds["memory" if name.startswith("memory") else "bytes"], name
+    for name in (
+        "memory/planned",
+        "memory/measured",
+        "time/exposed_by_kind",
+        "bytes/planned",
+        "bytes/counted",
+    ):
+        assert (
+            list(case[name].attrs["labels"])
+            == kinds["memory" if name.startswith("memory") else "bytes"]
+        ), name
+
 
 check(*sys.argv[1:])

@@ -4,24 +4,30 @@
 
 namespace minitaw::record {
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
-inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
+inline CaseResult sample_case(
+    const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
   CaseResult r;
   Case& c = r.settings;
   c.schedule = schedule;
   c.ranks = 3;
   c.groups = topology::Groups({1, 2});
-  c.shape = {5, 12, 3, 1, {7, 8, 9, 10, 11}, 23, seq, 2, model::Dtype::fp32, model::Recompute::block};
+  c.shape = {
+      5, 12, 3, 1, {7, 8, 9, 10, 11}, 23, seq, 2, model::Dtype::fp32, model::Recompute::block};
   c.replicas = 3;
   c.micro_batches = 6;
   c.steps = timed;
   c.warmup = 1;
   c.data = "synthetic";
-  for (int step = 0; step < timed + c.warmup; ++step) r.losses.push_back(3.0 - 0.125 * step);
+  for (int step = 0; step < timed + c.warmup; ++step)
+    r.losses.push_back(3.0 - 0.125 * step);
   for (int step = 0; step < timed; ++step) {
     r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
     std::vector<DeviceSample>& ranks = r.device.samples.emplace_back();
     for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank, 600.0 + 7 * rank + step,
+      ranks.push_back({1700.0 + 10 * step + rank,
+          2600.0 + rank,
+          50.0 + step + 0.5 * rank,
+          600.0 + 7 * rank + step,
           static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
   }
   r.repetition.assign(r.seconds.size(), 0);
@@ -30,7 +36,8 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   r.device.source = "made up 1.2";
   r.node = {"made up 3", r.device.samples, {{40, 50, 60}}};
   for (auto& ranks : r.node.samples)
-    for (DeviceSample& rank : ranks) rank.power_w += 1000;
+    for (DeviceSample& rank : ranks)
+      rank.power_w += 1000;
   r.begun = {"2026-07-18T09:30:00.250Z"};
   r.ended = {"2026-07-18T09:30:10.750Z"};
   for (int rank = 0; rank < c.ranks; ++rank) {
@@ -47,17 +54,24 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
     memory.device_begin = 60000 + of_rank;
     memory.device_used = 70000 + of_rank;
     r.memory.push_back(memory);
-    r.time.push_back({0.5, {0.125, 0.0625 * rank, 0.0625, 0.1875}, 0.375 - 0.0625 * rank, 0.75, 0.25 * rank});
+    r.time.push_back(
+        {0.5, {0.125, 0.0625 * rank, 0.0625, 0.1875}, 0.375 - 0.0625 * rank, 0.75, 0.25 * rank});
     r.idle_ticks.push_back(rank);
   }
   r.accounted_step = (timed - 1) / 2;
   r.accounted_length = 1.25;
-  for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) r.planned_bytes.push_back(i);
+  for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i)
+    r.planned_bytes.push_back(i);
   r.counted_bytes = r.planned_bytes;
-  r.blame = {"rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter",
-      "rank 2", 0.08, 0.06, {1, 0.99, 1.08}};
+  r.blame = {"rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be "
+             "6 % shorter",
+      "rank 2",
+      0.08,
+      0.06,
+      {1, 0.99, 1.08}};
   r.attention = "portable";
-  r.matmul_algorithms = "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
+  r.matmul_algorithms =
+      "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
   r.transport = "mpi";
   r.bytes_source = "counted";
   r.ticks = 17;
@@ -71,13 +85,37 @@ inline trace::Timeline sample_timeline(int spread = 1) {
   using namespace schedule;
   trace::Timeline t{"sample", topology::Groups({1, 2}), {}};
   t.events = {{0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
-      {0, Lane::gradients_send, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
+      {0,
+          Lane::gradients_send,
+          Kind::send,
+          Payload::gradient,
+          1,
+          2,
+          1,
+          2,
+          3,
+          0.125,
+          0.25 * spread,
+          0.75},
       {2, Lane::gradients_recv, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
-      {1, Lane::inputs_group, Kind::broadcast, Payload::embeddings, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
+      {1,
+          Lane::inputs_group,
+          Kind::broadcast,
+          Payload::embeddings,
+          2,
+          -1,
+          -1,
+          1,
+          0,
+          0.0625,
+          0.375,
+          1.25},
       {2, Lane::compute, Kind::update, Payload::weights, 7, 4, -1, -1, -1, 0.75, 1, 1.0625}};
   return t;
 }
 
 /// What a session knows without a job.
-inline Provenance sample_session() { return collect({}, {"test"}, {}); }
+inline Provenance sample_session() {
+  return collect({}, {"test"}, {});
+}
 }  // namespace minitaw::record

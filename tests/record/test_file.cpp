@@ -37,8 +37,8 @@ TEST_F(Disk, ACopyThatAnotherProgramWritesStays) {
   (void)write("f.part", "half of it");
   const int theirs = ::open(path("f.part").c_str(), O_RDONLY);
   ASSERT_EQ(::flock(theirs, LOCK_EX), 0);
-  EXPECT_THAT(
-      [&] { put("one"); }, testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
+  EXPECT_THAT([&] { put("one"); },
+      testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
   remove_stale_copy(path("f"));
   EXPECT_EQ(read(path("f.part")), "half of it");
   ::close(theirs);
@@ -61,12 +61,14 @@ TEST_F(Disk, OfManyWritersAtOnceEachWinsOrIsTold) {
   std::vector<pid_t> children;
   for (int who = 0; who < writers; ++who) {
     children.push_back(::fork());
-    if (children.back() != 0) continue;
+    if (children.back() != 0)
+      continue;
     for (int i = 0; i < rounds; ++i) {
       try {
         put(std::string(20'000, static_cast<char>('a' + who)));
       } catch (const std::runtime_error& error) {
-        if (std::string(error.what()).find("another program") == std::string::npos) ::_exit(2);
+        if (std::string(error.what()).find("another program") == std::string::npos)
+          ::_exit(2);
       }
     }
     ::_exit(0);
@@ -83,12 +85,14 @@ TEST_F(Disk, OfManyWritersAtOnceEachWinsOrIsTold) {
 std::vector<std::byte> noise(std::size_t size) {
   static std::mt19937 random(test::seed());
   std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (std::byte& byte : bytes)
+    byte = static_cast<std::byte>(random());
   return bytes;
 }
 
 /// With a seal of that schema, true or not.
-std::vector<std::byte> sealed(const std::vector<std::byte>& raw, std::int64_t schema = schema_version) {
+std::vector<std::byte> sealed(
+    const std::vector<std::byte>& raw, std::int64_t schema = schema_version) {
   const std::string seal = make_seal(schema, raw);
   const auto front = std::as_bytes(std::span(seal));
   std::vector<std::byte> bytes(front.begin(), front.end());
@@ -122,11 +126,13 @@ TEST(Seal, OpensWhatItWasMadeForAndNoticesEveryBit) {
 }
 
 TEST(Seal, SaysHowAFileDiffers) {
-  for (const std::size_t size : {0, 600}) EXPECT_THAT(refusal(noise(size)), HasSubstr("not a miniTaw result"));
+  for (const std::size_t size : {0, 600})
+    EXPECT_THAT(refusal(noise(size)), HasSubstr("not a miniTaw result"));
   std::vector<std::byte> file = sealed(noise(1000));
   file.pop_back();
-  EXPECT_THAT(
-      refusal(file), HasSubstr("f.h5 is damaged or was changed after it was written: truncated, 1511 of 1512 bytes"));
+  EXPECT_THAT(refusal(file),
+      HasSubstr(
+          "f.h5 is damaged or was changed after it was written: truncated, 1511 of 1512 bytes"));
   file.resize(1513);
   EXPECT_THAT(refusal(file), HasSubstr("longer than it was, 1513 of 1512 bytes"));
   file.resize(100);
@@ -138,7 +144,9 @@ TEST(Seal, OfAnotherSchemaIsRefusedWhateverItsForm) {
   const auto bytes = std::as_bytes(std::span(text));
   for (const auto& file : {sealed(noise(10), 7), std::vector(bytes.begin(), bytes.end())})
     EXPECT_THAT(refusal(file),
-        AllOf(HasSubstr("schema version 7"), HasSubstr("this program reads 4"), HasSubstr("another file")));
+        AllOf(HasSubstr("schema version 7"),
+            HasSubstr("this program reads 4"),
+            HasSubstr("another file")));
 }
 }  // namespace
 }  // namespace minitaw::record

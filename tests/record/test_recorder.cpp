@@ -14,21 +14,29 @@
 namespace minitaw::record {
 namespace {
 using test::refusal_of;
-using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::SizeIs;
+using testing::AllOf, testing::Each, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty,
+    testing::SizeIs;
 
 class File : public test::InFolder {
 protected:
   std::string file_ = path("r.h5");
 
   static Recorder open(const std::string& file) { return {file, sample_session()}; }
+
   Recorder open() { return open(file_); }
+
   [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
-  [[nodiscard]] CaseResult stored(const std::string& file) const { return read_case(load_file(file), file, 0, 3); }
+
+  [[nodiscard]] CaseResult stored(const std::string& file) const {
+    return read_case(load_file(file), file, 0, 3);
+  }
+
   [[nodiscard]] CaseResult stored() const { return stored(file_); }
 
   static std::string refusal(const std::string& file) {
     return refusal_of([&] { (void)open(file); });
   }
+
   /// What `show` has to say.
   static std::string read_refusal(const std::string& file) {
     return refusal_of([&] { (void)read_contents(file); });
@@ -65,13 +73,15 @@ TEST_F(File, ReadsBackWhatWasWritten) {
   EXPECT_EQ(found.seconds, r.seconds);
   EXPECT_EQ(std::tie(found.repetition, found.position), std::tie(r.repetition, r.position));
   for (const auto part : {&CaseResult::device, &CaseResult::node})
-    EXPECT_EQ(std::tie((found.*part).energy, (found.*part).source), std::tie((r.*part).energy, (r.*part).source));
+    EXPECT_EQ(std::tie((found.*part).energy, (found.*part).source),
+        std::tie((r.*part).energy, (r.*part).source));
   EXPECT_EQ(found.begun.at(0) + found.ended.at(0), r.begun[0] + r.ended[0]);
   EXPECT_EQ(found.node.samples.at(2).at(1).power_w, r.node.samples[2][1].power_w);
   ASSERT_THAT(found.device.samples, AllOf(SizeIs(4), Each(SizeIs(3))));
   EXPECT_TRUE(std::isnan(found.device.samples[1][2].power_w));
   EXPECT_EQ(found.device.samples[3][0].throttle, 1UL << 63);
-  for (const auto part : {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
+  for (const auto part :
+      {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
     EXPECT_EQ(found.device.samples[2][1].*part, r.device.samples[2][1].*part);
 }
 
@@ -88,8 +98,10 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   const std::string before = read(file_);
   Recorder second = open();
   EXPECT_EQ(read(file_), before) << "changed without a new case";
-  EXPECT_TRUE(second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
-  EXPECT_THAT(second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
+  EXPECT_TRUE(
+      second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
+  EXPECT_THAT(second.rows(),
+      ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_EQ(second.note(), "") << "of the same sources";
   second.begin_case(sample_case("ddp").settings);
   EXPECT_EQ(open().interrupted(), second.rows()[1].text("identity"));
@@ -142,7 +154,8 @@ TEST_F(File, OfRepetitionsNamesWhoStandsOutInEachOfThem) {
     return row.text("culprit") + ": " + row.text("blame");
   };
   EXPECT_EQ(named({"rank 1", "rank 1", "rank 1"}), "rank 1: rank 1 is slow");
-  for (const auto& changing : {std::vector<std::string>{"rank 1", "rank 2"}, {"", "rank 1"}, {"rank 1", "", "rank 1"}})
+  for (const auto& changing :
+      {std::vector<std::string>{"rank 1", "rank 2"}, {"", "rank 1"}, {"rank 1", "", "rank 1"}})
     EXPECT_EQ(named(changing), ": no rank or link stands out in every repetition");
   EXPECT_EQ(named({"rank 1", ""}), ": no rank stands out");
 }
@@ -156,7 +169,8 @@ TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
       CaseResult r = sample_case();
       r.settings.repeats = 2;
       r.device.source = counters;
-      if (counters == without) r.device.samples.clear(), r.device.energy.clear();
+      if (counters == without)
+        r.device.samples.clear(), r.device.energy.clear();
       r.node = r.device;
       r.begun[0] += std::to_string(number);
       recorder.append(r, number);
@@ -166,7 +180,8 @@ TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
     EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
     EXPECT_THAT(found.seconds, SizeIs(8));
     for (const Readings& of : {found.device, found.node}) {
-      EXPECT_EQ(std::tuple(of.samples.size(), of.energy.size()), both ? std::tuple(8, 2) : std::tuple(0, 0));
+      EXPECT_EQ(std::tuple(of.samples.size(), of.energy.size()),
+          both ? std::tuple(8, 2) : std::tuple(0, 0));
       EXPECT_EQ(of.source, both ? with : without);
     }
     EXPECT_EQ(found.node.energy, found.device.energy);
@@ -183,8 +198,9 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   file_ = path("hollow");
   const std::string hollow = changed([](hid_t file) { drop(file, "provenance"); });
   for (const auto& refuse : {refusal, read_refusal}) {
-    for (const auto& [name, content] :
-        {std::pair{"text", std::string("hello\n")}, {"empty", ""}, {"unsealed", read(hollow).substr(seal_size)}})
+    for (const auto& [name, content] : {std::pair{"text", std::string("hello\n")},
+             {"empty", ""},
+             {"unsealed", read(hollow).substr(seal_size)}})
       EXPECT_THAT(refuse(write(name, content)), HasSubstr("not a miniTaw result")) << name;
     EXPECT_THAT(refuse(folder_.string()), HasSubstr("is not a file"));
     EXPECT_THAT(refuse(hollow), HasSubstr("is damaged"));
@@ -192,7 +208,8 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   EXPECT_THAT(refusal(path("missing/r.h5")), HasSubstr("no folder"));
   EXPECT_THAT(read_refusal(path("missing.h5")), HasSubstr("No such file"));
   EXPECT_THAT(refusal(""), HasSubstr("not the name of a result file"));
-  EXPECT_THAT(refusal("/proc/r.h5"), HasSubstr("/proc/r.h5 cannot be written"));  // not even for root
+  EXPECT_THAT(
+      refusal("/proc/r.h5"), HasSubstr("/proc/r.h5 cannot be written"));  // not even for root
   EXPECT_EQ(read(path("text")), "hello\n");
   std::filesystem::create_symlink("nowhere.h5", path("link.h5"));
   EXPECT_THAT(refusal(path("link.h5")), HasSubstr("cannot be read"));
@@ -200,22 +217,26 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
 
 TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
   open().append(sample_case());
-  const auto complaint = [&](const std::string& name, const h5::Values& values, const std::vector<hsize_t>& shape) {
-    const std::string file = changed([&](hid_t root) {
-      drop(root, "cases/0000/" + name);
-      if (!shape.empty()) h5::write(root, {"cases/0000/" + name, "1", "", values, shape});
-    });
-    return refusal_of([&] { (void)stored(file); });
-  };
+  const auto complaint =
+      [&](const std::string& name, const h5::Values& values, const std::vector<hsize_t>& shape) {
+        const std::string file = changed([&](hid_t root) {
+          drop(root, "cases/0000/" + name);
+          if (!shape.empty())
+            h5::write(root, {"cases/0000/" + name, "1", "", values, shape});
+        });
+        return refusal_of([&] { (void)stored(file); });
+      };
   for (const char* name : {"seconds", "repetition", "position", "device", "counters"})
-    EXPECT_THAT(complaint(name, {}, {}), AllOf(HasSubstr("is damaged"), HasSubstr("0000"), HasSubstr(name)));
+    EXPECT_THAT(complaint(name, {}, {}),
+        AllOf(HasSubstr("is damaged"), HasSubstr("0000"), HasSubstr(name)));
   using Reals = std::vector<double>;
   using Integers = std::vector<std::int64_t>;
   EXPECT_THAT(complaint("seconds", Reals(8, 0.5), {4, 2}), HasSubstr("seconds has another shape"));
   EXPECT_THAT(complaint("seconds", Reals(12, 0.5), {12}), HasSubstr("dimensions"));
   EXPECT_THAT(complaint("seconds", Integers(12, 1), {4, 3}), HasSubstr("type"));
   EXPECT_THAT(complaint("device/power", Reals(9, 1), {3, 3}), HasSubstr("power"));
-  EXPECT_THAT(complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("seconds has another shape"));
+  EXPECT_THAT(
+      complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("seconds has another shape"));
 }
 
 /// Files of programs that knew fewer figures.
@@ -269,7 +290,8 @@ TEST_F(File, OnAFullDiskStaysAsItWas) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit whole{};
   getrlimit(RLIMIT_FSIZE, &whole);
-  const rlimit half{before.size() / 2, whole.rlim_max};  // no file may grow beyond this: a disk that fills up
+  const rlimit half{
+      before.size() / 2, whole.rlim_max};  // no file may grow beyond this: a disk that fills up
   setrlimit(RLIMIT_FSIZE, &half);
   EXPECT_THAT([&] { recorder.append(sample_case("tawpipe")); },
       testing::ThrowsMessage<std::runtime_error>(HasSubstr("cannot be written")));
@@ -278,11 +300,14 @@ TEST_F(File, OnAFullDiskStaysAsItWas) {
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
-/// How many cases were appended to a file, by their ticks. From the 20th on, a case replaces an earlier one.
+/// How many cases were appended to a file, by their ticks. From the 20th on, a case replaces an
+/// earlier one.
 constexpr int different = 20;
+
 int appended(const std::vector<Row>& rows) {
   std::int64_t last = 0;
-  for (const Row& row : rows) last = std::max(last, row.integer("ticks"));
+  for (const Row& row : rows)
+    last = std::max(last, row.integer("ticks"));
   return static_cast<int>(last);
 }
 
@@ -294,7 +319,8 @@ int appended(const std::vector<Row>& rows) {
       CaseResult next = sample_case("tawpipe", 1 + done % different);
       const int count = next.ticks = done + 1;
       recorder.append(next);
-      if (::write(pipe, &count, sizeof count) != sizeof count) ::_exit(3);
+      if (::write(pipe, &count, sizeof count) != sizeof count)
+        ::_exit(3);
     }
   } catch (...) {
     ::_exit(2);
@@ -312,9 +338,12 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     ASSERT_EQ(::pipe(ends), 0);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
-    if (child == 0) append_for_ever(file_, ends[1]);
+    if (child == 0)
+      append_for_ever(file_, ends[1]);
     ::close(ends[1]);
-    const auto next = [&] { return ::read(ends[0], &reported, sizeof reported) == sizeof reported; };
+    const auto next = [&] {
+      return ::read(ends[0], &reported, sizeof reported) == sizeof reported;
+    };
     ASSERT_TRUE(next());
     const auto begin = Clock::now();
     EXPECT_NO_THROW((void)read_contents(file_));
@@ -325,8 +354,7 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself with " << WEXITSTATUS(status);
-    while (next()) {
-    }
+    while (next()) {}
     ::close(ends[0]);
     const std::vector<Row> found = rows();
     // Of a case that was finished but not yet reported the file may know as well.
@@ -337,7 +365,8 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
     for (int i = 0; i < static_cast<int>(found.size()); ++i) {
       const Row& row = found[static_cast<std::size_t>(i)];
       ASSERT_EQ(row.integer("seq"), i + 1);
-      ASSERT_EQ(row.integer("ticks"), i + 1 + (last - 1 - i) / different * different) << "the last that was appended";
+      ASSERT_EQ(row.integer("ticks"), i + 1 + (last - 1 - i) / different * different)
+          << "the last that was appended";
     }
   }
 }

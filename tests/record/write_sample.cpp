@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include "sample.hpp"
 
-/// Writes a result file for the tests in Python: two schedules over lengths, timelines of one, a failed case, sessions.
+/// Writes a result file for the tests in Python: two schedules over lengths, timelines of one, a
+/// failed case, sessions.
 int main(int argc, char** argv) {
   using namespace minitaw;
   using namespace minitaw::record;
-  if (argc != 2) return 2;
+  if (argc != 2)
+    return 2;
   std::filesystem::remove(argv[1]);  // an old file would be gone on with
   deck::Deck deck;
   deck.path = "sample.toml";
@@ -15,15 +17,21 @@ int main(int argc, char** argv) {
   deck.overrides = {"seq=128,256"};
   Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());
   const std::string each = "rank of the job";
-  for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"}) provenance.push_back(entry(name, "1.2"));
+  for (const char* name : {"kokkos", "mpi", "nccl", "cuda", "driver"})
+    provenance.push_back(entry(name, "1.2"));
   provenance.insert(provenance.end(),
-      {entry("libraries", "library", {"a 1", "b 2"}), entry("hosts", each, {"a", "a", "b"}),
-          entry("devices", each, {"cpu", "cpu", "cpu"}), {"nodes", "1", each, std::vector<std::int64_t>{0, 0, 1}, {3}},
-          entry("cores", each, {"0-3", "4-7,9", "0-1"}), entry("cpu", each, {"a processor", "a processor", "another"}),
-          entry("os", each, {"Linux 6", "Linux 6", "Linux 7"}), entry("core_domains", each, {"0", "1", "0-1"}),
+      {entry("libraries", "library", {"a 1", "b 2"}),
+          entry("hosts", each, {"a", "a", "b"}),
+          entry("devices", each, {"cpu", "cpu", "cpu"}),
+          {"nodes", "1", each, std::vector<std::int64_t>{0, 0, 1}, {3}},
+          entry("cores", each, {"0-3", "4-7,9", "0-1"}),
+          entry("cpu", each, {"a processor", "a processor", "another"}),
+          entry("os", each, {"Linux 6", "Linux 6", "Linux 7"}),
+          entry("core_domains", each, {"0", "1", "0-1"}),
           entry("device_domains", each, {"0", "0", ""}),
           entry("adapters", each, {"mlx5_0:1,mlx5_1:1", "mlx5_1:1,mlx5_0:1", ""}),
-          entry("adapter_domains", each, {"0", "1", ""}), entry("domain_shared", each, {"yes", "no", ""})});
+          entry("adapter_domains", each, {"0", "1", ""}),
+          entry("domain_shared", each, {"yes", "no", ""})});
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance);
     CaseResult drawn = sample_case("tawpipe", seq);
@@ -36,7 +44,8 @@ int main(int argc, char** argv) {
   failed.status = Status::error;
   failed.reason = "out of memory";
   failed.planned_bytes = failed.counted_bytes = sample_case().planned_bytes;
-  for (std::uint64_t& bytes : failed.counted_bytes) bytes += 100;
+  for (std::uint64_t& bytes : failed.counted_bytes)
+    bytes += 100;
   Recorder(argv[1], provenance).append(failed);
   fmt::print("{}\n", argv[1]);
 }

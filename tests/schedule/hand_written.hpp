@@ -135,7 +135,8 @@ rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
 inline std::vector<std::string> split(const std::string& text, const std::string& by) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find(by, begin)) != std::string::npos; begin = end + by.size())
+  for (std::size_t end = 0; (end = text.find(by, begin)) != std::string::npos;
+      begin = end + by.size())
     parts.push_back(text.substr(begin, end - begin));
   parts.push_back(text.substr(begin));
   return parts;
@@ -144,7 +145,8 @@ inline std::vector<std::string> split(const std::string& text, const std::string
 /// `text` with `from`, which occurs in it, replaced everywhere.
 inline std::string with(const std::string& text, const std::string& from, const std::string& to) {
   const std::vector<std::string> parts = split(text, from);
-  if (parts.size() == 1) throw std::logic_error("does not occur: " + from);
+  if (parts.size() == 1)
+    throw std::logic_error("does not occur: " + from);
   return fmt::format("{}", fmt::join(parts, to));
 }
 }  // namespace minitaw::schedule::hand_written

@@ -10,11 +10,15 @@
 namespace minitaw::schedule {
 namespace parsing {
 /// The number behind a word's first letters.
-inline int number(const std::string& word, std::size_t letters = 0) { return std::stoi(word.substr(letters)); }
+inline int number(const std::string& word, std::size_t letters = 0) {
+  return std::stoi(word.substr(letters));
+}
 
-template <class Enum> Enum named(const std::string& name, int count) {
+template <class Enum>
+Enum named(const std::string& name, int count) {
   for (int i = 0; i < count; ++i)
-    if (name_of(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
+    if (name_of(static_cast<Enum>(i)) == name)
+      return static_cast<Enum>(i);
   throw std::invalid_argument("nothing has this name: " + name);
 }
 
@@ -28,13 +32,23 @@ inline Slot slot_of(const std::string& word) {
 
 /// "W3", "W3[0/2]", "EG", "s3"
 inline void read_payload(const std::string& word, Action& a) {
-  const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()), part = word.find('[');
-  for (const Payload payload : {Payload::weights, Payload::gradient, Payload::activation, Payload::activation_grad,
-           Payload::embeddings, Payload::embeddings_gradient, Payload::squares})
-    if (word.substr(0, letters) == payload_text(payload, -1)) a.payload = payload;
-  if (a.payload == Payload::none && word[0] != 's') throw std::invalid_argument("no operand: " + word);
-  if (letters < std::min(word.size(), part)) a.shard = number(word, letters);
-  if (part == std::string::npos) return;
+  const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()),
+                    part = word.find('[');
+  for (const Payload payload : {Payload::weights,
+           Payload::gradient,
+           Payload::activation,
+           Payload::activation_grad,
+           Payload::embeddings,
+           Payload::embeddings_gradient,
+           Payload::squares})
+    if (word.substr(0, letters) == payload_text(payload, -1))
+      a.payload = payload;
+  if (a.payload == Payload::none && word[0] != 's')
+    throw std::invalid_argument("no operand: " + word);
+  if (letters < std::min(word.size(), part))
+    a.shard = number(word, letters);
+  if (part == std::string::npos)
+    return;
   a.part = static_cast<std::int16_t>(number(word, part + 1));
   a.parts = static_cast<std::int16_t>(number(word, word.find('/') + 1));
 }
@@ -49,10 +63,12 @@ inline Action action_of(std::istream& words, const Program& program) {
   for (std::string word; words >> word;) {
     const bool adds = word[0] == '+';
     const std::size_t colon = word.find(':');
-    if (word == "after") continue;
+    if (word == "after")
+      continue;
     if (colon != std::string::npos)
       a.waits[index_of(named<Lane>(word.substr(0, colon), lanes))] = number(word, colon + 1);
-    else if (word[0] == 'm') a.micro_batch = number(word, 1);
+    else if (word[0] == 'm')
+      a.micro_batch = number(word, 1);
     else if (word == "->" || word == "<-" || word == "root") {
       words >> word;
       a.peer = number(word, 1);
@@ -62,7 +78,8 @@ inline Action action_of(std::istream& words, const Program& program) {
     } else if (const Slot slot = slot_of(word.substr(adds ? 1 : 0)); slot.valid()) {
       a.accumulates = a.accumulates || adds;
       a.slots.at(slots++) = slot;
-    } else read_payload(word, a);
+    } else
+      read_payload(word, a);
   }
   return a;
 }
@@ -73,12 +90,17 @@ inline RankProgram rank_of(std::istream& words) {
   for (words >> word >> word; words >> word && word != "owned";) {
     const Slot slot = slot_of(word);
     char slash = 0;
-    if (slot.valid()) rank.slots[index_of(slot.cls)] = slot.index;
-    else if (word == "slice") words >> rank.slice;
-    else if (word == "embeddings") words >> rank.embeddings_slice;
-    else if (Part& part = word == "kept" ? rank.kept : rank.partial; true) words >> part.index >> slash >> part.count;
+    if (slot.valid())
+      rank.slots[index_of(slot.cls)] = slot.index;
+    else if (word == "slice")
+      words >> rank.slice;
+    else if (word == "embeddings")
+      words >> rank.embeddings_slice;
+    else if (Part& part = word == "kept" ? rank.kept : rank.partial; true)
+      words >> part.index >> slash >> part.count;
   }
-  for (int shard = 0; words >> shard;) rank.owned_shards.push_back(shard);
+  for (int shard = 0; words >> shard;)
+    rank.owned_shards.push_back(shard);
   return rank;
 }
 }  // namespace parsing
@@ -86,29 +108,38 @@ inline RankProgram rank_of(std::istream& words) {
 /// parse_program(to_text(p)) is p again.
 inline Program parse_program(const std::string& text) {
   static const std::map<std::string, int Program::*> numbers = {{"shards", &Program::shards},
-      {"micro_batches", &Program::micro_batches}, {"embeddings_slices", &Program::embeddings_slices},
-      {"owned_slices", &Program::owned_slices}, {"shard_parts", &Program::shard_parts},
+      {"micro_batches", &Program::micro_batches},
+      {"embeddings_slices", &Program::embeddings_slices},
+      {"owned_slices", &Program::owned_slices},
+      {"shard_parts", &Program::shard_parts},
       {"replicas", &Program::replicas}};
   Program program;
   std::istringstream lines(text);
   for (std::string line, key, word; std::getline(lines, line);) {
     std::istringstream words(line);
     words >> key;
-    if (const auto at = numbers.find(key); at != numbers.end()) words >> program.*at->second;
-    else if (key == "program") words >> program.schedule;
-    else if (key == "clips") words >> program.clips;
-    else if (key == "embeddings_split") words >> program.embeddings_split;
-    else if (key == "rank") program.ranks.push_back(parsing::rank_of(words));
+    if (const auto at = numbers.find(key); at != numbers.end())
+      words >> program.*at->second;
+    else if (key == "program")
+      words >> program.schedule;
+    else if (key == "clips")
+      words >> program.clips;
+    else if (key == "embeddings_split")
+      words >> program.embeddings_split;
+    else if (key == "rank")
+      program.ranks.push_back(parsing::rank_of(words));
     else if (key == "groups") {
       words >> word;
       program.groups = topology::parse_groups(word);
     } else if (key == "communicator") {
       Communicator& c = program.communicators.emplace_back();
       words >> c.name;
-      for (int rank = 0; words >> rank;) c.ranks.push_back(rank);
+      for (int rank = 0; words >> rank;)
+        c.ranks.push_back(rank);
     } else {
       words.seekg(0);
-      program.ranks.at(program.ranks.size() - 1).actions.push_back(parsing::action_of(words, program));
+      program.ranks.at(program.ranks.size() - 1)
+          .actions.push_back(parsing::action_of(words, program));
     }
   }
   return program;

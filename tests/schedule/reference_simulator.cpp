@@ -9,16 +9,21 @@
 namespace minitaw::schedule {
 namespace {
 using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard or slice. Gradients add, all else is mixed beyond recognition.
+/// A buffer: a number, or one per part of a shard or slice. Gradients add, all else is mixed beyond
+/// recognition.
 using Buffer = std::vector<Number>;
 
 /// Numbers [begin, end) of a buffer.
 struct Run {
   int begin = 0, end = 0;
+
   [[nodiscard]] int size() const { return end - begin; }
 };
 
-Buffer within(const Buffer& buffer, Run run) { return {buffer.begin() + run.begin, buffer.begin() + run.end}; }
+Buffer within(const Buffer& buffer, Run run) {
+  return {buffer.begin() + run.begin, buffer.begin() + run.end};
+}
+
 void put(Buffer& buffer, Run run, const Buffer& content) {
   std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
 }
@@ -31,49 +36,88 @@ Number mix(Number a, Number b) {
 }
 
 Number mix(Number a, const Buffer& b) {
-  for (const Number n : b) a = mix(a, n);
+  for (const Number n : b)
+    a = mix(a, n);
   return a;
 }
 
 Buffer first_weights(int shard, int parts) {
   Buffer weights;
-  for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
+  for (int i = 0; i < parts; ++i)
+    weights.push_back(mix(mix(1, shard), i));
   return weights;
 }
+
 /// Numbers of a slice of the embeddings: one of the embedding, one of final norm and head.
 constexpr int per_slice = 2;
-Run slices(int begin, int end) { return {per_slice * begin, per_slice * end}; }
+
+Run slices(int begin, int end) {
+  return {per_slice * begin, per_slice * end};
+}
+
 Buffer first_embeddings(int count) {
   Buffer embeddings;
-  for (int i = 0; i < per_slice * count; ++i) embeddings.push_back(mix(2, i));
+  for (int i = 0; i < per_slice * count; ++i)
+    embeddings.push_back(mix(2, i));
   return embeddings;
 }
-/// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a slice.
+/// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a
+/// slice.
 enum class End { embedding, head };
+
 std::vector<int> places(const Program& p, End end) {
   std::vector<int> result;
   const int which = end == End::embedding ? 0 : 1;
   for (int i = 0; i < per_slice * p.embeddings_slices; ++i)
-    if ((p.embeddings_split ? i / per_slice : i % per_slice) == which) result.push_back(i);
+    if ((p.embeddings_split ? i / per_slice : i % per_slice) == which)
+      result.push_back(i);
   return result;
 }
+
 Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
   Buffer result;
-  for (const int i : places) result.push_back(buffer[static_cast<std::size_t>(i)]);
+  for (const int i : places)
+    result.push_back(buffer[static_cast<std::size_t>(i)]);
   return result;
 }
 
 // The arithmetic of a training step.
-Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }
-Number forward(Number x, const Buffer& w, int s) { return mix(mix(mix(4, x), w), s); }
-Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m), head); }
-Number head_gradient(Number x, const Buffer& head, int m, int slice) { return mix(mix(loss(x, head, m), 6), slice); }
-Number backward(Number x, Number saved, const Buffer& w, int s) { return mix(mix(mix(mix(7, x), saved), w), s); }
-Number weight_gradient(Number x, Number saved, int s, int part) { return mix(mix(mix(mix(8, x), saved), s), part); }
-Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
-Number square(Number gradient) { return mix(11, gradient); }
+Number embed(const Buffer& embedding, int m) {
+  return mix(mix(3, m), embedding);
+}
+
+Number forward(Number x, const Buffer& w, int s) {
+  return mix(mix(mix(4, x), w), s);
+}
+
+Number loss(Number x, const Buffer& head, int m) {
+  return mix(mix(mix(5, x), m), head);
+}
+
+Number head_gradient(Number x, const Buffer& head, int m, int slice) {
+  return mix(mix(loss(x, head, m), 6), slice);
+}
+
+Number backward(Number x, Number saved, const Buffer& w, int s) {
+  return mix(mix(mix(mix(7, x), saved), w), s);
+}
+
+Number weight_gradient(Number x, Number saved, int s, int part) {
+  return mix(mix(mix(mix(8, x), saved), s), part);
+}
+
+Number embed_gradient(Number x, int m, int slice) {
+  return mix(mix(mix(9, x), m), slice);
+}
+
+Number square(Number gradient) {
+  return mix(11, gradient);
+}
+
 /// `squares`: of all gradients, if they are clipped.
-Number update(Number w, Number gradient, Number squares) { return mix(mix(mix(10, w), gradient), squares); }
+Number update(Number w, Number gradient, Number squares) {
+  return mix(mix(mix(10, w), gradient), squares);
+}
 
 struct Weights {
   std::vector<Buffer> shards;
@@ -84,8 +128,10 @@ struct Weights {
 Weights expected(const Program& p) {
   const std::vector<int> embedding = places(p, End::embedding), head = places(p, End::head);
   std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
-  for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
-  Buffer embeddings = first_embeddings(p.embeddings_slices), embeddings_gradient(per_slice * p.embeddings_slices);
+  for (int s = 0; s < p.shards; ++s)
+    weights.push_back(first_weights(s, p.shard_parts));
+  Buffer embeddings = first_embeddings(p.embeddings_slices),
+         embeddings_gradient(per_slice * p.embeddings_slices);
   for (int m = 0; m < p.micro_batches; ++m) {
     Number x = embed(at_places(embeddings, embedding), m);
     std::vector<Number> saved;
@@ -93,20 +139,26 @@ Weights expected(const Program& p) {
       saved.push_back(x);
       x = forward(x, weights[s], s);
     }
-    for (const int i : head) embeddings_gradient[i] += head_gradient(x, at_places(embeddings, head), m, i);
+    for (const int i : head)
+      embeddings_gradient[i] += head_gradient(x, at_places(embeddings, head), m, i);
     x = loss(x, at_places(embeddings, head), m);
     for (int s = p.shards - 1; s >= 0; --s) {
-      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, saved[s], s, i);
+      for (int i = 0; i < p.shard_parts; ++i)
+        gradients[s][i] += weight_gradient(x, saved[s], s, i);
       x = backward(x, saved[s], weights[s], s);
     }
-    for (const int i : embedding) embeddings_gradient[i] += embed_gradient(x, m, i);
+    for (const int i : embedding)
+      embeddings_gradient[i] += embed_gradient(x, m, i);
   }
   Number squares = 0;
   for (const Buffer& gradient : gradients)
-    for (const Number g : gradient) squares += p.clips ? square(g) : 0;
-  for (const Number g : embeddings_gradient) squares += p.clips ? square(g) : 0;
+    for (const Number g : gradient)
+      squares += p.clips ? square(g) : 0;
+  for (const Number g : embeddings_gradient)
+    squares += p.clips ? square(g) : 0;
   for (int s = 0; s < p.shards; ++s)
-    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i], squares);
+    for (int i = 0; i < p.shard_parts; ++i)
+      weights[s][i] = update(weights[s][i], gradients[s][i], squares);
   for (std::size_t i = 0; i < embeddings.size(); ++i)
     embeddings[i] = update(embeddings[i], embeddings_gradient[i], squares);
   return {weights, embeddings};
@@ -136,57 +188,74 @@ struct LaneState {
 
 class Simulator {
 public:
-  Simulator(const Program& program, std::uint64_t seed) : p_(program), random_(seed), ranks_(program.ranks.size()) {
-    for (int r = 0; r < count(); ++r) set_up(r);
+  Simulator(const Program& program, std::uint64_t seed)
+      : p_(program),
+        random_(seed),
+        ranks_(program.ranks.size()) {
+    for (int r = 0; r < count(); ++r)
+      set_up(r);
     match_transfers();
   }
 
   void run() {
-    while (step()) {
-    }
+    while (step()) {}
     for (const Rank& rank : ranks_)
       for (const LaneState& lane : rank.lanes)
-        if (!lane.exhausted() || !lane.running.empty()) throw Wrong{"stuck"};
+        if (!lane.exhausted() || !lane.running.empty())
+          throw Wrong{"stuck"};
     compare();
   }
+
 private:
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;
     std::array<LaneState, schedule::lanes> lanes;
   };
+
   struct Event {
     int rank, lane;
     int member;  // of the running actions, which ends; -1: the next action starts
   };
+
   using Sides = std::vector<std::pair<int, int>>;  ///< ranks and actions
 
   [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
+
   [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
+
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
+
   [[nodiscard]] int width(SlotClass cls) const {
-    if (of_embeddings(cls)) return per_slice * p_.embeddings_slices;
-    const bool per_micro_batch =
-        cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden || cls == SlotClass::squares;
+    if (of_embeddings(cls))
+      return per_slice * p_.embeddings_slices;
+    const bool per_micro_batch = cls == SlotClass::saved || cls == SlotClass::deferred ||
+                                 cls == SlotClass::hidden || cls == SlotClass::squares;
     return per_micro_batch ? 1 : p_.shard_parts;
   }
+
   /// What the rank keeps of each of its shards, and of the embeddings.
   [[nodiscard]] Run owned_run(int r) const {
     const int each = p_.shard_parts / p_.owned_slices;
     return {p_.ranks[r].slice * each, (p_.ranks[r].slice + 1) * each};
   }
+
   [[nodiscard]] Run embeddings_run(int r) const {
     const int slice = p_.ranks[r].embeddings_slice;
     return slice < 0 ? slices(0, p_.embeddings_slices) : slices(slice, slice + 1);
   }
+
   /// What an action touches of its slot k.
   [[nodiscard]] Run touched(const Action& a, int k) const {
     const int all = width(a.slots[k].cls);
-    if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load) return {0, all};
+    if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
+      return {0, all};
     return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
   }
+
   Buffer junk(int size) {
     Buffer buffer(size);
-    for (Number& n : buffer) n = random_();
+    for (Number& n : buffer)
+      n = random_();
     return buffer;
   }
 
@@ -197,9 +266,13 @@ private:
         const auto cls = static_cast<SlotClass>(c);
         Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
         if (cls == SlotClass::embeddings)
-          put(buffer, embeddings_run(r), within(first_embeddings(p_.embeddings_slices), embeddings_run(r)));
+          put(buffer,
+              embeddings_run(r),
+              within(first_embeddings(p_.embeddings_slices), embeddings_run(r)));
         if (cls == SlotClass::owned)
-          put(buffer, owned_run(r), within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
+          put(buffer,
+              owned_run(r),
+              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
@@ -220,29 +293,38 @@ private:
         collect(r, l, events);
         weights.resize(events.size(), ranks_[r].lanes[l].eagerness);
       }
-    if (events.empty()) return false;
-    const Event e = events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
-    if (e.member < 0) start(e.rank, e.lane);
-    else end(e);
+    if (events.empty())
+      return false;
+    const Event e =
+        events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
+    if (e.member < 0)
+      start(e.rank, e.lane);
+    else
+      end(e);
     return true;
   }
 
   void collect(int r, int l, std::vector<Event>& events) {
     const LaneState& s = ranks_[r].lanes[l];
-    if (!s.exhausted() && may_start(r, s.actions[s.next])) events.push_back({r, l, -1});
+    if (!s.exhausted() && may_start(r, s.actions[s.next]))
+      events.push_back({r, l, -1});
     for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
-      if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
+      if (can_end(r, s.running[k].action))
+        events.push_back({r, l, k});
   }
 
-  /// A lane has one action at a time, but any number of messages of one direction, unless two would share a slot.
+  /// A lane has one action at a time, but any number of messages of one direction, unless two would
+  /// share a slot.
   bool may_start(int r, int i) const {
     const Action& a = at(r, i);
     for (const Running& running : ranks_[r].lanes[static_cast<std::size_t>(a.lane)].running)
       if (const Action& other = at(r, running.action);
-          !is_point_to_point(a.kind) || other.kind != a.kind || (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
+          !is_point_to_point(a.kind) || other.kind != a.kind ||
+          (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
         return false;
     for (int l = 0; l < lanes; ++l)
-      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes[l].finished < a.waits[l]) return false;
+      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes[l].finished < a.waits[l])
+        return false;
     return true;
   }
 
@@ -250,51 +332,66 @@ private:
     LaneState& s = ranks_[r].lanes[l];
     const int i = s.actions[s.next++];
     const Action& a = at(r, i);
-    if (a.kind == Kind::join) check_join(r);
+    if (a.kind == Kind::join)
+      check_join(r);
     Running& running = s.running.emplace_back();
     running.action = i;
     for (int k = 0; k < 4; ++k)
-      if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
+      if (a.slots[k].valid())
+        running.held[k] = slot(r, a.slots[k]);
     for (const Access& access : accesses(a, r))
       for (int k = 0; k < 4; ++k)
         if (access.write && a.slots[k] == access.slot)
           put(slot(r, access.slot), touched(a, k), junk(touched(a, k).size()));
     for (int k = 0; k < 4; ++k)
-      if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
+      if (a.slots[k].valid())
+        running.left[k] = slot(r, a.slots[k]);
   }
 
   void check_join(int r) const {
     int finished = 0;
-    for (const LaneState& lane : ranks_[r].lanes) finished += lane.finished;
-    if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size())) throw Wrong{"joins too early"};
+    for (const LaneState& lane : ranks_[r].lanes)
+      finished += lane.finished;
+    if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
+      throw Wrong{"joins too early"};
   }
 
-  /// Sides of a transfer belong together by their number in the queue of sender, receiver, payload, or communicator,
-  /// lane.
+  /// Sides of a transfer belong together by their number in the queue of sender, receiver, payload,
+  /// or communicator, lane.
   void match_transfers() {
     std::map<std::array<int, 5>, int> taken;     // by queue and side
     std::map<std::array<int, 4>, Sides> places;  // by queue and number
     for (int r = 0; r < count(); ++r)
       for (int i = 0; const Action& a : p_.ranks[r].actions) {
         const bool all = is_collective(a.kind), sends = a.kind == Kind::send;
-        const int from = all ? -1 : sends ? r : a.peer, to = all ? a.communicator : sends ? a.peer : r;
+        const int from = all     ? -1
+                         : sends ? r
+                                 : a.peer,
+                  to = all     ? a.communicator
+                       : sends ? a.peer
+                               : r;
         const int what = static_cast<int>(all ? index_of(a.lane) : index_of(a.payload));
         if (is_communication(a.kind))
-          places[{from, to, what, taken[{from, to, what, all ? r : 0, sends ? 1 : 0}]++}].emplace_back(r, i);
+          places[{from, to, what, taken[{from, to, what, all ? r : 0, sends ? 1 : 0}]++}]
+              .emplace_back(r, i);
         ++i;
       }
     for (const auto& [place, sides] : places)
-      for (const auto& side : sides) sides_[side] = sides;
+      for (const auto& side : sides)
+        sides_[side] = sides;
   }
 
   /// A transfer can end once all of its sides are under way.
   bool can_end(int r, int i) {
     const Action& a = at(r, i);
-    if (!is_communication(a.kind)) return true;
-    const std::size_t wanted = is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
+    if (!is_communication(a.kind))
+      return true;
+    const std::size_t wanted =
+        is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
     const Sides& sides = sides_[{r, i}];
     return sides.size() == wanted && std::ranges::all_of(sides, [&](const auto& side) {
-      const auto& running = ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
+      const auto& running =
+          ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
       return std::ranges::find(running, side.second, &Running::action) != running.end();
     });
   }
@@ -303,10 +400,12 @@ private:
     const auto l = static_cast<std::size_t>(at(r, i).lane);
     LaneState& s = ranks_[r].lanes[l];
     const auto running = std::ranges::find(s.running, i, &Running::action);
-    if (running == s.running.end()) throw Wrong{"not running"};
+    if (running == s.running.end())
+      throw Wrong{"not running"};
     const Running taken = *running;
     s.running.erase(running);
-    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(s.actions, i) - s.actions.begin())] = true;
+    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(s.actions, i) - s.actions.begin())] =
+        true;
     s.finished = static_cast<int>(std::ranges::find(s.ended, false) - s.ended.begin());
     check_untouched(r, taken);
     return taken;
@@ -316,22 +415,28 @@ private:
   void check_untouched(int r, const Running& running) {
     const Action& a = at(r, running.action);
     for (int k = 0; k < 4; ++k) {
-      if (!a.slots[k].valid()) continue;
+      if (!a.slots[k].valid())
+        continue;
       const Run run = touched(a, k);
-      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run)) throw Wrong{"changed under an action"};
+      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
+        throw Wrong{"changed under an action"};
     }
   }
 
   void end(const Event& e) {
     const int i = ranks_[e.rank].lanes[e.lane].running[e.member].action;
     const Action& a = at(e.rank, i);
-    if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
+    if (!is_communication(a.kind))
+      return compute(e.rank, a, take(e.rank, i));
     const Sides sides = sides_[{e.rank, i}];
     for (const auto& [r, k] : sides)
-      if (at(r, k).shard != a.shard || at(r, k).parts != a.parts) throw Wrong{"sizes differ"};
-    if (is_collective(a.kind)) return collective(sides);
-    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send ? std::pair(sides[0], sides[1])
-                                                                                    : std::pair(sides[1], sides[0]);
+      if (at(r, k).shard != a.shard || at(r, k).parts != a.parts)
+        throw Wrong{"sizes differ"};
+    if (is_collective(a.kind))
+      return collective(sides);
+    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
+                                 ? std::pair(sides[0], sides[1])
+                                 : std::pair(sides[1], sides[0]);
     const Running sent = take(from.first, from.second);
     take(to.first, to.second);
     put_moved(to, within(sent.held[0], touched(at(from.first, from.second), 0)));
@@ -348,30 +453,37 @@ private:
     std::map<int, Buffer> in;
     for (const auto& [r, i] : sides) {
       const Action& a = at(r, i);
-      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload) throw Wrong{"calls differ"};
+      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
+        throw Wrong{"calls differ"};
       in[r] = within(take(r, i).held[0], touched(a, 0));
     }
     Buffer sum(in.begin()->second.size());
     for (const auto& [r, buffer] : in)
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += buffer[k];
-    for (const auto& side : sides) put_moved(side, result(first, side.first, in, sum));
+      for (std::size_t k = 0; k < sum.size(); ++k)
+        sum[k] += buffer[k];
+    for (const auto& side : sides)
+      put_moved(side, result(first, side.first, in, sum));
   }
 
   /// What a member has after a collective.
   Buffer result(const Action& a, int r, const std::map<int, Buffer>& in, const Buffer& sum) {
     const std::vector<int>& members = p_.communicators[a.communicator].ranks;
     const std::size_t each = std::max<std::size_t>(sum.size() / members.size(), 1);
-    const auto member = [&](std::size_t k) { return members[std::min(k / each, members.size() - 1)]; };
+    const auto member = [&](std::size_t k) {
+      return members[std::min(k / each, members.size() - 1)];
+    };
     Buffer out = sum;
     switch (a.kind) {
     case Kind::broadcast: return in.at(a.peer);
     case Kind::reduce: return r == a.peer ? sum : in.at(r);
     case Kind::all_reduce: return sum;
     case Kind::all_gather:
-      for (std::size_t k = 0; k < out.size(); ++k) out[k] = in.at(member(k))[k];
+      for (std::size_t k = 0; k < out.size(); ++k)
+        out[k] = in.at(member(k))[k];
       return out;
     default:
-      for (std::size_t k = 0; k < out.size(); ++k) out[k] = member(k) == r ? sum[k] : random_();
+      for (std::size_t k = 0; k < out.size(); ++k)
+        out[k] = member(k) == r ? sum[k] : random_();
       return out;
     }
   }
@@ -382,13 +494,16 @@ private:
     // Gradients: the new content is the old one plus, or nothing but, what is added.
     const auto add = [&](int k, const std::vector<int>& numbers, const auto& gradient) {
       out(k) = now.held[k];
-      for (const int i : numbers) out(k)[i] = (a.accumulates ? now.held[k][i] : 0) + gradient(i);
+      for (const int i : numbers)
+        out(k)[i] = (a.accumulates ? now.held[k][i] : 0) + gradient(i);
     };
     std::vector<int> shard(p_.shard_parts);
     std::iota(shard.begin(), shard.end(), 0);
     const int m = a.micro_batch;
     switch (a.kind) {
-    case Kind::embed: out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)}; break;
+    case Kind::embed:
+      out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)};
+      break;
     case Kind::forward:
       out(1) = {in(2)};
       out(2) = {forward(in(2), now.held[0], a.shard)};
@@ -396,7 +511,9 @@ private:
     case Kind::loss: {
       const Buffer head = at_places(now.held[1], places(p_, End::head));
       out(0) = {loss(in(0), head, m)};
-      add(2, places(p_, End::head), [&](int slice) { return head_gradient(in(0), head, m, slice); });
+      add(2, places(p_, End::head), [&](int slice) {
+        return head_gradient(in(0), head, m, slice);
+      });
       break;
     }
     case Kind::backward:
@@ -411,12 +528,15 @@ private:
       add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
       break;
     case Kind::embed_backward:
-      add(1, places(p_, End::embedding), [&](int slice) { return embed_gradient(in(0), m, slice); });
+      add(1, places(p_, End::embedding), [&](int slice) {
+        return embed_gradient(in(0), m, slice);
+      });
       break;
     case Kind::square: {
       const Run run = updated(r, a);
       Number sum = a.accumulates ? now.held[1][0] : 0;
-      for (int i = run.begin; i < run.end; ++i) sum += square(now.held[0][i]);
+      for (int i = run.begin; i < run.end; ++i)
+        sum += square(now.held[0][i]);
       out(1) = {sum};
       break;
     }
@@ -464,11 +584,12 @@ private:
 };
 }  // namespace
 
-/// Runs a program on made-up numbers, one event at a time in an order drawn from `seed`, with everything in flight that
-/// the program allows: messages of one direction that follow each other in a lane are under way together. An action
-/// takes hold of its inputs when it starts, leaves junk in its outputs until it ends, and must find its inputs
-/// unchanged then. Returns what went wrong: a stop before the end, a buffer changed under an action, or weights that
-/// differ from those that plain arithmetic gives. It shares nothing with the validator but the meaning of an action.
+/// Runs a program on made-up numbers, one event at a time in an order drawn from `seed`, with
+/// everything in flight that the program allows: messages of one direction that follow each other
+/// in a lane are under way together. An action takes hold of its inputs when it starts, leaves junk
+/// in its outputs until it ends, and must find its inputs unchanged then. Returns what went wrong:
+/// a stop before the end, a buffer changed under an action, or weights that differ from those that
+/// plain arithmetic gives. It shares nothing with the validator but the meaning of an action.
 std::string simulate_on_numbers(const Program& program, std::uint64_t seed) {
   try {
     Simulator(program, seed).run();

@@ -16,37 +16,52 @@ namespace minitaw::schedule::shapes {
 inline std::vector<topology::Groups> groupings(int ranks) {
   std::vector<topology::Groups> result;
   for (int d = 1; d <= ranks; ++d) {
-    if (ranks % d == 0) result.push_back(topology::Groups::equal(ranks, d));
-    if (d == 1 || d == ranks) continue;
+    if (ranks % d == 0)
+      result.push_back(topology::Groups::equal(ranks, d));
+    if (d == 1 || d == ranks)
+      continue;
     std::vector<int> one_large(d, 1), rising(d, 1);
     one_large.front() = ranks - d + 1;
-    for (int r = d, k = d - 1; r < ranks; ++r, k = k > 0 ? k - 1 : d - 1) ++rising[k];
-    if (ranks % d != 0) result.emplace_back(rising);
+    for (int r = d, k = d - 1; r < ranks; ++r, k = k > 0 ? k - 1 : d - 1)
+      ++rising[k];
+    if (ranks % d != 0)
+      result.emplace_back(rising);
     result.emplace_back(one_large);
     one_large = std::vector<int>(one_large.rbegin(), one_large.rend());
     result.emplace_back(one_large);
   }
-  if (ranks >= 6) result.emplace_back(std::vector<int>{1, 2, ranks - 3});
-  if (ranks >= 7) result.emplace_back(std::vector<int>{2, 1, ranks - 5, 2});
+  if (ranks >= 6)
+    result.emplace_back(std::vector<int>{1, 2, ranks - 3});
+  if (ranks >= 7)
+    result.emplace_back(std::vector<int>{2, 1, ranks - 5, 2});
   return result;
 }
 
 /// Numbers of layers from P to 2 P + 1: both ends and some between.
 inline std::vector<int> layer_counts(int ranks) {
-  if (ranks == 1) return {1, 2, 3};
+  if (ranks == 1)
+    return {1, 2, 3};
   return {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
 }
 
 /// TawPipe with every combination of its options that changes the program.
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
-  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":dbs=off:cco=serial", ":rails=2",
-           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off", ":rails=2:cco=serial"})
+  for (const char* more : {":dbs=off",
+           ":dbs=off:prefetch=3",
+           ":dbs=off:cco=off",
+           ":dbs=off:cco=serial",
+           ":rails=2",
+           ":rails=3:prefetch=2",
+           ":rails=64",
+           ":rails=2:cco=off",
+           ":rails=2:cco=serial"})
     result.push_back(std::string("tawpipe") + more);
   for (const char* gwps : {"on", "off", "direct"})
     for (const char* cco : {"on", "off", "serial"})
       for (const char* prefetch : {"1", "2", "3"})
-        result.push_back(std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
+        result.push_back(
+            std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
   return result;
 }
 
@@ -58,12 +73,20 @@ inline std::vector<std::string> keeping_specs() {
       for (const char* fetch : {"micro_batch", "step"})
         for (const char* reduce : {"world", "group", "none"}) {
           const std::string kept = std::string(reshard) + reduce;
-          if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's')) continue;
-          if (std::string(form) == "fsdp" && kept.find("group") != std::string::npos) continue;
-          result.push_back(std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
+          if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's'))
+            continue;
+          if (std::string(form) == "fsdp" && kept.find("group") != std::string::npos)
+            continue;
+          result.push_back(
+              std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
         }
-  for (const char* other : {"tawpipe:dbs=off", "tawpipe:gwps=direct", "tawpipe:gwps=off", "tawpipe:cco=off",
-           "tawpipe:cco=serial", "tawpipe:prefetch=4:grad_ticks=1", "fsdp:hierarchical=on:prefetch=0"})
+  for (const char* other : {"tawpipe:dbs=off",
+           "tawpipe:gwps=direct",
+           "tawpipe:gwps=off",
+           "tawpipe:cco=off",
+           "tawpipe:cco=serial",
+           "tawpipe:prefetch=4:grad_ticks=1",
+           "fsdp:hierarchical=on:prefetch=0"})
     for (const char* kept : {":fetch=step:reduce=group:reshard=group", ":reshard=none:reduce=none"})
       result.push_back(std::string(other) + kept);
   return result;
@@ -71,9 +94,11 @@ inline std::vector<std::string> keeping_specs() {
 
 /// Every other schedule of the registry, alone and with each option away from its default.
 inline std::vector<std::string> other_specs() {
-  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};
+  std::vector<std::string> result = {
+      "fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};
   for (const Entry& entry : registry()) {
-    if (entry.one_rank || entry.needs_file || entry.name == "tawpipe") continue;
+    if (entry.one_rank || entry.needs_file || entry.name == "tawpipe")
+      continue;
     result.push_back(entry.name);
     for (const OptionDoc& option : entry.options) {
       const bool range = option.values.back().find("..") != std::string::npos;
@@ -85,37 +110,46 @@ inline std::vector<std::string> other_specs() {
 
 inline std::vector<std::string> joined(std::initializer_list<std::vector<std::string>> lists) {
   std::vector<std::string> result;
-  for (const auto& list : lists) result.insert(result.end(), list.begin(), list.end());
+  for (const auto& list : lists)
+    result.insert(result.end(), list.begin(), list.end());
   return result;
 }
 
 /// With as many layers as there are, or as the schedule needs.
 inline Request with_enough_layers(Request request) {
-  request.layers = std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_replica());
+  request.layers =
+      std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_replica());
   return request;
 }
 
-/// Calls `visit` for every spec, grouping, N and number of copies of P ranks; layer counts take turns.
-void for_each_request(
-    int ranks, const std::vector<std::string>& specs, int most_n, int most_copies, const auto& visit) {
+/// Calls `visit` for every spec, grouping, N and number of copies of P ranks; layer counts take
+/// turns.
+void for_each_request(int ranks,
+    const std::vector<std::string>& specs,
+    int most_n,
+    int most_copies,
+    const auto& visit) {
   const std::vector<int> layers = layer_counts(ranks);
   std::size_t turn = 0;
   for (const topology::Groups& groups : groupings(ranks))
     for (int n = 1; n <= most_n; ++n)
       for (const std::string& spec : specs)
         for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
-          if (ranks % replicas != 0) continue;
-          const Request request =
-              with_enough_layers({parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
-          if (!possible(request)) continue;
+          if (ranks % replicas != 0)
+            continue;
+          const Request request = with_enough_layers(
+              {parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
+          if (!possible(request))
+            continue;
           ++turn;
           visit(request);
         }
 }
 
 inline std::string name_of(const Request& request) {
-  return to_text(request.spec) + " on " + request.groups.text() + ", " + std::to_string(request.micro_batches) +
-         " micro-batches, " + std::to_string(request.layers) + " layers" +
+  return to_text(request.spec) + " on " + request.groups.text() + ", " +
+         std::to_string(request.micro_batches) + " micro-batches, " +
+         std::to_string(request.layers) + " layers" +
          (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
 }
 }  // namespace minitaw::schedule::shapes

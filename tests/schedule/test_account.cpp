@@ -10,17 +10,21 @@
 
 namespace minitaw::schedule {
 namespace {
-/// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same size.
-model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
+/// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same
+/// size.
+model::Layout layout_for(
+    int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
   std::vector<std::int64_t> ffn;
-  for (int l = 0; l < layers; ++l) ffn.push_back(7 + 16 * l);
+  for (int l = 0; l < layers; ++l)
+    ffn.push_back(7 + 16 * l);
   return model::make_layout({layers, 12, 3, 1, ffn, 37, 5, 3, dtype}, {shards, slices});
 }
 
 std::uint64_t sum_over_links(const ByteMatrix& matrix, Traffic kind) {
   std::uint64_t sum = 0;
   for (int from = 0; from < matrix.ranks(); ++from)
-    for (int to = 0; to < matrix.ranks(); ++to) sum += matrix.at(from, to, kind);
+    for (int to = 0; to < matrix.ranks(); ++to)
+      sum += matrix.at(from, to, kind);
   return sum;
 }
 
@@ -43,18 +47,22 @@ TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
       }
   for (int k = 0; k < traffic_kinds; ++k) {
     const auto kind = static_cast<Traffic>(k);
-    EXPECT_EQ(std::tuple(matrix.inside(groups, kind), matrix.between(groups, kind)), std::tuple(inside[k], between[k]));
+    EXPECT_EQ(std::tuple(matrix.inside(groups, kind), matrix.between(groups, kind)),
+        std::tuple(inside[k], between[k]));
   }
   for (int g = 0; g < 3; ++g)
-    EXPECT_EQ(std::tuple(matrix.leaving(groups, g), matrix.entering(groups, g)), std::tuple(leaving[g], entering[g]))
+    EXPECT_EQ(std::tuple(matrix.leaving(groups, g), matrix.entering(groups, g)),
+        std::tuple(leaving[g], entering[g]))
         << g;
 }
 
-// One block with H = 12, T = 15 tokens, three query heads and one of keys (d = 4), F = 7 and V = 37. Tensors begin at
-// multiples of 64 elements: QKV 12 * 20 = 240 (256), output 144 (192), gate and up 12 * 14 = 168 (192), down 84 (128),
-// two gains of 12 (64): 896. Embedding and LM head of 444 (448) each and a gain: 960 = 5 * 192.
+// One block with H = 12, T = 15 tokens, three query heads and one of keys (d = 4), F = 7 and V
+// = 37. Tensors begin at multiples of 64 elements: QKV 12 * 20 = 240 (256), output 144 (192), gate
+// and up 12 * 14 = 168 (192), down 84 (128), two gains of 12 (64): 896. Embedding and LM head of
+// 444 (448) each and a gain: 960 = 5 * 192.
 
-/// What five ranks send each other by one action, in the ring order 2 0 3 1 4: bytes from the i-th to the next one.
+/// What five ranks send each other by one action, in the ring order 2 0 3 1 4: bytes from the i-th
+/// to the next one.
 struct ByHand {
   const char* action;
   Traffic traffic;
@@ -67,12 +75,22 @@ struct ByHand {
 const std::array by_hand = std::to_array<ByHand>({
     // From rank 3 on, round to the rank before it.
     {"broadcast W0 w0 root r3", Traffic::weights, {1792, 0, 1792, 1792, 1792}},
-    {"broadcast W0 w0 root r3", Traffic::weights, {3584, 0, 3584, 3584, 3584}, false, model::Dtype::fp32},
+    {"broadcast W0 w0 root r3",
+        Traffic::weights,
+        {3584, 0, 3584, 3584, 3584},
+        false,
+        model::Dtype::fp32},
     {"broadcast W0[1/2] w0 root r2", Traffic::weights, {896, 896, 896, 896, 0}},
     {"reduce G0 g0 root r3", Traffic::gradients, {1792, 0, 1792, 1792, 1792}, true},
-    {"reduce G0 g0 root r3", Traffic::gradients, {3584, 0, 3584, 3584, 3584}, true, model::Dtype::bf16, true},
+    {"reduce G0 g0 root r3",
+        Traffic::gradients,
+        {3584, 0, 3584, 3584, 3584},
+        true,
+        model::Dtype::bf16,
+        true},
     {"reduce G0 t0 root r2", Traffic::gradients, {3584, 3584, 3584, 3584, 0}, true},
-    // Slices of 180, 180, 180, 180 and 176: a gather leaves out that of the next one, a scatter the own.
+    // Slices of 180, 180, 180, 180 and 176: a gather leaves out that of the next one, a scatter the
+    // own.
     {"all_gather W0 w0", Traffic::weights, {1432, 1432, 1432, 1440, 1432}},
     {"all_gather W0[1/2] w0", Traffic::weights, {716, 716, 716, 720, 716}},
     {"reduce_scatter G0 g0", Traffic::gradients, {1432, 1432, 1432, 1432, 1440}},
@@ -92,11 +110,12 @@ const std::array by_hand = std::to_array<ByHand>({
 });
 
 std::string program_of(const std::string& action, bool alone) {
-  std::string text =
-      "program one\nshards 1\nmicro_batches 1\nembeddings_slices 5\ngroups 5\ncommunicator ring 2 0 3 1 4\n";
+  std::string text = "program one\nshards 1\nmicro_batches 1\nembeddings_slices 5\ngroups "
+                     "5\ncommunicator ring 2 0 3 1 4\n";
   for (int r = 0; r < 5; ++r)
-    text += fmt::format(
-        "rank {} slots owned\n{}", r, alone && r > 0 ? "" : fmt::format("   0 inputs_group    {}\n", action));
+    text += fmt::format("rank {} slots owned\n{}",
+        r,
+        alone && r > 0 ? "" : fmt::format("   0 inputs_group    {}\n", action));
   return text;
 }
 
@@ -137,7 +156,9 @@ std::uint64_t bytes_of(const Footprint& footprint, Memory kind) {
   return footprint.by_kind[static_cast<std::size_t>(kind)];
 }
 
-constexpr std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+constexpr std::size_t rounded(std::size_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
 
 TEST(MemoryAccount, RelayByHand) {
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
@@ -149,52 +170,69 @@ TEST(MemoryAccount, RelayByHand) {
     const std::vector<Footprint> all = memory(parse_program(hand_written::relay), layout);
     ASSERT_EQ(all.size(), 2U);
     const Footprint& f = all[0];
-    EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(embeddings * e));
-    // Its gradient slot holds shard 1 first, then shard 0.
     EXPECT_EQ(
-        bytes_of(f, Memory::gradients), rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
+        bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(embeddings * e));
+    // Its gradient slot holds shard 1 first, then shard 0.
+    EXPECT_EQ(bytes_of(f, Memory::gradients),
+        rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
     EXPECT_EQ(f.optimiser,
-        (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
+        (std::vector<std::size_t>{
+            rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
     EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inputs_recv lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), std::accumulate(f.by_kind.begin(), f.by_kind.end(), std::uint64_t{0}));
     // Rank 1 receives weights of shard 0 only.
-    EXPECT_EQ(bytes_of(all[1], Memory::weights), rounded(s1 * e) + rounded(s0 * e) + rounded(embeddings * e));
+    EXPECT_EQ(bytes_of(all[1], Memory::weights),
+        rounded(s1 * e) + rounded(s0 * e) + rounded(embeddings * e));
   }
 }
 
-/// What moves or passes through is of the type of gradients in transit, sums are fp32, and kept are halves.
+/// What moves or passes through is of the type of gradients in transit, sums are fp32, and kept are
+/// halves.
 TEST(MemoryAccount, OfWhatIsKeptAndInTransitByHand) {
   std::array<std::uint64_t, 2> gradients{};
   for (const std::size_t wide : {0, 1}) {
     const std::string kept = wide == 1 ? "none" : "group";
     const Program program =
-        build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=" + kept), topology::Groups({2, 2}), 8, 4});
+        build({parse_spec("tawpipe:fetch=step:rails=2:reduce=group:reshard=" + kept),
+            topology::Groups({2, 2}),
+            8,
+            4});
     model::Shape shape{4, 12, 3, 1, {7, 7, 7, 7}, 37, 5, 3, model::Dtype::bf16};
     shape.fp32_gradients = wide == 1;
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::size_t s = layout.shards[0].elements, transit = s * (wide == 1 ? 4 : 2);
-    const std::map<char, std::size_t> expected = {{'h', 2 * s}, {'t', 4 * s}, {'w', 2 * s}, {'k', s}, {'p', 2 * s},
-        {'g', transit}, {'c', transit}, {'e', 2 * layout.embeddings.elements}, {'f', 4 * layout.embeddings.elements}};
+    const std::map<char, std::size_t> expected = {{'h', 2 * s},
+        {'t', 4 * s},
+        {'w', 2 * s},
+        {'k', s},
+        {'p', 2 * s},
+        {'g', transit},
+        {'c', transit},
+        {'e', 2 * layout.embeddings.elements},
+        {'f', 4 * layout.embeddings.elements}};
     for (const Footprint& f : memory(program, layout)) {
       std::map<char, std::size_t> found;
       for (const SlotSize& slot : f.slots) {
         const char letter = letter_of(slot.slot.cls);
         found[letter] += slot.bytes;
-        EXPECT_TRUE(!expected.contains(letter) || slot.bytes == rounded(expected.at(letter))) << letter;
+        EXPECT_TRUE(!expected.contains(letter) || slot.bytes == rounded(expected.at(letter)))
+            << letter;
       }
       for (const auto& [letter, bytes] : expected)
         EXPECT_EQ(found[letter] > 0, letter != 'k' || kept == "group") << letter;
       EXPECT_EQ(bytes_of(f, Memory::weights), found['h'] + found['w'] + found['k'] + found['e']);
-      EXPECT_EQ(bytes_of(f, Memory::gradients), found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
+      EXPECT_EQ(bytes_of(f, Memory::gradients),
+          found['t'] + found['g'] + found['c'] + found['p'] + found['f']);
     }
     gradients[wide] = sum_over_links(bytes(program, layout), Traffic::gradients);
   }
   EXPECT_EQ(gradients[1], 2 * gradients[0]);
 }
 
-/// Around the six ranks goes a number, to its sum and back to all, through a lane that sums nothing else.
+/// Around the six ranks goes a number, to its sum and back to all, through a lane that sums nothing
+/// else.
 TEST(MemoryAccount, ClippingMovesOneNumberThatEveryRankHas) {
   Request request{parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6};
   const Program open = build(request);
@@ -223,11 +261,13 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
 }
 
 // Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, V = 37.
-constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4, gain = 12 * 4;
+constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4,
+                      gain = 12 * 4;
 
 std::size_t sum_of(const std::vector<std::size_t>& parts) {
   std::size_t sum = 0;
-  for (const std::size_t bytes : parts) sum += rounded(bytes);
+  for (const std::size_t bytes : parts)
+    sum += rounded(bytes);
   return sum;
 }
 
@@ -243,26 +283,34 @@ Kept kept_by_hand(model::Recompute recompute, std::size_t ffn, int stage) {
   const auto add = [](auto& to, const std::vector<std::size_t>& parts) {
     to.insert(to.end(), parts.begin(), parts.end());
   };
-  const bool block = recompute == model::Recompute::block, none = recompute == model::Recompute::none;
+  const bool block = recompute == model::Recompute::block,
+             none = recompute == model::Recompute::none;
   add(block ? kept.deferred : kept.saved, {hidden});  // the output of attention
   add(block ? kept.scratch : kept.saved, {scores});
-  if (block) add(kept.scratch, {hidden});
+  if (block)
+    add(kept.scratch, {hidden});
   add(none ? kept.saved : kept.scratch, {rows, qkv, hidden, rows});
-  if (none) add(kept.saved, {gate_and_up});
-  if (none) add(kept.deferred, {gain});
-  else add(kept.deferred, {rows, hidden, gate_and_up});
+  if (none)
+    add(kept.saved, {gate_and_up});
+  if (none)
+    add(kept.deferred, {gain});
+  else
+    add(kept.deferred, {rows, hidden, gate_and_up});
 
   // Either half of a block: the loss of 15 tokens, and the positions by token, take less.
   const std::vector<std::size_t> attention = {hidden, scores};
   const auto feed_forward = none ? std::vector{product} : std::vector{gate_and_up, product};
   add(kept.scratch, sum_of(attention) > sum_of(feed_forward) ? attention : feed_forward);
   add(kept.scratch, {15 * 4 * 4 /* rotation */});
-  if (stage == 0 || stage == 5) add(kept.scratch, {rows /* tokens */});
-  if (stage == 5) add(kept.scratch, {15 * gain /* of the final norm */});
+  if (stage == 0 || stage == 5)
+    add(kept.scratch, {rows /* tokens */});
+  if (stage == 5)
+    add(kept.scratch, {15 * gain /* of the final norm */});
   return kept;
 }
 
-/// Six stages of ZB-H1: all keep what F saves of six micro-batches, stage r what B leaves of r + 1, and two states.
+/// Six stages of ZB-H1: all keep what F saves of six micro-batches, stage r what B leaves of r + 1,
+/// and two states.
 TEST(MemoryAccount, PipelineOfSixStagesByHand) {
   const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6});
   for (const model::Recompute recompute :
@@ -272,7 +320,8 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
     const model::Layout layout = model::make_layout(shape, cut_of(program));
     const std::vector<Footprint> all = memory(program, layout);
     for (int r = 0; r < 6; ++r) {
-      const std::size_t shard = layout.shards[r].elements, ends = r % 5 == 0 ? layout.embeddings.slice : 0;
+      const std::size_t shard = layout.shards[r].elements,
+                        ends = r % 5 == 0 ? layout.embeddings.slice : 0;
       const Kept kept = kept_by_hand(recompute, 7 + 16 * r, r);
       EXPECT_EQ(bytes_of(all[r], Memory::activations),
           6 * sum_of(kept.saved) + (r + 1) * sum_of(kept.deferred) + 2 * rounded(hidden));
@@ -280,8 +329,8 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
       EXPECT_EQ(bytes_of(all[r], Memory::weights), sum_of({shard * 4, ends * 4}));
       EXPECT_EQ(bytes_of(all[r], Memory::optimiser), sum_of({shard * 8, ends * 8}));
       EXPECT_EQ(bytes_of(all[r], Memory::buffers), 256 + sum_of(kept.scratch));
-      // 15 inputs, targets and positions, where up to 15 tokens begin, and their end, in whole eights; of twelve
-      // micro-batches
+      // 15 inputs, targets and positions, where up to 15 tokens begin, and their end, in whole
+      // eights; of twelve micro-batches
       EXPECT_EQ(bytes_of(all[r], Memory::tokens), r % 5 == 0 ? 12U * 4 * (3 * 15 + 16 + 1) : 0U);
     }
   }
@@ -291,7 +340,8 @@ TEST(Messages, RelayAndGroupByHand) {
   const MessageCounts relay = messages(parse_program(hand_written::relay));
   EXPECT_EQ(std::tuple(relay.weights_between, relay.gradients_between), std::tuple(2U, 2U));
   EXPECT_EQ(relay.weights_inside + relay.gradients_inside + relay.broadcasts + relay.reduces, 0U);
-  const MessageCounts near = messages(parse_program(hand_written::with(hand_written::relay, "1+1", "2")));
+  const MessageCounts near =
+      messages(parse_program(hand_written::with(hand_written::relay, "1+1", "2")));
   EXPECT_EQ(std::tuple(near.weights_inside, near.gradients_inside), std::tuple(2U, 2U));
   EXPECT_EQ(near.weights_between + near.gradients_between, 0U);
   const MessageCounts group = messages(parse_program(hand_written::group));
@@ -301,7 +351,8 @@ TEST(Messages, RelayAndGroupByHand) {
 
 TEST(TickAccount, PipelineByHand) {
   const Ticks result = ticks(parse_program(hand_written::pipeline));
-  EXPECT_EQ(std::tuple(result.total, result.busy, result.idle(1)), std::tuple(3, std::vector{2, 2}, 1));
+  EXPECT_EQ(
+      std::tuple(result.total, result.busy, result.idle(1)), std::tuple(3, std::vector{2, 2}, 1));
 }
 
 TEST(TickAccount, OneTickIsOneAndNoneIsNone) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The example schedule of docs/extending.md is valid at many shapes, and its text is the one on the page. That its
-// gradients are right is tested in tests/harness.
+// The example schedule of docs/extending.md is valid at many shapes, and its text is the one on the
+// page. That its gradients are right is tested in tests/harness.
 #include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -10,14 +10,16 @@
 namespace minitaw::schedule {
 namespace {
 Program example(const topology::Groups& groups, int per_rank, int replicas = 1) {
-  const Request request{{"lend", {}}, groups, per_rank * groups.ranks(), 2 * groups.ranks() + 1, replicas};
+  const Request request{
+      {"lend", {}}, groups, per_rank * groups.ranks(), 2 * groups.ranks() + 1, replicas};
   return schedules::lend().build(request);
 }
 
 TEST(Example, IsValidAtEveryShape) {
   for (int ranks = 1; ranks <= 7; ++ranks)
     for (int groups = 1; groups <= ranks; ++groups) {
-      if (ranks % groups != 0) continue;
+      if (ranks % groups != 0)
+        continue;
       for (const int per_rank : {1, 3})
         EXPECT_EQ(validate(example(topology::Groups::equal(ranks, groups), per_rank)), std::nullopt)
             << ranks << " ranks in " << groups << " groups";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Check sums of what the rules generate, so that no program changes unnoticed. When a rule changes on purpose, compare
-// the programs of before and after (`minitaw plan --program`), and then put the line that the test prints here.
+// Check sums of what the rules generate, so that no program changes unnoticed. When a rule changes
+// on purpose, compare the programs of before and after (`minitaw plan --program`), and then put the
+// line that the test prints here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include "schedule/shapes.hpp"
@@ -21,16 +22,19 @@ zbv     e8a06e3c6594c617
 
 /// FNV-1a.
 void add(std::uint64_t& sum, const std::string& text) {
-  for (const char letter : text) sum = (sum ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  for (const char letter : text)
+    sum = (sum ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
 }
 
-/// A line for every schedule: of its programs with all options, clipped and not, on groups of some numbers of ranks.
+/// A line for every schedule: of its programs with all options, clipped and not, on groups of some
+/// numbers of ranks.
 TEST(GoldenPrograms, AreWhatTheRulesGenerate) {
   std::map<std::string, std::uint64_t> sums;
   for (const Entry& entry : registry())
-    if (!entry.needs_file) sums[entry.name] = 0xcbf29ce484222325;
-  const std::vector<std::string> specs =
-      shapes::joined({{"serial"}, shapes::other_specs(), shapes::tawpipe_specs(), shapes::keeping_specs()});
+    if (!entry.needs_file)
+      sums[entry.name] = 0xcbf29ce484222325;
+  const std::vector<std::string> specs = shapes::joined(
+      {{"serial"}, shapes::other_specs(), shapes::tawpipe_specs(), shapes::keeping_specs()});
   for (const int ranks : {1, 4, 6})
     shapes::for_each_request(ranks, specs, 2, 2, [&](Request request) {
       for (const bool clips : {false, true}) {
@@ -39,7 +43,8 @@ TEST(GoldenPrograms, AreWhatTheRulesGenerate) {
       }
     });
   std::string found = "\n";
-  for (const auto& [name, sum] : sums) found += fmt::format("{:7} {:016x}\n", name, sum);
+  for (const auto& [name, sum] : sums)
+    found += fmt::format("{:7} {:016x}\n", name, sum);
   EXPECT_EQ(found, accepted);
 }
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pipelines whose orders are in files: those that PyTorch wrote (tests/schedule/data), our own, and bad ones.
+// Pipelines whose orders are in files: those that PyTorch wrote (tests/schedule/data), our own, and
+// bad ones.
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -12,15 +13,26 @@
 
 namespace minitaw::schedule {
 namespace {
-/// "0F3" of every compute action in a file, by a pattern that passes over all else; "\n" ends a row.
+/// "0F3" of every compute action in a file, by a pattern that passes over all else; "\n" ends a
+/// row.
 std::vector<std::string> actions_in(const std::string& text) {
   static const std::regex action("[0-9]+[FIWB][0-9]+|\n");
   return {std::sregex_token_iterator(text.begin(), text.end(), action), {}};
 }
 
-Request request_of(const std::string& spec, int ranks, int micro_batches, int layers, const std::string& folder = "",
+Request request_of(const std::string& spec,
+    int ranks,
+    int micro_batches,
+    int layers,
+    const std::string& folder = "",
     int replicas = 1) {
-  return {parse_spec(spec), topology::Groups::equal(ranks, replicas), micro_batches, layers, replicas, false, folder};
+  return {parse_spec(spec),
+      topology::Groups::equal(ranks, replicas),
+      micro_batches,
+      layers,
+      replicas,
+      false,
+      folder};
 }
 
 struct Published {
@@ -37,22 +49,33 @@ TEST_P(PublishedFiles, AreProgramsInTheirOrder) {
   EXPECT_EQ(validate(program), std::nullopt);
   EXPECT_EQ(program.shards, stages);
   std::ifstream lines(std::filesystem::path(MINITAW_DATA) / file);
-  EXPECT_EQ(actions_in(to_torch_csv(program)), actions_in({std::istreambuf_iterator<char>(lines), {}}));
-  EXPECT_EQ(validate(build(request_of(spec, 2 * ranks, 2 * micro_batches, stages, MINITAW_DATA, 2))), std::nullopt);
+  EXPECT_EQ(
+      actions_in(to_torch_csv(program)), actions_in({std::istreambuf_iterator<char>(lines), {}}));
+  EXPECT_EQ(
+      validate(build(request_of(spec, 2 * ranks, 2 * micro_batches, stages, MINITAW_DATA, 2))),
+      std::nullopt);
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, PublishedFiles,
-    testing::Values(Published{"dualpipev_2x5.csv", 2, 4, 5}, Published{"zbv_3x6.csv", 3, 6, 6},
-        Published{"interleaved_zero_bubble_2x4.csv", 2, 4, 4}, Published{"interleaved_1f1b_3x6_comms.csv", 3, 6, 6}));
+INSTANTIATE_TEST_SUITE_P(Orders,
+    PublishedFiles,
+    testing::Values(Published{"dualpipev_2x5.csv", 2, 4, 5},
+        Published{"zbv_3x6.csv", 3, 6, 6},
+        Published{"interleaved_zero_bubble_2x4.csv", 2, 4, 4},
+        Published{"interleaved_1f1b_3x6_comms.csv", 3, 6, 6}));
 
 /// A folder with the file a.csv.
 class OwnFiles : public test::InFolder {
 protected:
   void write(const std::string& text) const { InFolder::write("a.csv", text); }
+
   /// What check() says.
-  [[nodiscard]] std::string said(
-      int ranks, int micro_batches, int layers, int replicas = 1, const char* spec = "csv:file=a.csv") const {
-    return test::refusal_of([&] { check(request_of(spec, ranks, micro_batches, layers, folder_, replicas)); });
+  [[nodiscard]] std::string said(int ranks,
+      int micro_batches,
+      int layers,
+      int replicas = 1,
+      const char* spec = "csv:file=a.csv") const {
+    return test::refusal_of(
+        [&] { check(request_of(spec, ranks, micro_batches, layers, folder_, replicas)); });
   }
 };
 
@@ -62,7 +85,8 @@ TEST_F(OwnFiles, ComeBackAsTheSamePrograms) {
       for (const int micro_batches : {1, 3, 8}) {
         const Program program = build(request_of(spec, ranks, micro_batches, 3 * ranks));
         write(to_torch_csv(program));
-        Program again = build(request_of("csv:file=a.csv", ranks, micro_batches, 3 * ranks, folder_));
+        Program again =
+            build(request_of("csv:file=a.csv", ranks, micro_batches, 3 * ranks, folder_));
         again.schedule = program.schedule;
         EXPECT_EQ(to_text(again), to_text(program));
       }
@@ -86,7 +110,8 @@ TEST_F(OwnFiles, AreComparedWithTheDeckAndKnownByTheirSum) {
   write("0F0,,0I0,0W0\n1F0,1B0\n");
   EXPECT_THAT(said(2, 1, 2, 1, spec.c_str()), testing::EndsWith("it has changed"));
   std::filesystem::remove(path("a.csv"));
-  EXPECT_THAT(said(2, 1, 2), testing::EndsWith("a.csv cannot be read: no such file, or no permission"));
+  EXPECT_THAT(
+      said(2, 1, 2), testing::EndsWith("a.csv cannot be read: no such file, or no permission"));
 }
 
 /// A bad file, and the sentence without its beginning.
@@ -94,21 +119,31 @@ TEST(TorchCsv, SaysWhereAFileIsWrong) {
   const std::vector<std::pair<std::string, std::string>> bad = {
       {"", "row 1: a rank that computes nothing; give it a stage"},
       {"0F0,0B0\n,,\n", "row 2: a rank that computes nothing; give it a stage"},
-      {"0F0,0X0,0B0", "row 1, column 2: \"0X0\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0"},
-      {"0F0,0B", "row 1, column 2: \"0B\" is no action"}, {"F0", "row 1, column 1: \"F0\" is no action"},
-      {"0F0x", "row 1, column 1: \"0F0x\" is no action"}, {"0F1000000", "row 1, column 1: \"0F1000000\" is no action"},
+      {"0F0,0X0,0B0",
+          "row 1, column 2: \"0X0\" is no action; write stage, F, I, W or B, micro-batch, for "
+          "example 0F0"},
+      {"0F0,0B", "row 1, column 2: \"0B\" is no action"},
+      {"F0", "row 1, column 1: \"F0\" is no action"},
+      {"0F0x", "row 1, column 1: \"0F0x\" is no action"},
+      {"0F1000000", "row 1, column 1: \"0F1000000\" is no action"},
       {"(0F0;0B0)OVERLAP", "row 1, column 1: \"(0F0\" is no action"},
-      {"0F0,1F0,1B0,0B0\n1F1,1B1", "row 2, column 1: stage 1 is in row 1 too; a stage has one rank"},
+      {"0F0,1F0,1B0,0B0\n1F1,1B1",
+          "row 2, column 1: stage 1 is in row 1 too; a stage has one rank"},
       {"0F0,0F0",
-          "row 1, column 2: 0F0 follows \"F\" of this stage and micro-batch; each has F, then B, or I and later W"},
-      {"0B0,0F0", "row 1, column 1: 0B0 follows \"\" of"}, {"0F0,0W0,0I0", "row 1, column 2: 0W0 follows \"F\" of"},
+          "row 1, column 2: 0F0 follows \"F\" of this stage and micro-batch; each has F, then B, "
+          "or I and later W"},
+      {"0B0,0F0", "row 1, column 1: 0B0 follows \"\" of"},
+      {"0F0,0W0,0I0", "row 1, column 2: 0W0 follows \"F\" of"},
       {"0F0,0B0,0W0", "row 1, column 3: 0W0 follows \"FB\" of"},
-      {"0F0,0I0", "row 1: stage 0 has \"FI\" of micro-batch 0, from 0; each has F, then B, or I and later W"},
+      {"0F0,0I0",
+          "row 1: stage 0 has \"FI\" of micro-batch 0, from 0; each has F, then B, or I and later "
+          "W"},
       {"0F0,0B0,0F1", "row 1: stage 0 has \"F\" of micro-batch 1"},
       {"0F1,0B1", "row 1: stage 0 has \"\" of micro-batch 0"},
       {"0F0,0B0\n2F0,2B0", "row 2: no rank has stage 1; they count from 0"},
       {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1",
-          "row 1, column 2: 0B0 waits for stage 1, which waits for what comes later in this row: a deadlock"},
+          "row 1, column 2: 0B0 waits for stage 1, which waits for what comes later in this row: a "
+          "deadlock"},
       {"1F0,0F0,1B0,0B0", "row 1, column 1: 1F0 waits for stage 0, which"}};
   for (const auto& [text, expected] : bad)
     EXPECT_THAT(test::refusal_of([&, &text = text] { (void)read_torch_csv(text, "a.csv"); }),

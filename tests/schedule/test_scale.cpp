@@ -23,8 +23,11 @@ class Scale : public testing::TestWithParam<const char*> {};
 TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
   constexpr int ranks = 1024, groups = 128, per_rank = 16, layers = 32, replicas = 32;
   static_assert(sizeof(Action) <= 72);
-  const Program program =
-      build({parse_spec(GetParam()), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas});
+  const Program program = build({parse_spec(GetParam()),
+      topology::Groups::equal(ranks, groups),
+      per_rank * ranks,
+      layers,
+      replicas});
   const auto violation = validate(program);
   EXPECT_FALSE(violation) << violation->message;
   EXPECT_TRUE(test::sanitized || peak_bytes() < 2 * gibibyte) << peak_bytes();

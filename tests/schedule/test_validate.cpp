@@ -17,10 +17,12 @@ struct Broken {
   std::string says;  ///< part of the message
 };
 
-void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+void PrintTo(const Broken& broken, std::ostream* out) {
+  *out << broken.name;
+}
 
-/// Name | rule | program | what is replaced in it => by what, everywhere | part of the message. ~ is the end of a line;
-/// a line that begins with a blank continues the one before.
+/// Name | rule | program | what is replaced in it => by what, everywhere | part of the message. ~
+/// is the end of a line; a line that begins with a blank continues the one before.
 const std::string replacements = R"(
 MissingWaitOnReceive | fresh reads | relay | w0 a1 x0 after inputs_recv:2 => w0 a1 x0
   | rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by
@@ -188,8 +190,9 @@ EndsNotCounted | slots accounted | relay | f1 owned 0 => f2 owned 0 | 1 and 2 of
 
 /// The programs of `replacements`.
 std::vector<Broken> replaced() {
-  const std::map<std::string, std::string> programs = {
-      {"relay", hand_written::relay}, {"group", hand_written::group}, {"pipeline", hand_written::pipeline}};
+  const std::map<std::string, std::string> programs = {{"relay", hand_written::relay},
+      {"group", hand_written::group},
+      {"pipeline", hand_written::pipeline}};
   std::string rows = replacements;
   rows = std::regex_replace(rows, std::regex("\n +"), " ");
   std::vector<Broken> all;
@@ -207,21 +210,25 @@ std::vector<Broken> replaced() {
   return all;
 }
 
-// Defects of the published programs (docs/schedules.md), planted into generated ones as those programs have them.
+// Defects of the published programs (docs/schedules.md), planted into generated ones as those
+// programs have them.
 
 /// Calls change(rank, action) for every action.
 void for_each_action(Program& program, const auto& change) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-    for (Action& a : program.ranks[r].actions) change(r, a);
+    for (Action& a : program.ranks[r].actions)
+      change(r, a);
 }
 
-/// Waits are as the generator derives them: what is planted is wrong in itself, not for want of a wait.
+/// Waits are as the generator derives them: what is planted is wrong in itself, not for want of a
+/// wait.
 Program planted(const std::string& spec, const auto& defect, bool clips = false) {
   Program program = build({parse_spec(spec), topology::Groups({2, 2}), 8, 4, 1, clips});
   require_valid(program);
   defect(program);
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
-    for (Action& a : program.ranks[r].actions) a.waits = {};
+    for (Action& a : program.ranks[r].actions)
+      a.waits = {};
     assign_waits(program.ranks[r], r, Overlap::full);
   }
   return program;
@@ -230,11 +237,15 @@ Program planted(const std::string& spec, const auto& defect, bool clips = false)
 /// The last hop of the gradients goes to P + 1 - r.
 void send_to_the_wrong_owner(Program& program) {
   const int ranks = program.groups.ranks();
-  const auto moves = [](const Action& a) { return is_communication(a.kind) && a.payload == Payload::gradient; };
+  const auto moves = [](const Action& a) {
+    return is_communication(a.kind) && a.payload == Payload::gradient;
+  };
   int last = 0;
-  for_each_action(program, [&](int, const Action& a) { last = moves(a) ? std::max(last, a.tick) : last; });
+  for_each_action(
+      program, [&](int, const Action& a) { last = moves(a) ? std::max(last, a.tick) : last; });
   for_each_action(program, [&](int r, Action& a) {
-    if (!moves(a) || a.tick != last) return;
+    if (!moves(a) || a.tick != last)
+      return;
     a.peer = (ranks + 1 - r) % ranks;
     a.shard = ((a.kind == Kind::send ? r : a.peer) + 1) % ranks;
   });
@@ -244,21 +255,24 @@ void send_to_the_wrong_owner(Program& program) {
 void deliver_another_shard(Program& program) {
   for (RankProgram& rank : program.ranks) {
     const auto first = [&](Kind kind, int shard) {
-      return std::ranges::find_if(rank.actions, [=](const Action& a) { return a.kind == kind && a.shard == shard; });
+      return std::ranges::find_if(
+          rank.actions, [=](const Action& a) { return a.kind == kind && a.shard == shard; });
     };
     (*first(Kind::reduce, 0))[Operand::buffer] = (*first(Kind::backward, 1))[Operand::gradient];
   }
 }
 
 void drop(Program& program, const auto& which) {
-  for (RankProgram& rank : program.ranks) std::erase_if(rank.actions, which);
+  for (RankProgram& rank : program.ranks)
+    std::erase_if(rank.actions, which);
 }
 
 /// The prefetch writes the buffer that the same tick computes with.
 void prefetch_into_the_buffer_in_use(Program& program) {
   for_each_action(program, [](int, Action& a) {
     for (Slot& slot : a.slots)
-      if (slot.cls == SlotClass::weights && slot.valid()) slot.index = 0;
+      if (slot.cls == SlotClass::weights && slot.valid())
+        slot.index = 0;
   });
 }
 
@@ -269,8 +283,10 @@ auto each(const auto& change) {
 /// Messages, of all ticks or of one, say shard 1 for 2 and 2 for 1 on both sides.
 auto mislabel(Payload payload, int tick = -1) {
   return each([=](Action& a) {
-    const bool chosen = is_point_to_point(a.kind) && a.payload == payload && (tick < 0 || a.tick == tick);
-    if (chosen && (a.shard == 1 || a.shard == 2)) a.shard = 3 - a.shard;
+    const bool chosen =
+        is_point_to_point(a.kind) && a.payload == payload && (tick < 0 || a.tick == tick);
+    if (chosen && (a.shard == 1 || a.shard == 2))
+      a.shard = 3 - a.shard;
   });
 }
 
@@ -283,16 +299,24 @@ std::vector<Broken> broken_programs() {
     return [=](Program& p) { change(*std::ranges::find_if(p.ranks[rank].actions, which)); };
   };
   const auto without = [](const auto& which) { return [=](Program& p) { drop(p, which); }; };
-  const auto gathers = [](const Action& a) { return a.kind == Kind::all_gather && a.payload == Payload::weights; };
+  const auto gathers = [](const Action& a) {
+    return a.kind == Kind::all_gather && a.payload == Payload::weights;
+  };
   const auto receives = [](const Action& a) { return a.kind == Kind::recv; };
   const auto half = [](const Action& a) { return a.kind == Kind::recv && a.parts == 2; };
-  const auto update = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::weights; };
-  const auto of_ends = [](const Action& a) { return a.kind == Kind::update && a.payload == Payload::embeddings; };
+  const auto update = [](const Action& a) {
+    return a.kind == Kind::update && a.payload == Payload::weights;
+  };
+  const auto of_ends = [](const Action& a) {
+    return a.kind == Kind::update && a.payload == Payload::embeddings;
+  };
   const auto add = [](const Action& a) { return a.kind == Kind::accumulate && a.accumulates; };
   const auto next_slot = [](SlotClass cls, bool all) {
     return each([=](Action& a) {
       for (Slot& slot : a.slots)
-        if (slot.valid() && slot.cls == cls && (all || (a.kind == Kind::accumulate && a.accumulates))) slot.index ^= 1;
+        if (slot.valid() && slot.cls == cls &&
+            (all || (a.kind == Kind::accumulate && a.accumulates)))
+          slot.index ^= 1;
     });
   };
   const auto add_twice = [=](Program& p) {
@@ -302,58 +326,113 @@ std::vector<Broken> broken_programs() {
   };
   const auto update_before_the_last_loss = [=](Program& p) {
     std::vector<Action>& mine = p.ranks[3].actions;
-    const auto loss = std::ranges::find(mine | std::views::reverse, Kind::loss, &Action::kind).base() - 1;
+    const auto loss =
+        std::ranges::find(mine | std::views::reverse, Kind::loss, &Action::kind).base() - 1;
     const auto at = std::ranges::find_if(mine, of_ends);
     std::rotate(loss, at, at + 1);
   };
   const auto learn_from_half = [](Program& p) {
-    drop(p, [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
-    for (RankProgram& rank : p.ranks) write_first_contributions(rank, p.shard_parts);
+    drop(p,
+        [](const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
+    for (RankProgram& rank : p.ranks)
+      write_first_contributions(rank, p.shard_parts);
   };
-  const std::string same = "expected the same message", two_sums = "fsdp:hierarchical=on:reduce=group";
+  const std::string same = "expected the same message",
+                    two_sums = "fsdp:hierarchical=on:reduce=group";
   std::vector<Broken> all = {
-      {"SendsOtherWeights", fresh, planted("weipipe", mislabel(Payload::weights, 1)), "expected the weights of"},
-      {"SendsAnotherGradient", exact, planted("weipipe", mislabel(Payload::gradient)), "expected a gradient of"},
-      {"SendsAnotherHiddenState", fresh, planted("1f1b", mislabel(Payload::activation)),
+      {"SendsOtherWeights",
+          fresh,
+          planted("weipipe", mislabel(Payload::weights, 1)),
+          "expected the weights of"},
+      {"SendsAnotherGradient",
+          exact,
+          planted("weipipe", mislabel(Payload::gradient)),
+          "expected a gradient of"},
+      {"SendsAnotherHiddenState",
+          fresh,
+          planted("1f1b", mislabel(Payload::activation)),
           "before shard 1, expected micro-batch 0 before shard 2"},
-      {"SendsAnotherGradientOfOne", fresh, planted("1f1b", mislabel(Payload::activation_grad)),
+      {"SendsAnotherGradientOfOne",
+          fresh,
+          planted("1f1b", mislabel(Payload::activation_grad)),
           "expected the gradient of micro-batch 0 behind shard 0"},
-      {"OtherMicroBatch", matched, planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })), same},
-      {"OtherHalf", matched, planted("tawpipe:rails=2", first(1, half, [](Action& a) { a.part ^= 1; })), same},
-      {"NoHalf", matched, planted("tawpipe:rails=2", first(0, half, [](Action& a) { a.parts = 1; })), same},
-      {"SumOfAnotherShard", exact, planted("ddp", next_slot(SlotClass::accumulator, true)), "t2 belongs to shard 2"},
-      {"AddsToAnotherSum", exact, planted(two_sums, next_slot(SlotClass::partial, false)),
+      {"OtherMicroBatch",
+          matched,
+          planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })),
+          same},
+      {"OtherHalf",
+          matched,
+          planted("tawpipe:rails=2", first(1, half, [](Action& a) { a.part ^= 1; })),
+          same},
+      {"NoHalf",
+          matched,
+          planted("tawpipe:rails=2", first(0, half, [](Action& a) { a.parts = 1; })),
+          same},
+      {"SumOfAnotherShard",
+          exact,
+          planted("ddp", next_slot(SlotClass::accumulator, true)),
+          "t2 belongs to shard 2"},
+      {"AddsToAnotherSum",
+          exact,
+          planted(two_sums, next_slot(SlotClass::partial, false)),
           "p1 holds a gradient of shard 2"},
       {"AddsTwice", exact, planted("tawpipe", add_twice), " twice"},
-      {"NotGathered", fresh, planted("fsdp", without(gathers)),
+      {"NotGathered",
+          fresh,
+          planted("fsdp", without(gathers)),
           "w0 holds the weights of shard 0, expected the weights of"},
-      {"GathersAnotherShard", fresh, planted("fsdp", each([=](Action& a) { a.shard ^= gathers(a) ? 1 : 0; })),
+      {"GathersAnotherShard",
+          fresh,
+          planted("fsdp", each([=](Action& a) { a.shard ^= gathers(a) ? 1 : 0; })),
           "w0 holds the weights of shard 0, expected the weights of shard 1"},
-      {"GathersEndsTooSoon", fresh, planted("fsdp", without(of_ends)), "slice 0 is not updated yet"},
-      {"WeightsAreAddedUp", fresh, planted("tawpipe", each([](Action& a) {
-         if (a.kind == Kind::broadcast) a.kind = Kind::all_reduce;
-       })),
+      {"GathersEndsTooSoon",
+          fresh,
+          planted("fsdp", without(of_ends)),
+          "slice 0 is not updated yet"},
+      {"WeightsAreAddedUp",
+          fresh,
+          planted("tawpipe", each([](Action& a) {
+            if (a.kind == Kind::broadcast)
+              a.kind = Kind::all_reduce;
+          })),
           "only gradients can be added up"},
-      {"OverwritesTheEnds", exact, planted("tawpipe", each([](Action& a) { a.accumulates &= a.kind != Kind::loss; })),
+      {"OverwritesTheEnds",
+          exact,
+          planted("tawpipe", each([](Action& a) { a.accumulates &= a.kind != Kind::loss; })),
           "overwrites what this step has added to f0"},
-      {"UpdatesTheHeadTooSoon", exact, planted("1f1b", update_before_the_last_loss),
+      {"UpdatesTheHeadTooSoon",
+          exact,
+          planted("1f1b", update_before_the_last_loss),
           "micro-batch 7 of the head is missing"},
       // defects of the published programs
-      {"WeiPipeGivesGradientsToTheWrongRank", exact, planted("weipipe", send_to_the_wrong_owner),
+      {"WeiPipeGivesGradientsToTheWrongRank",
+          exact,
+          planted("weipipe", send_to_the_wrong_owner),
           "holds a gradient of shard "},
-      {"TawPipePrefetchesIntoTheBufferInUse", fresh, planted(published, prefetch_into_the_buffer_in_use),
+      {"TawPipePrefetchesIntoTheBufferInUse",
+          fresh,
+          planted(published, prefetch_into_the_buffer_in_use),
           "w0 holds the weights of shard "},
-      {"TawPipeDeliversTheGradientOfAnotherShard", exact, planted(published, deliver_another_shard),
+      {"TawPipeDeliversTheGradientOfAnotherShard",
+          exact,
+          planted(published, deliver_another_shard),
           "holds a gradient of shard 1"},
-      {"TawPipeLosesTheGradientOfShard0", exact,
-          planted(published, without([](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; })),
+      {"TawPipeLosesTheGradientOfShard0",
+          exact,
+          planted(published,
+              without([](const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; })),
           "t0 still holds the gradient of the last step"},
-      {"TheEmbeddingLearnsFromOneMicroBatch", exact, planted("tawpipe", learn_from_half),
+      {"TheEmbeddingLearnsFromOneMicroBatch",
+          exact,
+          planted("tawpipe", learn_from_half),
           "of the embedding is missing"},
-      {"BlocksBeyondAMultipleOfTheRanksAreDropped", fresh,
-          planted("tawpipe", without([](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); })),
+      {"BlocksBeyondAMultipleOfTheRanksAreDropped",
+          fresh,
+          planted("tawpipe",
+              without([](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); })),
           "expected micro-batch 0 before shard 4"},
-      {"AnUpdateForgetsToClip", exact,
+      {"AnUpdateForgetsToClip",
+          exact,
           planted("fsdp", first(1, update, [](Action& a) { a[Operand::squares] = {}; }), true),
           "needs the squares of all gradients"},
   };
@@ -362,26 +441,32 @@ std::vector<Broken> broken_programs() {
 }
 
 class BrokenProgram : public testing::TestWithParam<Broken> {};
+
 TEST_P(BrokenProgram, IsRefusedByItsRule) {
   const auto violation = validate(GetParam().program);
   ASSERT_TRUE(violation);
   EXPECT_EQ(name_of(violation->rule), GetParam().rule) << violation->message;
   EXPECT_THAT(violation->message, testing::HasSubstr(GetParam().says));
 }
+
 INSTANTIATE_TEST_SUITE_P(
-    Validate, BrokenProgram, testing::ValuesIn(broken_programs()), [](const auto& test) { return test.param.name; });
+    Validate, BrokenProgram, testing::ValuesIn(broken_programs()), [](const auto& test) {
+      return test.param.name;
+    });
 
 TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
   require_valid(parse_program(hand_written::relay));
   const std::string broken = with(hand_written::relay, "w0 a1 x0 after inputs_recv:2", "w0 a1 x0");
   EXPECT_THAT([&] { require_valid(parse_program(broken)); },
       testing::ThrowsMessage<LogicError>(testing::AllOf(testing::HasSubstr("fresh reads"),
-          testing::HasSubstr("| F s1 m0 <-- "), testing::Not(testing::ContainsRegex("<--(.|\n)*<--")))));
+          testing::HasSubstr("| F s1 m0 <-- "),
+          testing::Not(testing::ContainsRegex("<--(.|\n)*<--")))));
 }
 
 TEST(Validate, AllReplicasHaveGroupsAlike) {
   EXPECT_EQ(groups_of_replica(topology::Groups({1, 2, 1, 2, 1, 2}), 3).text(), "1+2");
-  for (const std::vector<int>& groups : {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
+  for (const std::vector<int>& groups :
+      {std::vector{1, 2, 2, 1, 1, 2}, {1, 2, 1, 2, 2, 1}, {2, 1, 1, 2, 1, 2}})
     EXPECT_THROW((void)groups_of_replica(topology::Groups(groups), 3), InputError);
 }
 

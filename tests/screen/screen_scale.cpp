@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/// Precision and recall of the judge on a simulated machine. RATIOS.txt: for each measured value the name of its
-/// quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the median; noise is drawn from those.
+/// Precision and recall of the judge on a simulated machine. RATIOS.txt: for each measured value
+/// the name of its quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the
+/// median; noise is drawn from those.
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -17,25 +18,29 @@ int main(int argc, char** argv) {
   std::ifstream file(argv[1]);
   std::map<std::string, std::vector<double>> ratios;
   std::string kind;
-  for (double ratio = 0; file >> kind >> ratio;) ratios[kind].push_back(ratio);
+  for (double ratio = 0; file >> kind >> ratio;)
+    ratios[kind].push_back(ratio);
   const int nodes = argc > 2 ? std::atoi(argv[2]) : 512, tries = argc > 3 ? std::atoi(argv[3]) : 20;
   const Machine machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
   std::mt19937 bits(1);
   const auto noise = [&](const Quantity& q) {
-    const std::vector<double>& some = ratios.at(q.is_latency                                ? "latency"
-                                                : q.partner == Partner::node                ? "between"
-                                                : q.partner == Partner::inside || q.of_node ? "inside"
-                                                                                            : "kernel");
+    const std::vector<double>& some =
+        ratios.at(q.is_latency                                ? "latency"
+                  : q.partner == Partner::node                ? "between"
+                  : q.partner == Partner::inside || q.of_node ? "inside"
+                                                              : "kernel");
     return some[bits() % some.size()];
   };
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
   std::map<std::string, std::array<int, 3>> found;  // planted, found, named besides
   const auto plant = [&](const std::string& name, const Fault& fault) {
-    const auto culprits = judge(machine, SimulatedMachine(machine, {fault}, noise).measure(3)).culprits;
+    const auto culprits =
+        judge(machine, SimulatedMachine(machine, {fault}, noise).measure(3)).culprits;
     auto& [planted, hits, others] = found[name];
     const bool healthy = fault.factor == 1 && fault.delay == 0;
     planted += healthy ? 0 : 1;
-    for (const Culprit& c : culprits) (c.who == fault.who && !healthy ? hits : others) += 1;
+    for (const Culprit& c : culprits)
+      (c.who == fault.who && !healthy ? hits : others) += 1;
   };
   for (int i = 0; i < tries; ++i) {
     const int rank = any(4 * nodes), other = (rank + 4 * (1 + any(nodes - 1))) % (4 * nodes);
@@ -48,6 +53,8 @@ int main(int argc, char** argv) {
     }
     plant("adapter with 50 us more", {{Suspect::adapter, rank}, 1, 50e-6});
   }
-  fmt::print("| fault, {} nodes of 4 | planted | found | named besides |\n|---|---|---|---|\n", nodes);
-  for (const auto& [name, counts] : found) fmt::print("| {} | {} | {} | {} |\n", name, counts[0], counts[1], counts[2]);
+  fmt::print(
+      "| fault, {} nodes of 4 | planted | found | named besides |\n|---|---|---|---|\n", nodes);
+  for (const auto& [name, counts] : found)
+    fmt::print("| {} | {} | {} | {} |\n", name, counts[0], counts[1], counts[2]);
 }

@@ -9,44 +9,54 @@ namespace minitaw::screen {
 namespace {
 std::vector<Suspect> suspects(const std::vector<Culprit>& culprits) {
   std::vector<Suspect> who;
-  for (const Culprit& c : culprits) who.push_back(c.who);
+  for (const Culprit& c : culprits)
+    who.push_back(c.who);
   std::ranges::sort(who);
   return who;
 }
 
-std::vector<Culprit> culprits_of(const Machine& m, const std::vector<Measured>& measured, const Rule& rule = {}) {
+std::vector<Culprit> culprits_of(
+    const Machine& m, const std::vector<Measured>& measured, const Rule& rule = {}) {
   return judge(m, measured, rule).culprits;
 }
 
 class Random {
 public:
   explicit Random(unsigned seed) : bits_(seed) {}
+
   int below(int n) { return static_cast<int>(bits_() % static_cast<unsigned>(n)); }
+
   /// A ratio around 1: 1.5 % of noise, and now and then a moment in which something else ran.
   double noise() {
     const double usual = std::exp(0.015 * normal_(bits_));
     return below(400) == 0 ? 0.6 * usual : usual;
   }
+
   Machine machine(int least_nodes) {
     std::vector<int> sizes(least_nodes + below(7));
-    for (int& size : sizes) size = 2 + below(4);
+    for (int& size : sizes)
+      size = 2 + below(4);
     return {topology::Groups(sizes), 1 + below(2)};
   }
+
 private:
   std::mt19937 bits_;
   std::normal_distribution<double> normal_;
 };
 
 /// Three rounds on the machine with this fault.
-std::vector<Culprit> screened(const Machine& machine, const std::vector<Fault>& faults, Random& random) {
-  return judge(machine, SimulatedMachine(machine, faults, [&](const Quantity&) { return random.noise(); }).measure(3))
+std::vector<Culprit> screened(
+    const Machine& machine, const std::vector<Fault>& faults, Random& random) {
+  return judge(machine,
+      SimulatedMachine(machine, faults, [&](const Quantity&) { return random.noise(); }).measure(3))
       .culprits;
 }
 
 TEST(Judge, NothingStandsOutOnAHealthyMachine) {
   Random random(test::seed());
   int alarms = 0;
-  for (int i = 0; i < 300; ++i) alarms += screened(random.machine(1), {}, random).empty() ? 0 : 1;
+  for (int i = 0; i < 300; ++i)
+    alarms += screened(random.machine(1), {}, random).empty() ? 0 : 1;
   EXPECT_LE(alarms, 3);
 }
 
@@ -60,8 +70,10 @@ void finds(Suspect::Kind kind, double factor, double delay) {
               other = (node + 1 + random.below(m.nodes.count() - 1)) % m.nodes.count();
     const int adapter = random.below(m.adapters), driver = m.driver(node, adapter);
     Fault fault{{kind, driver}, factor, delay};
-    if (kind == Suspect::rank) fault.who.a = m.nodes.rank(node, random.below(m.nodes.size(node)));
-    if (kind == Suspect::node) fault.who.a = node;
+    if (kind == Suspect::rank)
+      fault.who.a = m.nodes.rank(node, random.below(m.nodes.size(node)));
+    if (kind == Suspect::node)
+      fault.who.a = node;
     if (kind == Suspect::link) {
       fault.who.a = std::min(driver, m.driver(other, adapter));
       fault.who.b = std::max(driver, m.driver(other, adapter));
@@ -73,19 +85,37 @@ void finds(Suspect::Kind kind, double factor, double delay) {
   EXPECT_LE(missed, 2) << "of 100 faults of kind " << kind;
 }
 
-TEST(Judge, ASlowRankIsNamedAndNobodyElse) { finds(Suspect::rank, 0.7, 0); }
-TEST(Judge, ANodeWhoseRanksAreAllSlowIsNamed) { finds(Suspect::node, 0.7, 0); }
-TEST(Judge, ASlowAdapterIsNamedAndNotItsLinks) { finds(Suspect::adapter, 0.4, 0); }
-TEST(Judge, AnAdapterWithMoreLatencyIsNamed) { finds(Suspect::adapter, 1, 5e-3); }
-TEST(Judge, ASlowLinkBetweenNodesIsNamedAndNotItsEnds) { finds(Suspect::link, 0.4, 0); }
+TEST(Judge, ASlowRankIsNamedAndNobodyElse) {
+  finds(Suspect::rank, 0.7, 0);
+}
+
+TEST(Judge, ANodeWhoseRanksAreAllSlowIsNamed) {
+  finds(Suspect::node, 0.7, 0);
+}
+
+TEST(Judge, ASlowAdapterIsNamedAndNotItsLinks) {
+  finds(Suspect::adapter, 0.4, 0);
+}
+
+TEST(Judge, AnAdapterWithMoreLatencyIsNamed) {
+  finds(Suspect::adapter, 1, 5e-3);
+}
+
+TEST(Judge, ASlowLinkBetweenNodesIsNamedAndNotItsEnds) {
+  finds(Suspect::link, 0.4, 0);
+}
 
 /// Values by hand: four ranks on one node, two rounds.
-Measured products(const std::vector<std::vector<double>>& rounds) { return {{"matrix product", "FLOP/s"}, rounds}; }
+Measured products(const std::vector<std::vector<double>>& rounds) {
+  return {{"matrix product", "FLOP/s"}, rounds};
+}
 
 TEST(Judge, ASlowMomentIsNoCulprit) {
   const Machine m{topology::Groups({4}), 1};
-  EXPECT_TRUE(culprits_of(m, {products({{10, 10, 6, 10}, {10, 6, 10, 10}, {10, 10, 10, 10}})}).empty());
-  const auto found = culprits_of(m, {products({{10, 10, 6, 10}, {10, 10, 10, 10}, {10, 10, 7, 10}})});
+  EXPECT_TRUE(
+      culprits_of(m, {products({{10, 10, 6, 10}, {10, 6, 10, 10}, {10, 10, 10, 10}})}).empty());
+  const auto found =
+      culprits_of(m, {products({{10, 10, 6, 10}, {10, 10, 10, 10}, {10, 10, 7, 10}})});
   ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::rank, 2}}));
   const Evidence& evidence = found[0].evidence.at(0);
   EXPECT_EQ(std::tuple(evidence.rounds, evidence.value, evidence.usual), std::tuple(2, 6.5, 10));
@@ -93,13 +123,16 @@ TEST(Judge, ASlowMomentIsNoCulprit) {
       "matrix product: 6.5 GFLOP/s where 10 GFLOP/s is usual (35 % less) in 2 rounds");
 }
 
-/// Nine ranks: one has 10, seven differ by +- `apart` from it, and one of them has `value`. Is it named?
+/// Nine ranks: one has 10, seven differ by +- `apart` from it, and one of them has `value`. Is it
+/// named?
 bool is_named(double apart, double value, const Rule& rule = {}, bool is_latency = false) {
   std::vector<double> round = {value, 10, 10 + apart};
-  while (round.size() < 9) round.insert(round.end(), {10 - apart, 10 + apart});
+  while (round.size() < 9)
+    round.insert(round.end(), {10 - apart, 10 + apart});
   Quantity quantity{"product", "FLOP/s"};
   if (is_latency) {  // 10: 90 us, and the floor of 10 us
-    for (double& v : round) v = 1e-3 / v - 10e-6;
+    for (double& v : round)
+      v = 1e-3 / v - 10e-6;
     quantity = {"latency", "s", Partner::none, 0.5, true};
   }
   return !culprits_of({topology::Groups({9}), 1}, {{quantity, {round, round}}}, rule).empty();
@@ -112,8 +145,10 @@ TEST(Judge, ThresholdsByHand) {
   EXPECT_TRUE(is_named(1.2, 4.9) && !is_named(1.2, 5.1)) << "half always counts";
   EXPECT_TRUE(is_named(0, 6.9, {.least = 0.3}) && !is_named(0, 7.1, {.least = 0.3}));
   const Rule strict{.least = 0.3};
-  EXPECT_TRUE(is_named(0, 4.9, strict, true) && !is_named(0, 5.1, strict, true)) << "twice the latency";
-  EXPECT_TRUE(is_named(1.2, 0.9, {}, true) && !is_named(1.2, 1.1, {}, true)) << "ten times always counts";
+  EXPECT_TRUE(is_named(0, 4.9, strict, true) && !is_named(0, 5.1, strict, true))
+      << "twice the latency";
+  EXPECT_TRUE(is_named(1.2, 0.9, {}, true) && !is_named(1.2, 1.1, {}, true))
+      << "ten times always counts";
 }
 
 TEST(Judge, AmongFewPeersAMomentIsTwiceAsLarge) {
@@ -133,20 +168,26 @@ TEST(Judge, AmongFewPeersAMomentIsTwiceAsLarge) {
 TEST(Judge, HalfOfManyPeersMayBeSlow) {
   const Machine m{topology::Groups({10}), 1};
   const std::vector<double> round = {10, 6, 10, 6, 10, 6, 10, 6, 10, 6};
-  EXPECT_EQ(culprits_of(m, {products({round, round})}).size(), 5U) << "and tell nothing of the spread of the others";
+  EXPECT_EQ(culprits_of(m, {products({round, round})}).size(), 5U)
+      << "and tell nothing of the spread of the others";
 }
 
-/// Of 100 ranks in three rounds one is slow in the first `times`, others once each, spread over the rounds.
+/// Of 100 ranks in three rounds one is slow in the first `times`, others once each, spread over the
+/// rounds.
 bool is_named_beside(int times, int others) {
   std::vector<std::vector<double>> rounds(3, std::vector<double>(100, 10));
-  for (int i = 0; i < others; ++i) rounds[i % 3][i] = 7;
-  for (int i = 0; i < times; ++i) rounds[i][99] = 7;
-  const std::vector<Suspect> found = suspects(culprits_of({topology::Groups({100}), 1}, {products(rounds)}));
+  for (int i = 0; i < others; ++i)
+    rounds[i % 3][i] = 7;
+  for (int i = 0; i < times; ++i)
+    rounds[i][99] = 7;
+  const std::vector<Suspect> found =
+      suspects(culprits_of({topology::Groups({100}), 1}, {products(rounds)}));
   EXPECT_TRUE(found.empty() || (found.size() == 1 && found[0] == Suspect{Suspect::rank, 99}));
   return !found.empty();
 }
 
-/// Of n others in 300 tries, chance is expected to name 100 * 3 (n / 300)^2 twice, and 100 (n / 300)^3 three times.
+/// Of n others in 300 tries, chance is expected to name 100 * 3 (n / 300)^2 twice, and 100 (n /
+/// 300)^3 three times.
 TEST(Judge, AmongManyRanksChanceNamesNobody) {
   EXPECT_TRUE(is_named_beside(2, 3)) << 0.03;
   EXPECT_FALSE(is_named_beside(2, 4)) << 0.053;
@@ -156,9 +197,11 @@ TEST(Judge, AmongManyRanksChanceNamesNobody) {
 
 TEST(Judge, OfTwoNodesOfARankTheSlowerRankIsNamedAndTheSlowDirectionAsALink) {
   const Machine m{topology::Groups({1, 1}), 1};
-  EXPECT_EQ(suspects(culprits_of(m, {products({{10, 8}, {10, 8}})})), (std::vector<Suspect>{{Suspect::rank, 1}}));
+  EXPECT_EQ(suspects(culprits_of(m, {products({{10, 8}, {10, 8}})})),
+      (std::vector<Suspect>{{Suspect::rank, 1}}));
   const double none = std::nan("");
-  const std::vector<double> round = {none, 9, 3, none};  // [to][from]: rank 0 receives 9, rank 1 receives 3
+  const std::vector<double> round = {
+      none, 9, 3, none};  // [to][from]: rank 0 receives 9, rank 1 receives 3
   const auto found = culprits_of(m, {{{"rate", "B/s", Partner::node}, {round, round}}});
   ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::link, 0, 1}}));
   EXPECT_FALSE(found[0].both_ways);
@@ -168,7 +211,8 @@ TEST(Judge, OfTwoNodesOfARankTheSlowerRankIsNamedAndTheSlowDirectionAsALink) {
 /// Messages between four nodes of one rank, [to][from], of which those of nodes 1 and 2 differ.
 std::vector<double> between(double usual, double to_2, double to_1) {
   std::vector<double> values(16, usual);
-  for (int r = 0; r < 4; ++r) values[5 * r] = std::nan("");
+  for (int r = 0; r < 4; ++r)
+    values[5 * r] = std::nan("");
   values[2 * 4 + 1] = to_2;
   values[1 * 4 + 2] = to_1;
   return values;
@@ -178,7 +222,8 @@ TEST(Judge, ALinkIsJudgedByWhatItsTwoEndsReach) {
   const Machine m{topology::Groups({1, 1, 1, 1}), 1};
   const auto names = [&](double link, bool sends) {
     std::vector<double> round = between(9, 0, 9);
-    for (int peer : {0, 2, 3}) (sends ? round[peer * 4 + 1] : round[2 * 4 + (peer == 2 ? 1 : peer)]) = 8.3;
+    for (int peer : {0, 2, 3})
+      (sends ? round[peer * 4 + 1] : round[2 * 4 + (peer == 2 ? 1 : peer)]) = 8.3;
     round[2 * 4 + 1] = link;
     return suspects(culprits_of(m, {{{"rate", "B/s", Partner::node}, {round, round}}}));
   };
@@ -191,8 +236,10 @@ TEST(Judge, ALinkIsJudgedByWhatItsTwoEndsReach) {
 TEST(Judge, AnAdapterIsAsGoodAsAQuarterOfItsPartners) {
   for (const int good : {1, 2}) {  // of five
     std::vector<double> round(36, 9);
-    for (int r = 0; r < 6; ++r) round[7 * r] = std::nan("");
-    for (int from = good + 1; from < 6; ++from) round[1 * 6 + from] = 4;
+    for (int r = 0; r < 6; ++r)
+      round[7 * r] = std::nan("");
+    for (int from = good + 1; from < 6; ++from)
+      round[1 * 6 + from] = 4;
     const Measured rates{{"rate", "B/s", Partner::node}, {round, round}};
     const auto found = culprits_of({topology::Groups({1, 1, 1, 1, 1, 1}), 1}, {rates});
     EXPECT_EQ(found.size(), good == 1 ? 1U : 3U);
@@ -204,15 +251,19 @@ TEST(Judge, AnAdapterIsAsGoodAsAQuarterOfItsPartners) {
 TEST(Judge, ASlowAdapterExcusesNoLinkInsideItsNode) {
   const Machine m{topology::Groups({3, 3, 3}), 1};
   const std::vector<Fault> faults = {{{Suspect::adapter, 3}, 0.5}, {{Suspect::link, 3, 4}, 0.4}};
-  const auto found = culprits_of(m, SimulatedMachine(m, faults, [](const Quantity&) { return 1; }).measure(2));
+  const auto found =
+      culprits_of(m, SimulatedMachine(m, faults, [](const Quantity&) { return 1; }).measure(2));
   EXPECT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::adapter, 3}, {Suspect::link, 3, 4}}));
   const std::vector<Fault> node = {{{Suspect::node, 1}, 0.5}, {{Suspect::adapter, 3}, 0.5}};
-  const auto slow = culprits_of(m, SimulatedMachine(m, node, [](const Quantity&) { return 1; }).measure(2));
-  EXPECT_EQ(suspects(slow), (std::vector<Suspect>{{Suspect::node, 1}})) << "which excuses its adapter";
+  const auto slow =
+      culprits_of(m, SimulatedMachine(m, node, [](const Quantity&) { return 1; }).measure(2));
+  EXPECT_EQ(suspects(slow), (std::vector<Suspect>{{Suspect::node, 1}}))
+      << "which excuses its adapter";
 }
 
 TEST(Judge, TwoSlowRanksOfThreeAreNotTheirNode) {
-  const std::vector<double> two = {10, 10, 10, 8, 10, 8, 10, 10, 10}, three = {10, 10, 10, 8, 8, 8, 10, 10, 10};
+  const std::vector<double> two = {10, 10, 10, 8, 10, 8, 10, 10, 10},
+                            three = {10, 10, 10, 8, 8, 8, 10, 10, 10};
   const Machine m{topology::Groups({3, 3, 3}), 1};
   const auto found = culprits_of(m, {products({two, two})});
   EXPECT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::rank, 3}, {Suspect::rank, 5}}));
@@ -236,7 +287,8 @@ TEST(Judge, MicrosecondsMakeNoLatency) {
   EXPECT_TRUE(names(28e-6).empty()) << "(28 + 10) / (10 + 10) is less than 2";
   const auto found = names(32e-6);
   ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::link, 1, 2}}));
-  EXPECT_EQ(text_of(found[0].evidence.at(0)), "latency: 32.0 us where 10.0 us is usual (3.2 times) in 2 rounds");
+  EXPECT_EQ(text_of(found[0].evidence.at(0)),
+      "latency: 32.0 us where 10.0 us is usual (3.2 times) in 2 rounds");
 }
 
 TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
@@ -248,7 +300,8 @@ TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
   EXPECT_EQ(suspects(culprits_of(m, {products({{10, 6, 10, 10}, {10, 6, 10, 10}}), rates})),
       (std::vector<Suspect>{{Suspect::rank, 1}}));
   const std::vector<double> held_up = {10, 5, 10, 10}, usual(4, 10);
-  EXPECT_EQ(suspects(culprits_of(m, {products({held_up, usual, held_up}), {rates.quantity, {slow, slow, slow}}})),
+  EXPECT_EQ(suspects(culprits_of(
+                m, {products({held_up, usual, held_up}), {rates.quantity, {slow, slow, slow}}})),
       (std::vector<Suspect>{{Suspect::rank, 1}, {Suspect::link, 1, 2}}))
       << "but not while the rank is not slow";
   const std::vector<double> late = between(1e-4, 1e-3, 1e-3);
@@ -261,22 +314,28 @@ TEST(Judge, ASlowRankAccountsForALinkThatIsAboutAsSlow) {
 TEST(Judge, ALinkIsOneCulpritWhicheverWayShowsIt) {
   const Machine m{topology::Groups({1, 1, 1, 1}), 1};
   const std::vector<double> rate = between(9, 3, 9), latency = between(1e-4, 1e-4, 5e-3);
-  const auto found = culprits_of(m, {{{"rate", "B/s", Partner::node}, {rate, rate}},
-                                        {{"latency", "s", Partner::node, 0.5, true}, {latency, latency}}});
+  const auto found = culprits_of(m,
+      {{{"rate", "B/s", Partner::node}, {rate, rate}},
+          {{"latency", "s", Partner::node, 0.5, true}, {latency, latency}}});
   ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::link, 1, 2}}));
   EXPECT_TRUE(found[0].both_ways);
   EXPECT_EQ(found[0].evidence.size(), 2U);
 }
 
-/// Nodes of two ranks with one adapter each, whose values repeat within 2 % (normal, a standard deviation of 1 %).
+/// Nodes of two ranks with one adapter each, whose values repeat within 2 % (normal, a standard
+/// deviation of 1 %).
 struct Cluster {
-  explicit Cluster(int nodes) : machine{topology::Groups::equal(2 * nodes, nodes), 1}, bits(test::seed()) {}
+  explicit Cluster(int nodes)
+      : machine{topology::Groups::equal(2 * nodes, nodes), 1},
+        bits(test::seed()) {}
 
-  /// What three rounds of this machine are said to be. `known`: share of the usual rate that adapters must reach.
+  /// What three rounds of this machine are said to be. `known`: share of the usual rate that
+  /// adapters must reach.
   Judgement screened(const std::vector<Fault>& faults, double known = 0) {
     const auto noise = [&](const Quantity&) { return std::exp(deviation * normal(bits)); };
     std::vector<Measured> measured = SimulatedMachine(machine, faults, noise, load).measure(3);
-    if (known > 0) measured[4].known = {std::vector<double>(machine.nodes.ranks(), 1e9), known, "a test"};
+    if (known > 0)
+      measured[4].known = {std::vector<double>(machine.nodes.ranks(), 1e9), known, "a test"};
     return judge(machine, measured);
   }
 
@@ -284,7 +343,8 @@ struct Cluster {
   int found(const std::vector<Fault>& faults, std::vector<Suspect> who, double known = 0) {
     int count = 0;
     std::ranges::sort(who);
-    for (int i = 0; i < 100; ++i) count += suspects(screened(faults, known).culprits) == who ? 1 : 0;
+    for (int i = 0; i < 100; ++i)
+      count += suspects(screened(faults, known).culprits) == who ? 1 : 0;
     return count;
   }
 
@@ -295,13 +355,16 @@ struct Cluster {
   std::function<double(int, int)> load;
 };
 
-Fault adapter(int rank, double factor, double delay = 0) { return {{Suspect::adapter, rank}, factor, delay}; }
+Fault adapter(int rank, double factor, double delay = 0) {
+  return {{Suspect::adapter, rank}, factor, delay};
+}
 
 TEST(Judge, OneSlowAdapterIsFoundOnThreeFourAndSixNodes) {
   for (const int nodes : {3, 4, 6}) {
     Cluster cluster(nodes);
     for (const double rate : {0.7, 0.6, 0.5})
-      EXPECT_GE(cluster.found({adapter(2, rate)}, {{Suspect::adapter, 2}}), 98) << nodes << " " << rate;
+      EXPECT_GE(cluster.found({adapter(2, rate)}, {{Suspect::adapter, 2}}), 98)
+          << nodes << " " << rate;
     EXPECT_GE(cluster.found({}, {}), 98) << nodes;
   }
 }
@@ -314,12 +377,15 @@ TEST(Judge, OfTwoSlowAdaptersOfThreeTheBetterOneNeedsARateThatIsKnown) {
   const std::vector<Culprit> found = three.screened(two, 0.8).culprits;
   EXPECT_EQ(found.at(0).evidence.size(), 2U) << "out and in, beside its peers";
   EXPECT_EQ(found.at(1).among, (std::vector{0, 2})) << "who of these nobody can tell";
-  EXPECT_GE(four.found(two, {{Suspect::adapter, 2}, {Suspect::adapter, 4}}), 98) << "two good ones show both";
+  EXPECT_GE(four.found(two, {{Suspect::adapter, 2}, {Suspect::adapter, 4}}), 98)
+      << "two good ones show both";
 }
 
 TEST(Judge, HalfARateBesideMoreLatencyAreTwoCulprits) {
   Cluster cluster(3);
-  EXPECT_GE(cluster.found({adapter(2, 0.5), adapter(4, 1, 5e-3)}, {{Suspect::adapter, 2}, {Suspect::adapter, 4}}), 98);
+  EXPECT_GE(cluster.found({adapter(2, 0.5), adapter(4, 1, 5e-3)},
+                {{Suspect::adapter, 2}, {Suspect::adapter, 4}}),
+      98);
 }
 
 TEST(Judge, ASlowRankExplainsNeitherLatencyNorAMuchSlowerAdapter) {
@@ -344,13 +410,15 @@ TEST(Judge, BesideALoadNobodyIsNamed) {
   EXPECT_GE(cluster.found({adapter(2, 0.6)}, {{Suspect::adapter, 2}}), 98);
   cluster.deviation = 0.12;
   int doubtful = 0;
-  for (int i = 0; i < 100; ++i) doubtful += cluster.screened({{{Suspect::rank, 1}, 0.3}}).doubtful.empty() ? 0 : 1;
+  for (int i = 0; i < 100; ++i)
+    doubtful += cluster.screened({{{Suspect::rank, 1}, 0.3}}).doubtful.empty() ? 0 : 1;
   EXPECT_GE(doubtful, 80) << "70 % less, but ten deviations of 12 % are more";
 }
 
 /// Ranks 10, but rank 2 as given; others take `load` of the cores of ranks 2 and 3 in these rounds.
 Judgement beside(const std::vector<double>& of_rank_2, double load, const std::set<int>& rounds) {
-  Measured products_of{{"product", "FLOP/s"}}, loads{{.name = "load", .units = "1", .is_load = true}};
+  Measured products_of{{"product", "FLOP/s"}},
+      loads{{.name = "load", .units = "1", .is_load = true}};
   for (std::size_t r = 0; r < of_rank_2.size(); ++r) {
     products_of.rounds.push_back({10, 10, of_rank_2[r], 10, 10, 10});
     const double taken = rounds.contains(static_cast<int>(r)) ? load : 0.02;
@@ -369,16 +437,21 @@ TEST(Judge, ARoundInWhichOthersTookTheCoresDoesNotCount) {
   EXPECT_TRUE(twice.culprits.empty());
   EXPECT_EQ(twice.loaded, (std::vector{2, 3})) << "the others are judged";
   EXPECT_EQ(twice.doubtful.size(), 1U);
-  const Measured taken{
-      {.name = "load", .units = "1", .is_load = true}, std::vector<std::vector<double>>(3, {1, 1, 1, 1})};
+  const Measured taken{{.name = "load", .units = "1", .is_load = true},
+      std::vector<std::vector<double>>(3, {1, 1, 1, 1})};
   const std::vector<double> slow = {10, 6, 10, 10}, usual(4, 10);
   const Machine m{topology::Groups({4}), 1};
-  EXPECT_EQ(culprits_of(m, {products({slow, slow, slow}), taken}).size(), 1U) << "clear in all rounds";
+  EXPECT_EQ(culprits_of(m, {products({slow, slow, slow}), taken}).size(), 1U)
+      << "clear in all rounds";
   EXPECT_TRUE(culprits_of(m, {products({slow, slow, usual}), taken}).empty()) << "but not in most";
 }
 
-/// Of faults of any size those count that are above what the same screening says that it would name, or far below.
-void expect_promise(Cluster& cluster, const std::function<Fault(double)>& fault, std::size_t quantity, double most) {
+/// Of faults of any size those count that are above what the same screening says that it would
+/// name, or far below.
+void expect_promise(Cluster& cluster,
+    const std::function<Fault(double)>& fault,
+    std::size_t quantity,
+    double most) {
   std::uniform_real_distribution<double> sizes(0, most);
   int above = 0, found = 0, below = 0, alarms = 0;
   for (int i = 0; i < 400; ++i) {
@@ -412,12 +485,14 @@ TEST(Judge, TheSmallestLossByHand) {
   };
   EXPECT_NEAR(smallest({{10, 10, 10}, {10, 10, 10}}), 0.1, 1e-9) << "the rule, without noise";
   EXPECT_NEAR(smallest({{10, 10, 10}, {10, 10, 10}}, {.least = 0.03}), 0.03, 1e-9);
-  // The middle one of the differences 0, ln 1.05 and ln 1.05, over 0.6745 sqrt(2), are 5.1 %: eight of these
+  // The middle one of the differences 0, ln 1.05 and ln 1.05, over 0.6745 sqrt(2), are 5.1 %: eight
+  // of these
   EXPECT_NEAR(smallest({{10, 10, 10}, {10, 10.5, 9.5238}}), 8 * 0.05115, 1e-4);
   EXPECT_TRUE(std::isnan(smallest({{10, 10, 10}})) && std::isnan(smallest({}))) << "one round";
   const Quantity latency{"latency", "s", Partner::none, 0.5, true};
   const std::vector<double> late(3, 90e-6);
-  EXPECT_NEAR(judge(m, {{latency, {late, late}}}).smallest.at(0).part, 100e-6, 1e-12) << "twice 90 + 10 us";
+  EXPECT_NEAR(judge(m, {{latency, {late, late}}}).smallest.at(0).part, 100e-6, 1e-12)
+      << "twice 90 + 10 us";
   const auto alone = judge({topology::Groups({1}), 1}, {products({{10}, {10}})});
   EXPECT_TRUE(std::isnan(alone.smallest.at(0).part)) << "without peers";
 }
@@ -432,13 +507,15 @@ Judgement rates_known(const std::vector<double>& round, double known) {
 
 TEST(Judge, AMachineThatIsSlowAllOverIsNotClean) {
   const double none = std::nan("");
-  const std::vector<double> two = {none, 70, 70, none}, three = {none, 70, 70, 70, none, 70, 70, 70, none};
+  const std::vector<double> two = {none, 70, 70, none},
+                            three = {none, 70, 70, 70, none, 70, 70, 70, none};
   for (const std::vector<double>& round : {two, three}) {
     const auto found = rates_known(round, 100).culprits;
     ASSERT_EQ(suspects(found), (std::vector<Suspect>{{Suspect::some_adapters, 0}}));
     EXPECT_EQ(found[0].among.size(), round.size() == 4 ? 2U : 3U);
     const Evidence& e = found[0].evidence.at(0);
-    EXPECT_EQ(std::tuple(e.value, e.usual, e.rounds, e.source), std::tuple(70.0, 100.0, 2, "a test"));
+    EXPECT_EQ(
+        std::tuple(e.value, e.usual, e.rounds, e.source), std::tuple(70.0, 100.0, 2, "a test"));
     EXPECT_TRUE(rates_known(round, 86).culprits.empty()) << "81 % of what is known";
     EXPECT_TRUE(rates_known(round, none).culprits.empty()) << "of which nothing is known";
   }
@@ -448,45 +525,60 @@ TEST(Judge, AMachineThatIsSlowAllOverIsNotClean) {
   // A way is as fast as its slower end: 45 is 90 % of one that has 50.
   const std::vector<double> mixed = {none, 45, 70, 45, none, 45, 70, 45, none};
   const Known own_rates{{100, 50, 100}, 0.8, "a test"};
-  const auto ends = culprits_of(
-      {topology::Groups({1, 1, 1}), 1}, {{{"rate", "B/s", Partner::node}, {mixed, mixed}, own_rates}}, {.least = 0.5});
+  const auto ends = culprits_of({topology::Groups({1, 1, 1}), 1},
+      {{{"rate", "B/s", Partner::node}, {mixed, mixed}, own_rates}},
+      {.least = 0.5});
   EXPECT_TRUE(ends.empty()) << "each has a way of 90 %";
-  const Measured slow{{"product", "FLOP/s"}, {{4, 4, 4, 9}, {4, 4, 4, 9}}, {{10, 10, 10, 10}, 0.5, "a test"}};
+  const Measured slow{
+      {"product", "FLOP/s"}, {{4, 4, 4, 9}, {4, 4, 4, 9}}, {{10, 10, 10, 10}, 0.5, "a test"}};
   const auto ranks = culprits_of({topology::Groups({4}), 1}, {slow});
   ASSERT_EQ(suspects(ranks), (std::vector<Suspect>{{Suspect::some_ranks, 0}})) << "most are slow";
   EXPECT_EQ(ranks[0].among, (std::vector{0, 1, 2}));
-  const Measured own{{"product", "FLOP/s"}, {{9, 9, 9, 9}, {9, 9, 9, 9}}, {{10, 20, 10, none}, 0.5, "a test"}};
-  EXPECT_EQ(suspects(culprits_of({topology::Groups({4}), 1}, {own})), (std::vector<Suspect>{{Suspect::rank, 1}}));
+  const Measured own{
+      {"product", "FLOP/s"}, {{9, 9, 9, 9}, {9, 9, 9, 9}}, {{10, 20, 10, none}, 0.5, "a test"}};
+  EXPECT_EQ(suspects(culprits_of({topology::Groups({4}), 1}, {own})),
+      (std::vector<Suspect>{{Suspect::rank, 1}}));
   const Quantity latency{"latency", "s", Partner::none, 0.5, true};
   const auto late = [&](double known) {
-    return culprits_of({topology::Groups({1}), 1}, {{latency, {{90e-6}, {90e-6}}, {{known}, 0.5, "a test"}}}).size();
+    return culprits_of(
+        {topology::Groups({1}), 1}, {{latency, {{90e-6}, {90e-6}}, {{known}, 0.5, "a test"}}})
+        .size();
   };
-  EXPECT_EQ(std::pair(late(39e-6), late(41e-6)), std::pair(std::size_t{1}, std::size_t{0})) << "90 + 10 to 40 + 10 us";
+  EXPECT_EQ(std::pair(late(39e-6), late(41e-6)), std::pair(std::size_t{1}, std::size_t{0}))
+      << "90 + 10 to 40 + 10 us";
 }
 
 TEST(Words, SayWhatWasJudgedAndWhatWasNot) {
   const auto words = [](int nodes, Judgement judgement, double known, int rounds = 3) {
     judgement.smallest.resize(1);
     return words_of({topology::Groups::equal(nodes, nodes), 1},
-        {{{"rate", "B/s", Partner::node}, {}, {std::vector<double>(nodes, known), 0.8, "a test"}}}, judgement, rounds,
+        {{{"rate", "B/s", Partner::node}, {}, {std::vector<double>(nodes, known), 0.8, "a test"}}},
+        judgement,
+        rounds,
         3);
   };
   const double none = std::nan("");
-  const Culprit culprit{{Suspect::adapter, 1}}, either{{Suspect::some_adapters, 0}, false, {}, {0, 1}};
+  const Culprit culprit{{Suspect::adapter, 1}},
+      either{{Suspect::some_adapters, 0}, false, {}, {0, 1}};
   const Words clean = words(4, {.load = 0.02}, 12e6), blind = words(4, {.load = 0.02}, none);
   EXPECT_EQ(clean.verdict, "CLEAN: nothing stands out in 3 rounds; rate as known");
-  EXPECT_EQ(
-      blind.verdict, "CLEAN: nothing stands out in 3 rounds; a machine that is slow all over would look the same");
+  EXPECT_EQ(blind.verdict,
+      "CLEAN: nothing stands out in 3 rounds; a machine that is slow all over would look the same");
   EXPECT_EQ(std::pair(clean.code, blind.code), std::pair(0, 0));
-  EXPECT_TRUE(clean.sure.ends_with("other programs took at most 2 % of a rank's cores")) << clean.sure;
-  EXPECT_TRUE(clean.not_seen.find("alike") == std::string::npos && blind.not_seen.find("alike") != std::string::npos);
+  EXPECT_TRUE(clean.sure.ends_with("other programs took at most 2 % of a rank's cores"))
+      << clean.sure;
+  EXPECT_TRUE(clean.not_seen.find("alike") == std::string::npos &&
+              blind.not_seen.find("alike") != std::string::npos);
   EXPECT_TRUE(blind.judged.find("nothing absolute") != std::string::npos) << blind.judged;
   EXPECT_TRUE(words(3, {}, none).not_seen.find("two slow adapters") != std::string::npos);
   EXPECT_TRUE(words(3, {}, 12e6).not_seen.find("two slow adapters") == std::string::npos);
   EXPECT_TRUE(words(2, {}, none).not_seen.find("which end") != std::string::npos);
-  const Words found = words(4, {.culprits = {culprit}}, none), some = words(4, {.culprits = {either}}, none);
-  EXPECT_EQ(std::pair(found.verdict, found.code), std::pair(std::string("FOUND: 1 culprit in 3 rounds"), 1));
-  EXPECT_TRUE(found.next.starts_with("screen again without") && some.next.starts_with("add nodes")) << some.next;
+  const Words found = words(4, {.culprits = {culprit}}, none),
+              some = words(4, {.culprits = {either}}, none);
+  EXPECT_EQ(std::pair(found.verdict, found.code),
+      std::pair(std::string("FOUND: 1 culprit in 3 rounds"), 1));
+  EXPECT_TRUE(found.next.starts_with("screen again without") && some.next.starts_with("add nodes"))
+      << some.next;
   const Judgement loaded{.doubtful = {culprit}, .loaded = {0, 1, 3}, .load = 0.93};
   EXPECT_EQ(words(4, loaded, none).verdict,
       "INCONCLUSIVE: other programs took up to 93 % of the cores of 3 ranks in 3 rounds");
@@ -499,16 +591,20 @@ TEST(Words, SayWhatWasJudgedAndWhatWasNot) {
       "FOUND: 1 culprit in 3 rounds; other programs took up to 93 % of the cores of 3 ranks");
   EXPECT_EQ(words(4, clear, none).code, 1);
   const Words part = words(4, {}, none, 2);
-  EXPECT_TRUE(part.verdict.starts_with("INCOMPLETE: 2 of 3 rounds; ") && part.code == 1) << part.verdict;
+  EXPECT_TRUE(part.verdict.starts_with("INCOMPLETE: 2 of 3 rounds; ") && part.code == 1)
+      << part.verdict;
 }
 
 TEST(Machine, RanksOfANodeShareItsAdaptersEvenly) {
   const Machine m{topology::Groups({4, 2}), 2};
   std::vector<int> adapters;
-  for (int r = 0; r < 6; ++r) adapters.push_back(m.adapter_of(r));
+  for (int r = 0; r < 6; ++r)
+    adapters.push_back(m.adapter_of(r));
   EXPECT_EQ(adapters, (std::vector{0, 0, 1, 1, 0, 1}));
-  EXPECT_EQ(std::tuple(m.driver(0, 1), Machine{topology::Groups({1}), 2}.driver(0, 1)), std::tuple(2, -1));
-  EXPECT_EQ(std::tuple(m.rank_behind(Partner::node, 3, 1), m.rank_behind(Partner::inside, 4, 3)), std::tuple(5, -1));
+  EXPECT_EQ(std::tuple(m.driver(0, 1), Machine{topology::Groups({1}), 2}.driver(0, 1)),
+      std::tuple(2, -1));
+  EXPECT_EQ(std::tuple(m.rank_behind(Partner::node, 3, 1), m.rank_behind(Partner::inside, 4, 3)),
+      std::tuple(5, -1));
 }
 
 TEST(Machine, CulpritsHaveTheirNames) {
@@ -518,8 +614,10 @@ TEST(Machine, CulpritsHaveTheirNames) {
   EXPECT_EQ(name_of({{Suspect::node, 1}}, m, names), "beta");
   EXPECT_EQ(name_of({{Suspect::adapter, 4}}, m, names), "adapter 1 of beta (rank 4)");
   EXPECT_EQ(name_of({{Suspect::adapter, 2}}, one, names), "adapter of beta (rank 2)");
-  EXPECT_EQ(name_of({{Suspect::link, 1, 4}}, m, names), "link from rank 1 (alpha) to rank 4 (beta)");
-  EXPECT_EQ(name_of({{Suspect::link, 1, 4}, true}, m, names), "link between rank 1 (alpha) and rank 4 (beta)");
+  EXPECT_EQ(
+      name_of({{Suspect::link, 1, 4}}, m, names), "link from rank 1 (alpha) to rank 4 (beta)");
+  EXPECT_EQ(name_of({{Suspect::link, 1, 4}, true}, m, names),
+      "link between rank 1 (alpha) and rank 4 (beta)");
   EXPECT_EQ(name_of({{Suspect::link, 0, 2}}, one, names),
       "link from rank 0 (alpha) to rank 2 (beta), or the adapter at one of its ends");
   EXPECT_EQ(name_of({{Suspect::link, 0, 1}, true}, one, names),
@@ -547,7 +645,8 @@ TEST(Machine, QuantitiesHaveTheirCustomaryUnits) {
   EXPECT_EQ(readable(0.034, {"load", "1"}), "3 %");
   EXPECT_EQ(text_of(Evidence{rate, ", in", 7.75e6, 12.5e6, 3, false, "shaped links"}),
       "rate, in: 62 Mbit/s where 100 Mbit/s is known (shaped links) (38 % less) in 3 rounds");
-  EXPECT_EQ(text_of(0.121, triad) + ", " + text_of(24e-6, latency) + ", " + text_of(std::nan(""), rate),
+  EXPECT_EQ(
+      text_of(0.121, triad) + ", " + text_of(24e-6, latency) + ", " + text_of(std::nan(""), rate),
       "13 % less, 24.0 us more, nothing");
 }
 

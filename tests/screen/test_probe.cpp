@@ -17,17 +17,27 @@ const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1,
 /// Ranks that may run on cores of a rank, on machines of their own and on one.
 const std::vector<std::vector<int>> sharing[] = {{{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
     {{0, 1, 3, 4}, {0, 1, 4, 5}, {2}, {0, 3, 4}, {0, 1, 3, 4, 5}, {1, 4, 5}}};
-/// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were busy.
-double load_of(int rank) { return rank == 2 ? -0.5 : 0.125 * (rank + 1); }
+
+/// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were
+/// busy.
+double load_of(int rank) {
+  return rank == 2 ? -0.5 : 0.125 * (rank + 1);
+}
+
 constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
 
 /// Another one for each pair and direction.
-double pair_number(int from, int to) { return 16 + 6 * to + from; }
+double pair_number(int from, int to) {
+  return 16 + 6 * to + from;
+}
 
 class Simulated final : public Instruments {
 public:
   /// `turn`: in which this rank computes.
-  Simulated(int rank, int turn, bool one_machine) : rank_(rank), turn_(turn), one_machine_(one_machine) {}
+  Simulated(int rank, int turn, bool one_machine)
+      : rank_(rank),
+        turn_(turn),
+        one_machine_(one_machine) {}
 
   void next(const std::string& stage) {
     EXPECT_EQ(std::exchange(done, 0), 1) << stage;
@@ -47,9 +57,12 @@ public:
       begin_ = clock_;
       return Usage{1000.0 * rank_, 7};
     }
-    double all = load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ + tick - begin_);
-    for (const int rank : sharing[one_machine_ ? 1 : 0][rank_]) all += own(rank);
-    if (rank_ == 3 && !one_machine_) return {};
+    double all =
+        load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ + tick - begin_);
+    for (const int rank : sharing[one_machine_ ? 1 : 0][rank_])
+      all += own(rank);
+    if (rank_ == 3 && !one_machine_)
+      return {};
     return Usage{1000.0 * rank_ + all, 7 + own(rank_)};
   }
 
@@ -76,7 +89,9 @@ public:
   }
 
   /// One of twenty is the fastest.
-  double round_trip(int peer) override { return 1e-6 * pair_number(peer, rank_) * (++trips_[peer] % 20 == 7 ? 1 : 3); }
+  double round_trip(int peer) override {
+    return 1e-6 * pair_number(peer, rank_) * (++trips_[peer] % 20 == 7 ? 1 : 3);
+  }
 
   /// One of two is the better one; the first one connects.
   double messages(int peer, int count, std::size_t bytes) override {
@@ -96,7 +111,8 @@ private:
   [[nodiscard]] Work work(double amount, double seconds) const {
     const bool shares = one_machine_ && !stage_.starts_with("kernels");
     EXPECT_TRUE(!shares || (inside_ - 1) % 3 == node_of[rank_]) << "nodes that share cores";
-    return {amount, [this, next = 99.0, seconds]() mutable { clock_ += std::exchange(next, seconds); }};
+    return {
+        amount, [this, next = 99.0, seconds]() mutable { clock_ += std::exchange(next, seconds); }};
   }
 
   int rank_, turn_;
@@ -109,7 +125,8 @@ private:
   std::map<int, int> exchanges_, collects_, trips_, messages_;
 };
 
-/// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place, or a node. 0: none.
+/// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place,
+/// or a node. 0: none.
 struct Known {
   Quantity quantity;
   std::function<double(int rank, int partner)> value;
@@ -118,14 +135,18 @@ struct Known {
 Known kernel(const char* name, const char* units, double amount, double seconds) {
   return {{name, units}, [=](int rank, int) { return amount / (seconds + rank + tick); }};
 }
+
 Known collective(const char* name, double amount) {
-  return {{name, "B/s", Partner::none, 0.2, false, true},
-      [=](int rank, int) { return node_of[rank] == 1 ? 0 : amount * 128 / pair_number(rank, rank); }};
+  return {{name, "B/s", Partner::none, 0.2, false, true}, [=](int rank, int) {
+            return node_of[rank] == 1 ? 0 : amount * 128 / pair_number(rank, rank);
+          }};
 }
+
 double inside(int rank, int place) {
   const int node = node_of[rank], from = first_of[node] + place;
   return place >= size_of[node] || from == rank ? 0 : 512 * 128 / pair_number(from, rank);
 }
+
 Known between(const Quantity& quantity, double unit) {
   return {quantity, [=](int rank, int node) {
             const int adapter = adapter_of[rank], from = adapter < 0 ? -1 : drivers[adapter][node];
@@ -134,17 +155,22 @@ Known between(const Quantity& quantity, double unit) {
 }
 
 TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
-  const std::vector<Known> all = {kernel("product", "FLOP/s", 840, 1), kernel("triad", "B/s", 4096, 2),
-      {{"rate inside the node", "B/s", Partner::inside, 0.2}, inside}, collective("all-gather in the group", 700),
-      collective("reduce-scatter in the group", 900), between({"rate between nodes", "B/s", Partner::node}, mib),
+  const std::vector<Known> all = {kernel("product", "FLOP/s", 840, 1),
+      kernel("triad", "B/s", 4096, 2),
+      {{"rate inside the node", "B/s", Partner::inside, 0.2}, inside},
+      collective("all-gather in the group", 700),
+      collective("reduce-scatter in the group", 900),
+      between({"rate between nodes", "B/s", Partner::node}, mib),
       between({"latency between nodes", "s", Partner::node, 0.5, true}, 0.5e-6),
       between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
-      {{.name = "cores taken by others", .units = "1", .is_load = true}, [](int rank, int) { return load_of(rank); }}};
+      {{.name = "cores taken by others", .units = "1", .is_load = true},
+          [](int rank, int) { return load_of(rank); }}};
   const auto fields = [](const Quantity& q) {
     return std::tuple(q.name, q.units, q.partner, q.least, q.is_latency, q.of_node, q.is_load);
   };
   const auto in_bits = [](const Quantity& q) { return q.in_bits; };
-  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank], local = rank - first_of[node];
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
+            local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
   const topology::Placement place{topology::Groups({3, 1, 2}), {}, node, local, 1, "", cores};
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
@@ -152,12 +178,19 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
       {std::tuple(false, false, turn_alone), {true, false, rank + 1}, {false, true, local + 1}}) {
     auto instruments = std::make_unique<Simulated>(rank, turn, one_machine);
     Simulated& simulated = *instruments;
-    const ProbeOptions options{40, 0.5, 2, 2, one_machine, shared_devices,
-        [&](const std::string& stage) { simulated.next(stage); }, [&] { ++simulated.done; }};
+    const ProbeOptions options{40,
+        0.5,
+        2,
+        2,
+        one_machine,
+        shared_devices,
+        [&](const std::string& stage) { simulated.next(stage); },
+        [&] { ++simulated.done; }};
     const auto probe = make_probe(MPI_COMM_WORLD, place, options, std::move(instruments));
     const std::vector<Quantity> quantities = probe->quantities();
     ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
-    EXPECT_EQ(list_of(quantities, in_bits), (std::vector<bool>{0, 0, 0, 0, 0, 1, 0, 1, 0})) << "networks only";
+    EXPECT_EQ(list_of(quantities, in_bits), (std::vector<bool>{0, 0, 0, 0, 0, 1, 0, 1, 0}))
+        << "networks only";
     for (int round = 0; round < 2; ++round) {
       const auto values = probe->round();
       ASSERT_EQ(values.size(), all.size());
@@ -167,7 +200,8 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
         for (int i = 0; i < 6 * partners; ++i) {
           const double value = values[q][i];
           double known = all[q].value(i / partners, i % partners);
-          if (quantities[q].is_load && i == 3 && !one_machine) known = 0;  // the system of rank 3 does not tell
+          if (quantities[q].is_load && i == 3 && !one_machine)
+            known = 0;  // the system of rank 3 does not tell
           EXPECT_TRUE(known > 0   ? std::abs(value / known - 1) < 1e-3
                       : known < 0 ? value == 0
                                   : std::isnan(value))
@@ -181,14 +215,16 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
 TEST(Instruments, AmountsAreThoseOfTheShape) {
   const model::Shape shape{1, 8, 2, 2, {7}, 11, 3, 2, model::Dtype::fp32};
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), peer = rank ^ 1;
-  const auto instruments = make_instruments(MPI_COMM_WORLD, topology::detect(MPI_COMM_WORLD), shape, false);
+  const auto instruments =
+      make_instruments(MPI_COMM_WORLD, topology::detect(MPI_COMM_WORLD), shape, false);
   const auto expect = [](const Work& work, double amount) {
     EXPECT_EQ(work.amount, amount);
     work.once();
   };
   const std::vector<Kernel> kernels = instruments->kernels();
-  expect(kernels.at(0).make(), 2 * 6 * 8 * 14);     // six tokens, hidden 8, gate and up of 7
-  expect(kernels.at(1).make(), 2 * 2 * 3 * 3 * 8);  // two sequences of three tokens, half of scores and values
+  expect(kernels.at(0).make(), 2 * 6 * 8 * 14);  // six tokens, hidden 8, gate and up of 7
+  expect(kernels.at(1).make(),
+      2 * 2 * 3 * 3 * 8);  // two sequences of three tokens, half of scores and values
   expect(kernels.at(2).make(), 12 * (kernels::on_host ? 8 : 64) * mib);
   constexpr int weights = 8 * 24 + 8 * 8 + 8 * 14 + 7 * 8;
   expect(instruments->exchange(peer), 4 * weights);

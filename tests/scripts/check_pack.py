@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/pack: the packed programs run in another folder, with this machine's C library and with the packed one, and find libraries
-that Python packages bring. Called with the repository, a folder to write to and a build."""
+"""scripts/pack: the packed programs run in another folder, with this machine's C library and with
+the packed one, and find libraries that Python packages bring. Called with the repository, a folder
+to write to and a build."""
 
 import os
 import pathlib
@@ -11,10 +12,19 @@ import sys
 REPOSITORY, FOLDER, BUILD = map(pathlib.Path, sys.argv[1:])
 STEP = ["minitaw", "run", "inputs/gpu/step.toml", "--set", "schedule=ddp", "--set", "ranks=2", "-o"]
 
+
 def packed(*command, code=0, **environment):
-    done = subprocess.run([FOLDER / "elsewhere/packed/run", *command], capture_output=True, text=True, cwd="/", env=os.environ | environment, check=False)
+    done = subprocess.run(
+        [FOLDER / "elsewhere/packed/run", *command],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env=os.environ | environment,
+        check=False,
+    )
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
+
 
 def programs_run_with_either_c_library():
     for libc in ("own", "packed"):
@@ -23,7 +33,10 @@ def programs_run_with_either_c_library():
         assert "RESULT: VALID" in said and (FOLDER / f"{libc}.h5").exists(), said
         loaded = packed("minitaw", "--version", LD_DEBUG="files", **which)
         assert f"calling init: {FOLDER}/elsewhere/packed/lib/libmpich.so.12" in loaded
-        assert (f"calling init: {FOLDER}/elsewhere/packed/libc/libc.so.6" in loaded) == (libc == "packed")
+        assert (f"calling init: {FOLDER}/elsewhere/packed/libc/libc.so.6" in loaded) == (
+            libc == "packed"
+        )
+
 
 def the_c_library_is_chosen_by_its_age():
     needed = FOLDER / "elsewhere/packed/libc/needed"
@@ -32,16 +45,31 @@ def the_c_library_is_chosen_by_its_age():
         needed.write_text(version + "\n")
         assert packed("sh", "-c", "echo $MINITAW_LIBC").strip() == chosen, version
 
+
 def a_library_of_a_python_package_is_found():
     """Of a program whose library is nowhere else, where it is called by its name."""
-    site, place, python = FOLDER / "site/nvidia/lost/lib", FOLDER / "elsewhere/packed", FOLDER / "bin/python3"
+    site, place, python = (
+        FOLDER / "site/nvidia/lost/lib",
+        FOLDER / "elsewhere/packed",
+        FOLDER / "bin/python3",
+    )
     site.mkdir(parents=True)
-    for source, arguments in (("int lost(void) { return 7; }", ["-shared", "-fPIC", "-Wl,-soname,liblost.so.1", "-o", site / "liblost.so.1"]),
-                              ("int lost(void); int main(void) { return lost(); }", ["-xnone", site / "liblost.so.1", "-o", place / "programs/loses"])):
+    for source, arguments in (
+        (
+            "int lost(void) { return 7; }",
+            ["-shared", "-fPIC", "-Wl,-soname,liblost.so.1", "-o", site / "liblost.so.1"],
+        ),
+        (
+            "int lost(void); int main(void) { return lost(); }",
+            ["-xnone", site / "liblost.so.1", "-o", place / "programs/loses"],
+        ),
+    ):
         subprocess.run(["cc", "-xc", "-", *arguments], input=source, text=True, check=True)
     (place / "bin/loses").symlink_to("../run")
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={FOLDER}/site exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={FOLDER}/site exec {sys.executable} "$@"\n', encoding="utf-8"
+    )
     python.chmod(0o755)
     for libc in ("own", "packed"):
         which = {"MINITAW_LIBC": libc, "MINITAW_FOLDERS": ""}
@@ -49,12 +77,23 @@ def a_library_of_a_python_package_is_found():
     path = f"{python.parent}:{os.environ['PATH']}"
     packed("loses", code=7, PATH=path)
 
+
 shutil.rmtree(FOLDER, ignore_errors=True)
 for name in ("elsewhere", "build"):
     (FOLDER / name).mkdir(parents=True)
-(FOLDER / "build/minitaw").symlink_to(BUILD / "minitaw")  # the other programs of a build are packed alike, and take their time
-subprocess.run([REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"], env=os.environ | {"GZIP": "-1"}, check=True)
+(FOLDER / "build/minitaw").symlink_to(
+    BUILD / "minitaw"
+)  # the other programs of a build are packed alike, and take their time
+subprocess.run(
+    [REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"],
+    env=os.environ | {"GZIP": "-1"},
+    check=True,
+)
 subprocess.run(["tar", "-C", FOLDER / "elsewhere", "-xzf", FOLDER / "packed.tgz"], check=True)
 shutil.rmtree(FOLDER / "packed")
-for check in (programs_run_with_either_c_library, the_c_library_is_chosen_by_its_age, a_library_of_a_python_package_is_found):
+for check in (
+    programs_run_with_either_c_library,
+    the_c_library_is_chosen_by_its_age,
+    a_library_of_a_python_package_is_found,
+):
     check()

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/perf-gate with stand-ins for cmake, mpiexec and the program: which commit it takes for the base, in which order it runs
-both, when it stops, what it says and ends with. Called with the repository and a folder to write to."""
+"""scripts/perf-gate with stand-ins for cmake, mpiexec and the program: which commit it takes for
+the base, in which order it runs both, when it stops, what it says and ends with. Called with the
+repository and a folder to write to.
+"""
 
 import os
 import pathlib
@@ -47,19 +49,34 @@ CMAKE = """
 cp "$STATE/minitaw" "$2/minitaw" && cat src/kernel >"$2/source"
 """
 
+
 def program(path, body):
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
 
+
 def git(*arguments):
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", "-C", str(TREE), *arguments]
+    command = [
+        "git",
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+        "-c",
+        "init.defaultBranch=main",
+        "-C",
+        str(TREE),
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
 
 def commit(text):
     (TREE / "src" / "kernel").write_text(text)
     git("add", "-A")
     git("commit", "-qm", text)
     return git("rev-parse", "HEAD")
+
 
 def machine(*verdicts):
     """Programs that stand in, and a repository of two commits, `first` and `second`, on main."""
@@ -79,18 +96,37 @@ def machine(*verdicts):
     git("init", "-q")
     return commit("first"), commit("second")
 
+
 def say(*verdicts):
     (FOLDER / "verdicts").write_text("\n".join(verdicts) + "\n")
+
 
 def gate(*arguments, code, says="", stderr=subprocess.PIPE):
     """Calls it from another folder than the repository's; what it printed."""
     for name in ("runs", "compares", "calls", "decks"):
         (FOLDER / name).unlink(missing_ok=True)
-    environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}", "STATE": str(FOLDER), "MINITAW_ENV": "host"}
-    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment, cwd=FOLDER, timeout=240)
-    assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-    assert says in f"{done.stdout}{done.stderr}", f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
+    environment = os.environ | {
+        "PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}",
+        "STATE": str(FOLDER),
+        "MINITAW_ENV": "host",
+    }
+    done = subprocess.run(
+        [TREE / "scripts" / "perf-gate", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env=environment,
+        cwd=FOLDER,
+        timeout=240,
+    )
+    assert (
+        done.returncode == code
+    ), f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert (
+        says in f"{done.stdout}{done.stderr}"
+    ), f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
     return done
+
 
 def refused(*arguments, says):
     """One sentence, nothing measured."""
@@ -98,8 +134,10 @@ def refused(*arguments, says):
     assert done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
     assert not (FOLDER / "runs").exists()
 
+
 def measured(side):
     return (TREE / "out" / "perf-gate" / f"{side}-001.h5").read_text()
+
 
 def the_base_is_chosen():
     machine("0 SAME SAME: x")
@@ -115,7 +153,10 @@ def the_base_is_chosen():
     assert (measured("base"), measured("new")) == ("second", "fourth")
     gate("HEAD~1", code=0, says="third (as asked for)")
     assert (measured("base"), measured("new")) == ("third", "fourth")
-    assert git("status", "--porcelain") == "" and git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
+    assert (
+        git("status", "--porcelain") == "" and git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
+    )
+
 
 def a_base_folder_that_was_removed_or_spoilt_is_made_again():
     first, _ = machine("0 SAME SAME: x")
@@ -128,11 +169,19 @@ def a_base_folder_that_was_removed_or_spoilt_is_made_again():
     gate(first, code=0)
     assert (measured("base"), measured("new")) == ("first", "changed")
 
+
 def turns(*pairs):
-    return [f"{side}-{i:03}.h5" for number in pairs for i in range(1, number + 1) for side in ("base", "new")[::1 if i % 2 else -1]]
+    return [
+        f"{side}-{i:03}.h5"
+        for number in pairs
+        for i in range(1, number + 1)
+        for side in ("base", "new")[:: 1 if i % 2 else -1]
+    ]
+
 
 def ran():
     return (FOLDER / "runs").read_text().split()
+
 
 def looked():
     """After how many pairs compare was called."""
@@ -140,6 +189,7 @@ def looked():
         len(line.partition(" --new ")[0].split()) - 1
         for line in (FOLDER / "compares").read_text().splitlines()
     ]
+
 
 def pairs_turn_and_end_when_decided():
     """Each deck until its own cases are decided, whatever those before are; looks are few."""
@@ -171,6 +221,7 @@ def pairs_turn_and_end_when_decided():
     )
     assert "--nightly adds every schedule" in said and "not decided" not in said, said
 
+
 def what_stays_undecided_is_told():
     """Never as SAME. The first deck's open case does not keep the second one from its end."""
     machine(*["0 AMBIGUOUS AMBIGUOUS: x"] * 3, *["0 AMBIGUOUS,SAME,SAME AMBIGUOUS: x"] * 2)
@@ -191,7 +242,10 @@ def what_stays_undecided_is_told():
     assert ran() == turns(2, 2), "what is not decided ends no stage, --strict or not"
     say("0 SAME SAME: x")
     gate("--rounds", "2", code=0)
-    assert len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4, "results of an earlier call are left"
+    assert (
+        len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4
+    ), "results of an earlier call are left"
+
 
 def other_decks_are_run_as_they_are():
     machine("0 SAME SAME: x")
@@ -229,6 +283,7 @@ def other_decks_are_run_as_they_are():
         "1",
     ]
 
+
 def a_terminal_sees_one_line_that_renews_itself():
     machine("0 SAME SAME: x")
     ours, theirs = pty.openpty()
@@ -239,6 +294,7 @@ def a_terminal_sees_one_line_that_renews_itself():
         and "pair 1 of 2" in said
         and said.count("\r\n") == 4 + 2 + 1
     ), said  # commits, builds; ends; what was seen
+
 
 def two_commands_are_compared():
     """As of two MPIs: nothing is built; the words may hold options and variables."""
@@ -257,11 +313,14 @@ def two_commands_are_compared():
         code=0,
         says="COMPARISON: SAME",
     )
-    assert (measured("base"), measured("new")) == ("old", "new tree") and not (TREE / "build").exists()
+    assert (measured("base"), measured("new")) == ("old", "new tree") and not (
+        TREE / "build"
+    ).exists()
     assert ran() == turns(12, 12), "the stages of the gate"
     assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()] == [
         "1"
     ] * 12 + ["2"] * 12
+
 
 def a_regression_is_told():
     machine("0 SAME SAME: x", "1 SLOWER REGRESSION: 1 of 2 cases")
@@ -278,9 +337,12 @@ def a_regression_is_told():
         FOLDER / "compares"
     ).read_text() and ran() == turns(12), "two ranks can wait"
 
+
 def what_cannot_be_compared_is_said():
     machine("2 base-001.h5 has schema version 9, this program reads up to 4")
-    assert gate(code=2).stderr.endswith("minitaw: base-001.h5 has schema version 9, this program reads up to 4\n")
+    assert gate(code=2).stderr.endswith(
+        "minitaw: base-001.h5 has schema version 9, this program reads up to 4\n"
+    )
     assert ran() == turns(1), "that shows after the first pair"
     say("9 x x")
     gate(
@@ -292,6 +354,7 @@ def what_cannot_be_compared_is_said():
     (FOLDER / "fails").unlink()
     (TREE / "src" / "broken").touch()
     gate(code=2, says="the working tree cannot be built")
+
 
 def bad_calls_are_refused():
     machine("0 SAME SAME: x")
@@ -311,6 +374,7 @@ def bad_calls_are_refused():
         refused(*words.split(), says=says)
     shutil.rmtree(TREE / ".git")
     refused(says="not a git repository")
+
 
 for part in (
     the_base_is_chosen,

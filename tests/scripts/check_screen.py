@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""minitaw screen on a cluster: what is shaped between two nodes is measured between these two. Called with the repository, a folder to
-write to and the program. Ends with 77 where no namespaces can be had. What is said of such values: miniapp_screen, screen_judge."""
+"""minitaw screen on a cluster: what is shaped between two nodes is measured between these two.
+Called with the repository, a folder to write to and the program. Ends with 77 where no namespaces
+can be had. What is said of such values: miniapp_screen, screen_judge.
+"""
 
 import pathlib
 import subprocess
@@ -10,11 +12,25 @@ import h5py
 import numpy
 
 REPOSITORY, FOLDER, MINITAW = map(pathlib.Path, sys.argv[1:])
-CLUSTER = [REPOSITORY / "scripts/cluster", "--nodes", "3", "--ranks-per-node", "2", "--rate", "100mbit", "--slow-pair", "0-2=5mbit"]
+CLUSTER = [
+    REPOSITORY / "scripts/cluster",
+    "--nodes",
+    "3",
+    "--ranks-per-node",
+    "2",
+    "--rate",
+    "100mbit",
+    "--slow-pair",
+    "0-2=5mbit",
+]
 SKIPPED = 77
 
+
 def call(*words):
-    return subprocess.run([*CLUSTER, "--", *words], capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(
+        [*CLUSTER, "--", *words], capture_output=True, text=True, timeout=200, check=False
+    )
+
 
 FOLDER.mkdir(parents=True, exist_ok=True)
 file = FOLDER / "a.h5"
@@ -22,12 +38,25 @@ file.unlink(missing_ok=True)
 if "namespaces" in call("true").stderr:
     sys.exit(SKIPPED)
 done = call(MINITAW, "screen", "--seconds", "0.02", "--rounds", "2", "-o", file)
-assert done.returncode in (0, 1, 3) and "VERDICT: " in done.stdout and "links         = shaped, nodes=3 " in done.stdout, done
+assert (
+    done.returncode in (0, 1, 3)
+    and "VERDICT: " in done.stdout
+    and "links         = shaped, nodes=3 " in done.stdout
+), done
 with h5py.File(file) as kept:
     rates, latencies = (kept[f"screen/{name}_between_nodes"][()] for name in ("rate", "latency"))
 for values in (rates, latencies):  # a node's first rank measures, with each other node
-    assert numpy.isnan(values[:, 1::2]).all() and (numpy.isnan(values[:, ::2]) == numpy.eye(3, dtype=bool)).all(), values
+    assert (
+        numpy.isnan(values[:, 1::2]).all()
+        and (numpy.isnan(values[:, ::2]) == numpy.eye(3, dtype=bool)).all()
+    ), values
 slow, others = rates[:, [0, 4], [2, 0]], rates[:, [0, 2, 2, 4], [1, 0, 2, 1]]
-# 5 Mbit/s are 0.625 MB/s, 100 Mbit/s 12.5; a burst passes at once. A busy machine leaves at least a sixth of the others' rates.
-assert (0 < slow).all() and slow.max() < 0.8e6 and others.max() < 19e6 and (others.max(axis=0) > 3 * slow.max()).all(), rates
+# 5 Mbit/s are 0.625 MB/s, 100 Mbit/s 12.5; a burst passes at once. A busy machine leaves at least a
+# sixth of the others' rates.
+assert (
+    (0 < slow).all()
+    and slow.max() < 0.8e6
+    and others.max() < 19e6
+    and (others.max(axis=0) > 3 * slow.max()).all()
+), rates
 assert (0 < latencies[:, ::2][~numpy.isnan(latencies[:, ::2])]).all(), latencies

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call: they print what the programs print, and end with
-their exit codes. A failure can be planted: one command line dies without a word and with code 0, or all fail."""
+"""Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call: they print what the
+programs print, and end with their exit codes. A failure can be planted: one command line dies
+without a word and with code 0, or all fail.
+"""
 
 import os
 import pathlib
@@ -10,9 +12,20 @@ import subprocess
 import sys
 
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:3])
-MINITAW_ITSELF = [path for path in sys.argv[3:] if os.path.exists(path)]  # the real program, where it is built
-TESTS = ["topology_devices", "meters_device", "kernels_layers", "kernels_matmul", "kernels_attention", "model_step",
-         "comm_device", "harness_job", "engine_quiet"]
+MINITAW_ITSELF = [
+    path for path in sys.argv[3:] if os.path.exists(path)
+]  # the real program, where it is built
+TESTS = [
+    "topology_devices",
+    "meters_device",
+    "kernels_layers",
+    "kernels_matmul",
+    "kernels_attention",
+    "model_step",
+    "comm_device",
+    "harness_job",
+    "engine_quiet",
+]
 PLANTED = """nl='
 '
 case "$nl$PLANT_SILENT$nl" in *"$nl${0##*/}${*:+ $*}$nl"*) exit 0 ;; esac
@@ -28,7 +41,8 @@ echo "[  PASSED  ] $# tests."
 """
 INNER = 'unset PLANT_SILENT; "$@"'  # what is planted in one line is not planted in another that contains it
 MPIEXEC = f"shift 2; {INNER}"
-# `run` judges as src/record/verdict.cpp does; results are text: the hidden size, recomputation and lengths that were asked for.
+# `run` judges as src/record/verdict.cpp does; results are text: the hidden size, recomputation and
+# lengths that were asked for.
 MINITAW = r"""
 verb=$1 deck=$2 out= fits=65536
 case $verb in --version) echo 'minitaw 0.2.0 (a commit, GNU 14.2.0, Release)'; exit ;; esac
@@ -65,15 +79,28 @@ case $tool in
   memcheck) echo '========= ERROR SUMMARY: 0 errors' ;;
   racecheck) echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
 esac
-exit $code""".replace("INNER", INNER)
-PLAIN = {"mpiexec": MPIEXEC, "minitaw": MINITAW, "minitaw_kernels": KERNELS, "compute-sanitizer": SANITIZER, "nvidia-smi": "echo 'A device, 580.159.03'"}
+exit $code""".replace(
+    "INNER", INNER
+)
+PLAIN = {
+    "mpiexec": MPIEXEC,
+    "minitaw": MINITAW,
+    "minitaw_kernels": KERNELS,
+    "compute-sanitizer": SANITIZER,
+    "nvidia-smi": "echo 'A device, 580.159.03'",
+}
+
 
 def test(body=":"):
     """A test program; `body` runs in each test, `$s` is its suite."""
     return TEST.replace("BODY", body)
 
+
 def failing(suite="*"):
-    return test(f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n[  FAILED  ] 1 test, listed below:\\n' $s; exit 1 ;; esac")
+    return test(
+        f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n[  FAILED  ] 1 test, listed below:\\n' $s; exit 1 ;; esac"
+    )
+
 
 def machine(**programs):
     """A copy of the scripts and a folder of programs; None leaves one out."""
@@ -88,13 +115,22 @@ def machine(**programs):
             path.write_text(f"#!/bin/sh\n{PLANTED}\n{body}\n", encoding="utf-8")
             path.chmod(0o755)
 
+
 def call(script, *arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
-    return subprocess.run([FOLDER / "place/scripts" / script, *arguments], capture_output=True, text=True, env=environment, timeout=120)
+    return subprocess.run(
+        [FOLDER / "place/scripts" / script, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+
 
 def check(script, *arguments, code, **environment):
-    """What it printed, which must be its table, and its log. Nothing else but one folder is left."""
+    """What it printed, which must be its table, and its log. Nothing else but one folder is
+    left."""
     out = FOLDER / "out"
     done = call(script, out, *arguments, **environment)
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
@@ -103,39 +139,65 @@ def check(script, *arguments, code, **environment):
     assert sorted(file.name for file in out.iterdir()) == ["files", "log.txt", "table.txt"]
     return table, (out / "log.txt").read_text(encoding="utf-8")
 
+
 def kept(name):
     """A file that came back."""
     return (FOLDER / "out/files" / name).read_text(encoding="utf-8")
+
 
 def row(table, name):
     (found,) = [line for line in table.splitlines() if line.startswith(name)]
     return found
 
+
 def commands(log):
     return re.findall(r"^== (.*?): ((?:mpiexec|minitaw|test_|compute-sanitizer).*)$", log, re.M)
 
+
 def every_row_shows_a_failure(script, *arguments):
-    """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost rank, or in plain words. Several rows are tried at
-    once, but for plans, on which others depend. The real program takes every deck with its settings. Returns how many rows there are."""
+    """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost
+    rank, or in plain words. Several rows are tried at once, but for plans, on which others depend.
+    The real program takes every deck with its settings. Returns how many rows there are.
+    """
     _, log = check(script, *arguments, code=0)
     every = commands(log)
     commands_are_understood([line for _, line in every])
-    plans, others = ([(name, line) for name, line in every if name.startswith("plan") == which] for which in (True, False))
+    plans, others = (
+        [(name, line) for name, line in every if name.startswith("plan") == which]
+        for which in (True, False)
+    )
     for some in filter(None, (plans, others[::2], others[1::2])):
-        table, _ = check(script, *arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some))
+        table, _ = check(
+            script, *arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some)
+        )
         failed = [text for text in table.splitlines() if " FAILED " in text]
-        assert failed == [row(table, f"{name} ") for name, _ in some] and "RESULT: INVALID" in table, f"{some}:\n{table}"
+        assert (
+            failed == [row(table, f"{name} ") for name, _ in some] and "RESULT: INVALID" in table
+        ), f"{some}:\n{table}"
     table, _ = check(script, *arguments, code=1, PLANT_ALL="yes")
     rows = re.findall(r"^.* \d+\.\d s.*", table, re.M)
     assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
     return len(every)
 
+
 def commands_are_understood(lines):
-    for words in (line.split() for line in lines if "minitaw" in line.split() and " show " not in line and MINITAW_ITSELF):
-        deck, settings = words[words.index("minitaw") + 2], [word for flag, word in zip(words, words[1:]) if flag == "--set"]
-        plan = [MINITAW_ITSELF[0], "plan", REPOSITORY / deck, *(word for setting in settings for word in ("--set", setting))]
+    for words in (
+        line.split()
+        for line in lines
+        if "minitaw" in line.split() and " show " not in line and MINITAW_ITSELF
+    ):
+        deck, settings = words[words.index("minitaw") + 2], [
+            word for flag, word in zip(words, words[1:]) if flag == "--set"
+        ]
+        plan = [
+            MINITAW_ITSELF[0],
+            "plan",
+            REPOSITORY / deck,
+            *(word for setting in settings for word in ("--set", setting)),
+        ]
         done = subprocess.run(plan, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}: {done.stderr}"
+
 
 def bad_calls_are_refused(script):
     machine()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job, and ranks that do not
-find each other are told why. Called with the program, the repository and a folder to write to."""
+"""The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job,
+and ranks that do not find each other are told why. Called with the program, the repository and a
+folder to write to."""
 
 import json
 import os
@@ -17,13 +18,17 @@ SCRIPTS = REPOSITORY / "examples" / "slurm"
 RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
 ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
 
-DECK = ('schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
-        'micro_batches = 8\nsteps = {steps}\nwarmup = 1\n')
+DECK = (
+    'schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
+    "micro_batches = 8\nsteps = {steps}\nwarmup = 1\n"
+)
+
 
 def deck(name, seq, steps=4):
     path = FOLDER / f"{name}.toml"
     path.write_text(DECK.format(seq=seq, steps=steps), encoding="utf-8")
     return path
+
 
 def program(name, text):
     """One that stands in for miniTaw."""
@@ -31,20 +36,29 @@ def program(name, text):
     (FOLDER / name).chmod(0o755)
     return FOLDER / name
 
+
 def rows(file):
     """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
     if not file.exists():
         return [], 1
-    done = subprocess.run([PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout), done.returncode
+
 
 def require_valid(file, cases):
     table, code = rows(file)
     assert len(table) == cases and code == 0, f"{file}: {len(table)} cases of {cases}, exit {code}"
-    assert all(row["verdict"].startswith("VALID") for row in table), [row["verdict"] for row in table]
-    done = subprocess.run([PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False)
+    assert all(row["verdict"].startswith("VALID") for row in table), [
+        row["verdict"] for row in table
+    ]
+    done = subprocess.run(
+        [PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False
+    )
     assert "RESULT: VALID" in done.stdout, done.stdout
+
 
 def wait_until(holds, seconds, what):
     end = time.monotonic() + seconds
@@ -52,16 +66,30 @@ def wait_until(holds, seconds, what):
         assert time.monotonic() < end, f"{what}: not within {seconds} s"
         time.sleep(0.1)
 
+
 def submit(cluster, *words, **environment):
     """Number of the job that a script has been handed in as."""
     done = cluster.call(*words, cwd=FOLDER, env=ENVIRONMENT | environment)
     return re.search(r"\d+", done.stdout).group()
 
+
 def batch(cluster, script, *arguments, options=(), **environment):
     """Hands a script in and waits; its exit code and what it has said."""
-    number = submit(cluster, "sbatch", *RESOURCES, *options, f"--output={FOLDER}/job-%j.out", SCRIPTS / script, *arguments, **environment)
+    number = submit(
+        cluster,
+        "sbatch",
+        *RESOURCES,
+        *options,
+        f"--output={FOLDER}/job-%j.out",
+        SCRIPTS / script,
+        *arguments,
+        **environment,
+    )
     jobs = cluster.wait_for_jobs()
-    return int(jobs[number]["ExitCode"].split(":")[0]), (FOLDER / f"job-{number}.out").read_text(encoding="utf-8")
+    return int(jobs[number]["ExitCode"].split(":")[0]), (FOLDER / f"job-{number}.out").read_text(
+        encoding="utf-8"
+    )
+
 
 def check_cpu(cluster):
     """Ranks of a node are a group; the end of the job is known to every rank."""
@@ -73,14 +101,19 @@ def check_cpu(cluster):
     code, said = batch(cluster, "cpu.sbatch", FOLDER / "cpu.toml", file)
     assert code == 0 and "6 of 6 cases" in said, said
 
+
 def check_mpiexec(cluster):
     """MPICH's own launcher finds the nodes of the job."""
     file = FOLDER / "mpiexec.h5"
     script = FOLDER / "mpiexec.sbatch"
-    script.write_text(f"#!/bin/bash\nmpiexec {PROGRAM} run {deck('mpiexec', '[12]')} -o {file}\n", encoding="utf-8")
+    script.write_text(
+        f"#!/bin/bash\nmpiexec {PROGRAM} run {deck('mpiexec', '[12]')} -o {file}\n",
+        encoding="utf-8",
+    )
     code, said = batch(cluster, script)
     assert code == 0 and "# rank 2: node 1, " in said, said
     require_valid(file, 3)
+
 
 def check_lonely(cluster):
     """A PMI that the MPI does not speak: one sentence, and no file."""
@@ -91,27 +124,62 @@ def check_lonely(cluster):
         assert code != 0 and not file.exists() and "Exited with exit code 2" in said, said
         assert len(ours) == 1 and "4 ranks" in ours[0] and "srun --mpi=list" in ours[0], said
 
+
 def check_gpu(cluster):
     """One rank for each GPU; each sees all of its node."""
-    stand_in = program("stand-in", '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES $(($SLURM_JOB_END_TIME - $(date +%s)))"\n')
-    code, said = batch(cluster, "gpu.sbatch", deck("gpu", "[12]"), FOLDER / "gpu.h5", MINITAW=str(stand_in),
-                       options=("--gpus-per-node=2", "--time=7"))
+    stand_in = program(
+        "stand-in",
+        '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES $(($SLURM_JOB_END_TIME - $(date +%s)))"\n',
+    )
+    code, said = batch(
+        cluster,
+        "gpu.sbatch",
+        deck("gpu", "[12]"),
+        FOLDER / "gpu.h5",
+        MINITAW=str(stand_in),
+        options=("--gpus-per-node=2", "--time=7"),
+    )
     lines = sorted(line.split() for line in said.splitlines())
-    assert code == 0 and [line[:3] for line in lines] == [["0", "0", "0,1"], ["1", "0", "0,1"], ["2", "1", "0,1"], ["3", "1", "0,1"]], said
-    assert all(400 < int(line[3]) <= 420 for line in lines), f"the end of the job, seen by each rank: {said}"
+    assert code == 0 and [line[:3] for line in lines] == [
+        ["0", "0", "0,1"],
+        ["1", "0", "0,1"],
+        ["2", "1", "0,1"],
+        ["3", "1", "0,1"],
+    ], said
+    assert all(
+        400 < int(line[3]) <= 420 for line in lines
+    ), f"the end of the job, seen by each rank: {said}"
+
 
 def start_chain(cluster, file, path, *options, **environment):
-    return submit(cluster, SCRIPTS / "chain", *RESOURCES, *options, f"--output={FOLDER}/{file.stem}-%j.out",
-                  SCRIPTS / "cpu.sbatch", path, file, **environment)
+    return submit(
+        cluster,
+        SCRIPTS / "chain",
+        *RESOURCES,
+        *options,
+        f"--output={FOLDER}/{file.stem}-%j.out",
+        SCRIPTS / "cpu.sbatch",
+        path,
+        file,
+        **environment,
+    )
+
 
 def said_by(file):
     """All links, in their order."""
+
     def number(path):
         return int(path.stem.rsplit("-", 1)[1])
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"{file.stem}-*.out"), key=number))
+
+    return "".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted(FOLDER.glob(f"{file.stem}-*.out"), key=number)
+    )
+
 
 def check_chain(cluster):
-    """A link is asked to stop, the next is cancelled, the one behind it killed; the chain ends with every case done."""
+    """A link is asked to stop, the next is cancelled, the one behind it killed; the chain ends with
+    every case done."""
     file = FOLDER / "chain.h5"
     path = deck("chain", list(range(20, 52, 4)))
     start_chain(cluster, file, path)
@@ -119,7 +187,9 @@ def check_chain(cluster):
     for signal in ("--signal=TERM", None, "--signal=KILL"):
         wait_until(lambda known=known: len(rows(file)[0]) >= known + 2, 90, "two more cases")
         known = len(rows(file)[0])
-        running = cluster.call("squeue", "--noheader", "--states=RUNNING", "--format=%i").stdout.split()
+        running = cluster.call(
+            "squeue", "--noheader", "--states=RUNNING", "--format=%i"
+        ).stdout.split()
         assert len(running) == 1, running
         cluster.call("scancel", *([signal, f"{running[0]}.0"] if signal else running))
     jobs = cluster.wait_for_jobs()
@@ -127,9 +197,12 @@ def check_chain(cluster):
     links = re.findall(r"# link (\d+) of the chain: exit code (\d+), (.*)", said_by(file))
     assert links[-1][1] == "0" and links[-1][2].startswith("RESULT: VALID"), links
     assert int(links[-1][0]) >= 3, links
-    assert links[0][1] == "1" and "left, stopped by SIGTERM" in links[0][2], f"a step that ends by itself: {links}"
+    assert (
+        links[0][1] == "1" and "left, stopped by SIGTERM" in links[0][2]
+    ), f"a step that ends by itself: {links}"
     left = [job["JobId"] for job in jobs.values() if job["JobState"] in ("PENDING", "RUNNING")]
     assert not left, left
+
 
 def check_chain_ends(cluster):
     """Nothing more can be done: bad input, or a case that ends not valid."""
@@ -144,8 +217,10 @@ def check_chain_ends(cluster):
     done = cluster.call(SCRIPTS / "chain", "cpu.sbatch", "missing.toml", "x.h5", check=False)
     assert done.returncode == 2 and "must be files" in done.stderr, done.stderr
 
+
 def check_chain_cancelled(cluster):
-    """By its name, a chain ends: the job that waits must not begin because the one before it was cancelled."""
+    """By its name, a chain ends: the job that waits must not begin because the one before it was
+    cancelled."""
     file = FOLDER / "cancelled.h5"
     start_chain(cluster, file, FOLDER / "chain.toml")
     wait_until(lambda: rows(file)[0], 90, "a case")
@@ -154,12 +229,23 @@ def check_chain_cancelled(cluster):
     assert len(list(FOLDER.glob("cancelled-*.out"))) == 1, "one job has run"
     assert 0 < len(rows(file)[0]) < 24
 
+
 def check_binding(_):
     """Ranks have cores of their own, in order."""
-    stand_in = program("where", "#!/bin/bash\necho $SLURM_PROCID on $(taskset -cp $$ | sed 's/.*: //')\n")
+    stand_in = program(
+        "where", "#!/bin/bash\necho $SLURM_PROCID on $(taskset -cp $$ | sed 's/.*: //')\n"
+    )
     with Cluster(FOLDER / "one-node", nodes=1, cores=2, task="affinity") as cluster:
-        code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in), options=("--nodes=1",))
+        code, said = batch(
+            cluster,
+            "cpu.sbatch",
+            deck("bound", "[12]"),
+            FOLDER / "bound.h5",
+            MINITAW=str(stand_in),
+            options=("--nodes=1",),
+        )
     assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
+
 
 if missing():
     sys.exit(f"not found on this machine: {', '.join(missing())}")
@@ -168,7 +254,15 @@ for old in filter(pathlib.Path.is_file, FOLDER.glob("*.*")):
     old.unlink()
 os.environ.pop("SLURM_CONF", None)
 with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-    checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends, check_chain_cancelled]
+    checks = [
+        check_cpu,
+        check_mpiexec,
+        check_lonely,
+        check_gpu,
+        check_chain,
+        check_chain_ends,
+        check_chain_cancelled,
+    ]
     for check in checks + [check_binding] * (os.cpu_count() >= 2):
         began = time.monotonic()
         check(own)

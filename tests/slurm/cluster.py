@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs. All daemons run as the caller on this
-machine, on free ports; nothing outside the folder is written. Each node is a slurmd with a name and a port of its own. Cores are counted, not bound
+"""A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a
+test runs. All daemons run as the caller on this machine, on free ports; nothing outside the folder
+is written. Each node is a slurmd with a name and a port of its own. Cores are counted, not bound
 (unless task="affinity"), so a small machine can play a cluster.
 
     with Cluster(folder, nodes=3, cores=4) as cluster:
@@ -16,28 +17,39 @@ import socket
 import subprocess
 import time
 
-CONFIGURATION = ('ClusterName=minitaw\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\nSlurmUser={user}\nSlurmdUser={user}\n'
-                 'AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket={folder}/munge.socket\nStateSaveLocation={folder}/state\n'
-                 'SlurmdSpoolDir={folder}/spool.%n\nSlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd.%n.pid\n'
-                 'SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd.%n.log\nProctrackType=proctrack/linuxproc\n'
-                 'TaskPlugin=task/{task}\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSlurmdParameters=config_overrides\n'
-                 'SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1\nReturnToService=2\nKillWait={kill_wait}\n'
-                 'OverTimeLimit=0\nMpiDefault=pmi2\n{gres}\n{nodes}\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n')
+CONFIGURATION = (
+    "ClusterName=minitaw\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\nSlurmUser={user}\nSlurmdUser={user}\n"
+    "AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket={folder}/munge.socket\nStateSaveLocation={folder}/state\n"
+    "SlurmdSpoolDir={folder}/spool.%n\nSlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd.%n.pid\n"
+    "SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd.%n.log\nProctrackType=proctrack/linuxproc\n"
+    "TaskPlugin=task/{task}\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSlurmdParameters=config_overrides\n"
+    "SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1\nReturnToService=2\nKillWait={kill_wait}\n"
+    "OverTimeLimit=0\nMpiDefault=pmi2\n{gres}\n{nodes}\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+)
+
 
 def find(daemon):
     """Debian calls them slurmd-wlm and so on, and leaves the plain name to its alternatives."""
     path = os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin"
     return shutil.which(daemon, path=path) or shutil.which(daemon + "-wlm", path=path)
 
+
 def missing():
     """Programs without which there is no cluster."""
-    found = {name: find(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged", "sbatch", "srun")}
+    found = {
+        name: find(name)
+        for name in ("slurmctld", "slurmd", "slurmstepd", "munged", "sbatch", "srun")
+    }
     return [name for name, path in found.items() if path is None]
+
 
 def free_ports(count):
     with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        sockets = [
+            opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
         return [each.getsockname()[1] for each in sockets]
+
 
 def end(daemon):
     daemon.terminate()
@@ -47,8 +59,10 @@ def end(daemon):
         daemon.kill()
         daemon.wait()
 
+
 class Cluster(contextlib.ExitStack):
-    """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins. At the end its daemons end, the last one first."""
+    """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins. At the end its daemons
+    end, the last one first."""
 
     def __init__(self, folder, nodes, cores, gpus=0, kill_wait=5, task="none"):
         super().__init__()
@@ -66,8 +80,15 @@ class Cluster(contextlib.ExitStack):
 
     def call(self, *words, check=True, timeout=120, **options):
         """Runs a command against the cluster; returns what it said."""
-        done = subprocess.run([str(word) for word in words], env=self.environment | options.pop("env", {}), text=True,
-                              capture_output=True, timeout=timeout, check=False, **options)
+        done = subprocess.run(
+            [str(word) for word in words],
+            env=self.environment | options.pop("env", {}),
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            **options,
+        )
         if check and done.returncode != 0:
             raise RuntimeError(f"{words}: exit {done.returncode}: {done.stdout}{done.stderr}")
         return done
@@ -75,7 +96,9 @@ class Cluster(contextlib.ExitStack):
     def jobs(self):
         """State of each job that the controller remembers, by number."""
         lines = self.call("scontrol", "show", "jobs", "--oneliner").stdout.splitlines()
-        fields = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+        fields = [
+            dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines
+        ]
         return {each["JobId"]: each for each in fields if "JobId" in each}
 
     def wait_for_jobs(self, seconds=300):
@@ -102,37 +125,70 @@ class Cluster(contextlib.ExitStack):
             self._daemon("slurmd", "-D", "-N", name, "-d", self.folder / "bin" / "slurmstepd")
         self.callback(self._end_jobs)
         idle = ["idle", str(len(self.names))]
-        self._wait_until(lambda: self.call("sinfo", "--noheader", "--format=%T %D", check=False).stdout.split() == idle, 60, "the nodes do not come up")
+        self._wait_until(
+            lambda: self.call("sinfo", "--noheader", "--format=%T %D", check=False).stdout.split()
+            == idle,
+            60,
+            "the nodes do not come up",
+        )
 
     def _configure(self):
         ports = free_ports(1 + len(self.names))
         host = socket.gethostname().split(".")[0]
         gres = f" Gres=gpu:{self.gpus}" if self.gpus else ""
-        nodes = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cores} RealMemory=4000{gres}"
-                 for name, port in zip(self.names, ports[1:])]
-        text = CONFIGURATION.format(host=host, port=ports[0], user=getpass.getuser(), folder=self.folder, nodes="\n".join(nodes), task=self.task,
-                                    kill_wait=self.kill_wait, gres="GresTypes=gpu" if self.gpus else "")
+        nodes = [
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cores} RealMemory=4000{gres}"
+            for name, port in zip(self.names, ports[1:])
+        ]
+        text = CONFIGURATION.format(
+            host=host,
+            port=ports[0],
+            user=getpass.getuser(),
+            folder=self.folder,
+            nodes="\n".join(nodes),
+            task=self.task,
+            kill_wait=self.kill_wait,
+            gres="GresTypes=gpu" if self.gpus else "",
+        )
         (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n", encoding="utf-8")
         # Slurm wants character devices; which ones does not matter, as nothing here fences them.
         for number, device in zip(range(self.gpus), ("null", "zero", "full", "random")):
             (self.folder / f"gpu{number}").symlink_to(f"/dev/{device}")
         if self.gpus:
-            (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{self.gpus - 1}] Flags=nvidia_gpu_env\n", encoding="utf-8")
+            (self.folder / "gres.conf").write_text(
+                f"Name=gpu File={self.folder}/gpu[0-{self.gpus - 1}] Flags=nvidia_gpu_env\n",
+                encoding="utf-8",
+            )
 
     def _start_munge(self):
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        self._daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
-                     f"--pid-file={self.folder}/munge.pid", f"--seed-file={self.folder}/munge.seed")
-        self._wait_until(lambda: (self.folder / "munge.socket").exists(), 60, "munged does not start")
+        self._daemon(
+            "munged",
+            "--foreground",
+            "--force",
+            f"--key-file={key}",
+            f"--socket={self.folder}/munge.socket",
+            f"--pid-file={self.folder}/munge.pid",
+            f"--seed-file={self.folder}/munge.seed",
+        )
+        self._wait_until(
+            lambda: (self.folder / "munge.socket").exists(), 60, "munged does not start"
+        )
 
     def _daemon(self, name, *words):
         linked = self.folder / "bin" / name
         with open(self.folder / f"{name}.said", "ab") as log:
-            daemon = subprocess.Popen([str(linked if linked.exists() else find(name)), *map(str, words)], env=self.environment,
-                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            daemon = subprocess.Popen(
+                [str(linked if linked.exists() else find(name)), *map(str, words)],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         self.callback(end, daemon)
 
     def _wait_until(self, holds, seconds, otherwise):

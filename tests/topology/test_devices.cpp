@@ -24,8 +24,9 @@ TEST(Devices, OneOfItsOwnForEachRankIsFine) {
 TEST(Devices, ASharedOneIsRefusedWithTheRanksThatShareIt) {
   const std::vector<std::string> uuids{"GPU-a", "GPU-b", "", "GPU-b"};
   EXPECT_THAT([&] { require_own_devices(uuids); },
-      testing::ThrowsMessage<InputError>(testing::AllOf(
-          testing::HasSubstr("ranks 1 and 3 would share device GPU-b"), testing::HasSubstr("--share-devices"))));
+      testing::ThrowsMessage<InputError>(
+          testing::AllOf(testing::HasSubstr("ranks 1 and 3 would share device GPU-b"),
+              testing::HasSubstr("--share-devices"))));
 }
 
 TEST(Devices, WhatIsThereHasANameAndAnIdentity) {

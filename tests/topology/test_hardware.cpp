@@ -10,27 +10,44 @@ namespace minitaw::topology {
 namespace {
 using testing::ElementsAre, testing::HasSubstr;
 
-std::string object(const std::string& type, const std::string& rest, const std::string& inside = "") {
+std::string object(
+    const std::string& type, const std::string& rest, const std::string& inside = "") {
   static int number = 1000;
-  return fmt::format("<object type=\"{}\" gp_index=\"{}\" {}>{}</object>\n", type, ++number, rest, inside);
+  return fmt::format(
+      "<object type=\"{}\" gp_index=\"{}\" {}>{}</object>\n", type, ++number, rest, inside);
 }
+
 /// A PCI device of this class: 0302 is a GPU, 0207 an adapter of InfiniBand, 0200 one of Ethernet.
 std::string pci(const std::string& bus, const std::string& type, const std::string& inside = "") {
   return object("PCIDev",
-      fmt::format(R"(pci_busid="0000:{}:00.0" pci_type="{} [15b3:1021] [0000:0000] 00" pci_link_speed="0")", bus, type),
+      fmt::format(
+          R"(pci_busid="0000:{}:00.0" pci_type="{} [15b3:1021] [0000:0000] 00" pci_link_speed="0")",
+          bus,
+          type),
       inside);
 }
+
 std::string named(const std::string& name, int type) {
   return object("OSDev", fmt::format(R"(name="{}" osdev_type="{}")", name, type));
 }
-std::string fabric(const std::string& bus, const std::string& name) { return pci(bus, "0207", named(name, 3)); }
-std::string net(const std::string& bus, const std::string& name) { return pci(bus, "0200", named(name, 2)); }
-std::string under(int bus, const std::string& inside) {
-  return object(
-      "Bridge", fmt::format(R"(bridge_type="0-1" depth="0" bridge_pci="0000:[{:02x}-{:02x}]")", bus, bus + 15), inside);
+
+std::string fabric(const std::string& bus, const std::string& name) {
+  return pci(bus, "0207", named(name, 3));
 }
 
-/// A node of hwloc's own making, as it writes it, with what hangs on the first and on the second package.
+std::string net(const std::string& bus, const std::string& name) {
+  return pci(bus, "0200", named(name, 2));
+}
+
+std::string under(int bus, const std::string& inside) {
+  return object("Bridge",
+      fmt::format(
+          R"(bridge_type="0-1" depth="0" bridge_pci="0000:[{:02x}-{:02x}]")", bus, bus + 15),
+      inside);
+}
+
+/// A node of hwloc's own making, as it writes it, with what hangs on the first and on the second
+/// package.
 std::string node(const char* shape, const std::vector<std::string>& devices = {}) {
   hwloc_topology_t made = nullptr;
   char* text = nullptr;
@@ -43,10 +60,12 @@ std::string node(const char* shape, const std::vector<std::string>& devices = {}
   hwloc_free_xmlbuffer(made, text);
   hwloc_topology_destroy(made);
   for (std::size_t i = 0; i < devices.size(); ++i)
-    xml.insert(xml.find("<object", xml.find(fmt::format("<object type=\"Package\" os_index=\"{}\"", i)) + 1),
+    xml.insert(xml.find("<object",
+                   xml.find(fmt::format("<object type=\"Package\" os_index=\"{}\"", i)) + 1),
         "<info name=\"CPUModel\" value=\"Xeon X\"/>" + devices[i]);
   return xml;
 }
+
 constexpr const char* small = "package:2 numa:1 core:2 pu:1";
 
 TEST(Hardware, CoresHaveTheirDomains) {
@@ -60,36 +79,47 @@ TEST(Hardware, CoresHaveTheirDomains) {
 TEST(Hardware, ThisMachineIsTheSameByItsDescription) {
   const Site read = look("0", "", describe()), own = look("0", "");
   EXPECT_THAT(own.cpu, HasSubstr("thread"));
-  for (const auto& field : site_fields) EXPECT_EQ(read.*field.value, own.*field.value) << field.name;
+  for (const auto& field : site_fields)
+    EXPECT_EQ(read.*field.value, own.*field.value) << field.name;
 }
 
-/// An environment in which nobody has named adapters, and a folder for what hwloc does not tell of them.
+/// An environment in which nobody has named adapters, and a folder for what hwloc does not tell of
+/// them.
 struct Adapters : test::InFolder {
   Adapters() { say(); }
+
   ~Adapters() override { say(); }
+
   static void say(const char* variable = nullptr, const char* list = "") {
-    for (const char* name : {"UCX_NET_DEVICES", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"}) unsetenv(name);
-    if (variable != nullptr) setenv(variable, list, 1);
+    for (const char* name : {"UCX_NET_DEVICES", "NCCL_IB_HCA", "MINITAW_SHAPED_LINKS"})
+      unsetenv(name);
+    if (variable != nullptr)
+      setenv(variable, list, 1);
   }
+
   /// A port "mlx5_0:1", or an interface "hsn0".
   void port(const std::string& name, const char* state, int gbit) const {
     const std::size_t colon = name.find(':');
     const bool net = colon == std::string::npos;
-    const auto folder =
-        folder_ / (net ? "net" : "infiniband") / name.substr(0, colon) / (net ? "" : "ports/" + name.substr(colon + 1));
+    const auto folder = folder_ / (net ? "net" : "infiniband") / name.substr(0, colon) /
+                        (net ? "" : "ports/" + name.substr(colon + 1));
     std::filesystem::create_directories(folder);
     std::ofstream(folder / (net ? "operstate" : "state")) << state << "\n";
     std::ofstream(folder / (net ? "speed" : "rate"))
         << (net ? 1000 * gbit : gbit) << (net ? "\n" : " Gb/sec (4X HDR)\n");
   }
-  [[nodiscard]] Site at(const char* cores, const char* bus = "") const { return look(cores, bus, xml, folder_); }
+
+  [[nodiscard]] Site at(const char* cores, const char* bus = "") const {
+    return look(cores, bus, xml, folder_);
+  }
 
   std::string xml;
 };
 
 TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
   xml = node(small, {fabric("11", "mlx5_0") + fabric("12", "mlx5_1") + fabric("13", "mlx5_10")});
-  for (const char* name : {"mlx5_0:1", "mlx5_1:1", "mlx5_1:2"}) port(name, "4: ACTIVE", 400);
+  for (const char* name : {"mlx5_0:1", "mlx5_1:1", "mlx5_1:2"})
+    port(name, "4: ACTIVE", 400);
   port("mlx5_10:1", "4: ACTIVE", 100);
   using Row = std::tuple<const char*, const char*, const char*>;
   for (const auto& [variable, list, carry] :
@@ -97,8 +127,10 @@ TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
           Row{"UCX_NET_DEVICES", "all", "mlx5_0:1,mlx5_1:1,mlx5_1:2"},
           Row{"UCX_NET_DEVICES", "mlx5_0:1,mlx5_10:1", "mlx5_0:1,mlx5_10:1"},
           Row{"UCX_NET_DEVICES", "^mlx5_0:1", "mlx5_1:1,mlx5_1:2"},
-          Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_10:1,mlx5_1:1,mlx5_1:2"}, Row{"NCCL_IB_HCA", "efa", ""},
-          Row{"NCCL_IB_HCA", "=mlx5_1", "mlx5_1:1,mlx5_1:2"}, Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_10:1"},
+          Row{"NCCL_IB_HCA", "mlx5", "mlx5_0:1,mlx5_10:1,mlx5_1:1,mlx5_1:2"},
+          Row{"NCCL_IB_HCA", "efa", ""},
+          Row{"NCCL_IB_HCA", "=mlx5_1", "mlx5_1:1,mlx5_1:2"},
+          Row{"NCCL_IB_HCA", "^=mlx5_1,mlx5_0", "mlx5_10:1"},
           Row{"MINITAW_SHAPED_LINKS", "rate=1mbit", ""}}) {
     say(variable, list);
     EXPECT_EQ(at("0").adapters, carry) << list;
@@ -108,23 +140,34 @@ TEST_F(Adapters, TheFastestCarryMessagesUnlessAListNamesOthers) {
   EXPECT_EQ(at("0").adapters, "mlx5_0:1") << "MPI's list comes first";
 }
 
-/// Two GPUs with an adapter each behind switches of their own, a third one of storage, and what is down.
+/// Two GPUs with an adapter each behind switches of their own, a third one of storage, and what is
+/// down.
 TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
-  xml = node(small, {under(0x10, fabric("11", "mlx5_2") + fabric("12", "mlx5_3")) +
-                            under(0x20, pci("21", "0302") + fabric("22", "mlx5_1")),
-                        under(0x40, pci("41", "0302") + fabric("42", "mlx5_0"))});
-  for (const char* name : {"mlx5_0:1", "mlx5_1:1"}) port(name, "4: ACTIVE", 200);
+  xml = node(small,
+      {under(0x10, fabric("11", "mlx5_2") + fabric("12", "mlx5_3")) +
+              under(0x20, pci("21", "0302") + fabric("22", "mlx5_1")),
+          under(0x40, pci("41", "0302") + fabric("42", "mlx5_0"))});
+  for (const char* name : {"mlx5_0:1", "mlx5_1:1"})
+    port(name, "4: ACTIVE", 200);
   port("mlx5_1:2", "1: DOWN", 200);
   port("mlx5_2:1", "4: ACTIVE", 100);
   port("mlx5_3:1", "5: ACTIVE_DEFER", 400);
   const auto texts = [&](const Site& site) {
-    return std::vector{site.core_domains, site.device_domains, site.domain_shared, site.adapters, site.adapter_domains};
+    return std::vector{site.core_domains,
+        site.device_domains,
+        site.domain_shared,
+        site.adapters,
+        site.adapter_domains};
   };
   EXPECT_EQ(at("0").cpu, "Xeon X, 2 sockets, 4 cores, 4 threads");
-  EXPECT_THAT(texts(at("0-1", "0000:21:00.0")), ElementsAre("0", "0", "yes", "mlx5_1:1,mlx5_0:1", "0"));
-  EXPECT_THAT(texts(at("1", "0000:41:00.0")), ElementsAre("0", "1", "no", "mlx5_0:1,mlx5_1:1", "1"));
-  EXPECT_THAT(texts(at("1-2", "0000:41:00.0")), ElementsAre("0-1", "1", "yes", "mlx5_0:1,mlx5_1:1", "1"));
-  EXPECT_THAT(texts(at("2", "")), ElementsAre("1", "", "", "mlx5_0:1,mlx5_1:1", "1")) << "nearest to the cores";
+  EXPECT_THAT(
+      texts(at("0-1", "0000:21:00.0")), ElementsAre("0", "0", "yes", "mlx5_1:1,mlx5_0:1", "0"));
+  EXPECT_THAT(
+      texts(at("1", "0000:41:00.0")), ElementsAre("0", "1", "no", "mlx5_0:1,mlx5_1:1", "1"));
+  EXPECT_THAT(
+      texts(at("1-2", "0000:41:00.0")), ElementsAre("0-1", "1", "yes", "mlx5_0:1,mlx5_1:1", "1"));
+  EXPECT_THAT(texts(at("2", "")), ElementsAre("1", "", "", "mlx5_0:1,mlx5_1:1", "1"))
+      << "nearest to the cores";
   EXPECT_EQ(at("0", "0000:77:00.0").domain_shared, "") << "a device that is not there";
 }
 
@@ -140,7 +183,8 @@ TEST(Hardware, ANodeWithFewerAdaptersCounts) {
 
 TEST_F(Adapters, OfSlingshotCount) {
   xml = node(small, {net("11", "hsn0") + net("12", "eth0"), net("41", "hsn1") + net("43", "hsn3")});
-  for (const char* name : {"eth0", "hsn0", "hsn1"}) port(name, "up", 200);
+  for (const char* name : {"eth0", "hsn0", "hsn1"})
+    port(name, "up", 200);
   port("hsn3", "down", 200);
   EXPECT_EQ(at("0").adapters, "hsn0:1,hsn1:1");
   EXPECT_EQ(at("3").adapters, "hsn1:1,hsn0:1");

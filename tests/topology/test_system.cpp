@@ -9,25 +9,36 @@ namespace minitaw::topology {
 namespace {
 TEST(System, CoresAreRanges) {
   using Cores = std::vector<int>;
-  for (const auto& [cores, text] :
-      {std::pair{Cores{}, "none"}, {{5}, "5"}, {{0, 1}, "0-1"}, {{0, 1, 2, 3, 8}, "0-3,8"}, {{1, 3, 5, 6}, "1,3,5-6"}})
+  for (const auto& [cores, text] : {std::pair{Cores{}, "none"},
+           {{5}, "5"},
+           {{0, 1}, "0-1"},
+           {{0, 1, 2, 3, 8}, "0-3,8"},
+           {{1, 3, 5, 6}, "1,3,5-6"}})
     EXPECT_EQ(ranges_text(cores), text);
-  for (const auto& [text, cores] : {std::pair<const char*, Cores>{"5", {5}}, {"0-3,8", {0, 1, 2, 3, 8}},
-           {"1,3,5-6", {1, 3, 5, 6}}, {"unknown", {}}, {"none", {}}, {"1-", {}}, {"1,x", {}}})
+  for (const auto& [text, cores] : {std::pair<const char*, Cores>{"5", {5}},
+           {"0-3,8", {0, 1, 2, 3, 8}},
+           {"1,3,5-6", {1, 3, 5, 6}},
+           {"unknown", {}},
+           {"none", {}},
+           {"1-", {}},
+           {"1,x", {}}})
     EXPECT_EQ(numbers_of(text), cores) << text;
 }
 
 /// Ranks that share a core, directly or by way of others, have what they may run on together.
 TEST(System, RanksAreACrowdWhereTheirThreadsOutnumberTheirCores) {
   using Ranks = std::vector<RankCores>;
-  for (const auto& [ranks, said] :
-      {std::pair<Ranks, const char*>{{}, ""}, {{{0, {0}, 1}, {0, {1}, 1}}, ""}, {{{0, {0, 1}, 1}, {0, {0, 1}, 1}}, ""},
-          {{{0, {0}, 1}, {1, {0}, 1}}, ""}, {{{0, {}, 9}}, ""}, {{{0, {7}, 2}}, "2 threads of rank 0 share 1 core"},
-          {{{0, {0, 1}, 1}, {0, {0, 1}, 2}}, "3 threads of ranks 0-1 share 2 cores"},
-          {{{0, {0}, 1}, {0, {4, 5}, 2}, {0, {5, 6}, 1}, {1, {4}, 1}, {0, {6}, 1}},
-              "4 threads of ranks 1-2,4 share 3 cores"},
-          {{{0, {3}, 1}, {0, {4}, 1}, {0, {3, 4}, 1}}, "3 threads of ranks 0-2 share 2 cores"},
-          {{{1, {0}, 2}, {0, {0}, 3}}, "2 threads of rank 0 share 1 core"}})
+  for (const auto& [ranks, said] : {std::pair<Ranks, const char*>{{}, ""},
+           {{{0, {0}, 1}, {0, {1}, 1}}, ""},
+           {{{0, {0, 1}, 1}, {0, {0, 1}, 1}}, ""},
+           {{{0, {0}, 1}, {1, {0}, 1}}, ""},
+           {{{0, {}, 9}}, ""},
+           {{{0, {7}, 2}}, "2 threads of rank 0 share 1 core"},
+           {{{0, {0, 1}, 1}, {0, {0, 1}, 2}}, "3 threads of ranks 0-1 share 2 cores"},
+           {{{0, {0}, 1}, {0, {4, 5}, 2}, {0, {5, 6}, 1}, {1, {4}, 1}, {0, {6}, 1}},
+               "4 threads of ranks 1-2,4 share 3 cores"},
+           {{{0, {3}, 1}, {0, {4}, 1}, {0, {3, 4}, 1}}, "3 threads of ranks 0-2 share 2 cores"},
+           {{{1, {0}, 2}, {0, {0}, 3}}, "2 threads of rank 0 share 1 core"}})
     EXPECT_EQ(crowd(ranks), said);
 }
 
@@ -42,15 +53,18 @@ TEST(System, TheDistributionHasAName) {
 /// An environment in which no launcher has been at work, even if one has.
 struct Launcher : testing::Test {
   Launcher() {
-    for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
+    for (const char* name :
+        {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"})
       unsetenv(name);
   }
+
   static void say(const char* name, const char* value) { setenv(name, value, 1); }
 };
 
 TEST_F(Launcher, NobodySaysAnything) {
   require_launched_together(5);
-  say("SLURM_NTASKS", "8");  // of the allocation, not of a step: a batch script starts a program of one rank
+  say("SLURM_NTASKS",
+      "8");  // of the allocation, not of a step: a batch script starts a program of one rank
   for (const char* text : {"", "many", "-3", "0"}) {
     say("SLURM_STEP_NUM_TASKS", text);
     require_launched_together(1);
@@ -61,8 +75,9 @@ TEST_F(Launcher, RanksOfSrunThatAreAloneAreRefused) {
   say("SLURM_STEP_NUM_TASKS", "6");
   require_launched_together(6);
   EXPECT_THAT([] { require_launched_together(1); },
-      testing::ThrowsMessage<InputError>(testing::AllOf(
-          testing::HasSubstr("6 ranks"), testing::HasSubstr("--mpi=pmi2"), testing::Not(testing::HasSubstr("\n")))));
+      testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("6 ranks"),
+          testing::HasSubstr("--mpi=pmi2"),
+          testing::Not(testing::HasSubstr("\n")))));
 }
 
 TEST_F(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {

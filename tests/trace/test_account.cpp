@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The account against examples, and against the definition of docs/results.md, asked moment by moment.
+// The account against examples, and against the definition of docs/results.md, asked moment by
+// moment.
 #include <gtest/gtest.h>
 #include <random>
 #include "schedule/execute.hpp"
@@ -27,13 +28,16 @@ rank 1 slots w1 a1 x1 owned
 )";
 
 void compare(const RankTime& found, const RankTime& expected) {
-  for (const auto part : {&RankTime::compute, &RankTime::idle, &RankTime::communication, &RankTime::hidden})
+  for (const auto part :
+      {&RankTime::compute, &RankTime::idle, &RankTime::communication, &RankTime::hidden})
     EXPECT_NEAR(found.*part, expected.*part, 1e-9);
-  for (int k = 0; k < schedule::traffic_kinds; ++k) EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
+  for (int k = 0; k < schedule::traffic_kinds; ++k)
+    EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
 }
 
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
-  const StepAccount step = account(parse_program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
+  const StepAccount step =
+      account(parse_program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
   EXPECT_DOUBLE_EQ(step.length, 8.5);
   compare(step.ranks[0], {.compute = 4, .idle = 4.5, .communication = 2});
   RankTime second{.compute = 2, .idle = 4, .communication = 2};
@@ -41,7 +45,8 @@ TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   compare(step.ranks[1], second);
 }
 
-/// The transfer ends with the visit in front of the one that waits for it: what begins late is not its fault.
+/// The transfer ends with the visit in front of the one that waits for it: what begins late is not
+/// its fault.
 TEST(Account, WaitingForATransferThatHasEndedIsIdle) {
   const StepAccount step = account(parse_program(R"(program late
 shards 1
@@ -85,15 +90,20 @@ constexpr int nothing = -1;
 class Definition {
 public:
   Definition(const Program& program, const StepSpans& spans)
-      : program_(program), spans_(spans), matching_(schedule::detail::match(program)) {}
+      : program_(program),
+        spans_(spans),
+        matching_(schedule::detail::match(program)) {}
 
   /// The kind of the transfer that is under way on a lane of a rank or holds it up; else `nothing`.
   [[nodiscard]] int at(int rank, Lane lane, double moment) const {
     const int next = not_ended(rank, lane, moment);
-    if (next < 0) return nothing;
-    if (span(rank, next).begin > moment) return held_up(rank, next, moment);
+    if (next < 0)
+      return nothing;
+    if (span(rank, next).begin > moment)
+      return held_up(rank, next, moment);
     const Action& a = action(rank, next);
-    if (lane == Lane::compute) return nothing;
+    if (lane == Lane::compute)
+      return nothing;
     const Place last = last_side(rank, next);
     if (last.rank == rank || span(last.rank, last.action).begin <= moment)
       return static_cast<int>(traffic_of(a.payload));
@@ -108,19 +118,26 @@ public:
   [[nodiscard]] bool transfers(int rank, double moment) const {
     for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i) {
       const Span& s = span(rank, i);
-      if (!is_communication(action(rank, i).kind) || moment < s.begin || moment >= s.end) continue;
+      if (!is_communication(action(rank, i).kind) || moment < s.begin || moment >= s.end)
+        continue;
       const Place last = last_side(rank, i);
-      if (span(last.rank, last.action).begin <= moment) return true;
+      if (span(last.rank, last.action).begin <= moment)
+        return true;
     }
     return false;
   }
+
 private:
-  [[nodiscard]] const Action& action(int rank, int i) const { return program_.ranks[rank].actions[i]; }
+  [[nodiscard]] const Action& action(int rank, int i) const {
+    return program_.ranks[rank].actions[i];
+  }
+
   [[nodiscard]] const Span& span(int rank, int i) const { return spans_[rank][i]; }
 
   [[nodiscard]] int not_ended(int rank, Lane lane, double moment) const {
     for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i)
-      if (action(rank, i).lane == lane && span(rank, i).end > moment) return i;
+      if (action(rank, i).lane == lane && span(rank, i).end > moment)
+        return i;
     return -1;
   }
 
@@ -128,13 +145,16 @@ private:
     int last = -1;
     // Of lanes that end together the first counts, as everywhere.
     for (int l = 0; l < schedule::lanes; ++l) {
-      if (static_cast<Lane>(l) == action(rank, next).lane) continue;
+      if (static_cast<Lane>(l) == action(rank, next).lane)
+        continue;
       int left = action(rank, next).waits[l];
       for (int k = 0; left > 0; ++k)
         if (static_cast<int>(action(rank, k).lane) == l && --left == 0)
-          if (last < 0 || span(rank, k).end > span(rank, last).end) last = k;
+          if (last < 0 || span(rank, k).end > span(rank, last).end)
+            last = k;
     }
-    if (last < 0 || span(rank, last).end <= moment) return nothing;
+    if (last < 0 || span(rank, last).end <= moment)
+      return nothing;
     return at(rank, action(rank, last).lane, moment);
   }
 
@@ -142,13 +162,17 @@ private:
     Place last{rank, i};
     const auto see = [&](Place side) {
       const double begin = span(side.rank, side.action).begin;
-      if (begin > span(last.rank, last.action).begin && begin <= span(rank, i).end) last = side;
+      if (begin > span(last.rank, last.action).begin && begin <= span(rank, i).end)
+        last = side;
     };
     const Action& a = action(rank, i);
     const int other = matching_.other[matching_.number({rank, i})];
-    if (is_point_to_point(a.kind)) see({a.peer, other});
-    if (!is_collective(a.kind)) return last;
-    for (const Place call : matching_.calls_of(other)) see(call);
+    if (is_point_to_point(a.kind))
+      see({a.peer, other});
+    if (!is_collective(a.kind))
+      return last;
+    for (const Place call : matching_.calls_of(other))
+      see(call);
     return last;
   }
 
@@ -162,37 +186,61 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
   const Definition definition(program, spans);
   StepAccount result;
   for (const auto& rank : spans)
-    for (const Span& s : rank) result.length = std::max(result.length, s.end);
+    for (const Span& s : rank)
+      result.length = std::max(result.length, s.end);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
     RankTime& rank = result.ranks.emplace_back();
     for (double moment = 0.5; moment < result.length; moment += 1) {
       const int held = definition.at(r, Lane::compute, moment);
-      const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
-      if (computing) rank.compute += 1;
-      else if (held == nothing) rank.idle += 1;
-      else rank.exposed[held] += 1;
-      if (transfer) rank.communication += 1;
-      if (transfer && computing) rank.hidden += 1;
+      const bool transfer = definition.transfers(r, moment),
+                 computing = definition.computes(r, moment);
+      if (computing)
+        rank.compute += 1;
+      else if (held == nothing)
+        rank.idle += 1;
+      else
+        rank.exposed[held] += 1;
+      if (transfer)
+        rank.communication += 1;
+      if (transfer && computing)
+        rank.hidden += 1;
     }
   }
   return result;
 }
 
 class AccountOf : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
-    ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on", "zb1", "zb2", "weipipe",
-        "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:gwps=off",
-        "tawpipe:gwps=direct", "tawpipe:dbs=off", "tawpipe:prefetch=1"));
+
+INSTANTIATE_TEST_SUITE_P(Schedules,
+    AccountOf,
+    ::testing::Values("ddp",
+        "fsdp",
+        "fsdp:hierarchical=on",
+        "1f1b",
+        "1f1b:blocking=on",
+        "zb1",
+        "zb2",
+        "weipipe",
+        "weipipe:naive=on",
+        "tawpipe",
+        "tawpipe:cco=off",
+        "tawpipe:cco=serial",
+        "tawpipe:gwps=off",
+        "tawpipe:gwps=direct",
+        "tawpipe:dbs=off",
+        "tawpipe:prefetch=1"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const unsigned seed = test::seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
+  const Program program =
+      schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
   for (int trial = 0; trial < 20; ++trial) {
     // Whole seconds; some actions take none.
-    const StepSpans spans = as_measured(
-        program, schedule::simulate(program, [&](int, const Action&) { return static_cast<double>(random() % 5); }));
+    const StepSpans spans = as_measured(program,
+        schedule::simulate(
+            program, [&](int, const Action&) { return static_cast<double>(random() % 5); }));
     const StepAccount found = account(program, spans), expected = by_moments(program, spans);
     ASSERT_EQ(found.length, expected.length);
     for (std::size_t r = 0; r < spans.size(); ++r) {

@@ -23,7 +23,8 @@ Spans some_spans(const schedule::Program& program) {
 }
 
 schedule::Program some_program(const char* spec, int ranks, int groups) {
-  return schedule::build({schedule::parse_spec(spec), topology::Groups::equal(ranks, groups), 2 * ranks, ranks + 1});
+  return schedule::build(
+      {schedule::parse_spec(spec), topology::Groups::equal(ranks, groups), 2 * ranks, ranks + 1});
 }
 
 TEST(Timeline, HoldsEveryActionWithItsTimes) {
@@ -36,9 +37,12 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
     for (std::size_t i = 0; i < spans[r].size(); ++i) {
       const schedule::Action& a = program.ranks[r].actions[i];
       const Event& e = timeline.events.at(next++);
-      EXPECT_EQ(std::tuple(e.rank, e.lane, e.kind, e.payload), std::tuple(r, a.lane, a.kind, a.payload));
-      EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer), std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
-      EXPECT_EQ(std::tuple(e.ready, e.begin, e.end), std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
+      EXPECT_EQ(
+          std::tuple(e.rank, e.lane, e.kind, e.payload), std::tuple(r, a.lane, a.kind, a.payload));
+      EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer),
+          std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
+      EXPECT_EQ(std::tuple(e.ready, e.begin, e.end),
+          std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
     }
   EXPECT_EQ(next, timeline.events.size());
 }
@@ -50,7 +54,8 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
     std::map<int, std::vector<Event>> links;
     for (const Event& e : timeline.events) {
       EXPECT_EQ(e.link >= 0, is_communication(e.kind));
-      if (e.link >= 0) links[e.link].push_back(e);
+      if (e.link >= 0)
+        links[e.link].push_back(e);
     }
     for (const auto& [link, sides] : links) {
       std::set<int> ranks;
@@ -60,7 +65,8 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
             std::tuple(sides[0].payload, sides[0].shard, sides[0].tick));
       }
       EXPECT_EQ(ranks.size(), sides.size()) << spec;
-      if (!is_point_to_point(sides[0].kind)) continue;
+      if (!is_point_to_point(sides[0].kind))
+        continue;
       ASSERT_EQ(sides.size(), 2U);
       EXPECT_NE(sides[0].kind, sides[1].kind);
       EXPECT_EQ(std::tuple(sides[0].peer, sides[1].peer), std::tuple(sides[1].rank, sides[0].rank));
@@ -80,7 +86,8 @@ TEST(Timeline, AsJsonHasAColumnForEveryField) {
     for (std::size_t i = 0; i < timeline.events.size(); ++i)
       std::visit(
           [&](auto value) {
-            EXPECT_EQ(one["events"][field.name][i], std::invoke(value, timeline.events[i])) << field.name;
+            EXPECT_EQ(one["events"][field.name][i], std::invoke(value, timeline.events[i]))
+                << field.name;
           },
           field.value);
   }

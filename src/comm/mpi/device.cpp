@@ -28,30 +28,42 @@ using DeviceMemory = kernels::MemorySpace;
 using kernels::on_host, kernels::PinnedSpace;
 using Space = kernels::ExecutionSpace;
 
-/// Copies between device and pinned memory, each queue an instance of the execution space. On a host, complete at once.
+/// Copies between device and pinned memory, each queue an instance of the execution space. On a
+/// host, complete at once.
 class DeviceCopier final : public Copier {
 public:
   DeviceCopier() {
-    if constexpr (!on_host) spaces_ = Kokkos::Experimental::partition_space(Space(), std::vector<int>(2 * queues, 1));
+    if constexpr (!on_host)
+      spaces_ = Kokkos::Experimental::partition_space(Space(), std::vector<int>(2 * queues, 1));
   }
+
   ~DeviceCopier() override {
     // Copies of a transfer that was given up still use the pinned memory.
-    for (const Space& space : spaces_) space.fence("minitaw::comm: last copies");
+    for (const Space& space : spaces_)
+      space.fence("minitaw::comm: last copies");
   }
 
   void copy(Way way, std::size_t queue, Piece to, Piece from) override {
-    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
-    else if (way == Way::load) Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
-    else Kokkos::deep_copy(space(way, queue), bytes<DeviceMemory>(to), bytes<PinnedSpace>(from));
+    if constexpr (on_host)
+      std::memcpy(to.data(), from.data(), to.size());
+    else if (way == Way::load)
+      Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
+    else
+      Kokkos::deep_copy(space(way, queue), bytes<DeviceMemory>(to), bytes<PinnedSpace>(from));
   }
+
   void wait(Way way, std::size_t queue) override {
-    if constexpr (!on_host) space(way, queue).fence("minitaw::comm: copy of a piece");
+    if constexpr (!on_host)
+      space(way, queue).fence("minitaw::comm: copy of a piece");
   }
+
 private:
   template <class Memory>
-  static Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>> bytes(Piece piece) {
+  static Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>> bytes(
+      Piece piece) {
     return {piece.data(), piece.size()};
   }
+
   [[nodiscard]] const Space& space(Way way, std::size_t queue) const {
     return spaces_[way == Way::load ? queue : queues + queue];
   }
@@ -59,7 +71,8 @@ private:
   std::vector<Space> spaces_;  ///< of loads, then of stores, by queue
 };
 
-/// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their lanes.
+/// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their
+/// lanes.
 constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
 
 struct Pinned {
@@ -69,26 +82,35 @@ struct Pinned {
 };
 }  // namespace
 
-std::string_view name_of(Reach reach) { return reach == Reach::direct ? "direct" : "staged"; }
+std::string_view name_of(Reach reach) {
+  return reach == Reach::direct ? "direct" : "staged";
+}
 
 Reach agreed_reach(MPI_Comm world) {
   const char* const wish = std::getenv("MINITAW_MPI_DIRECT");
   Reach reach = Reach::direct;
-  for (const std::string& text : gather_texts(wish != nullptr ? wish : device_aware() ? "1" : "0", world)) {
+  for (const std::string& text : gather_texts(wish != nullptr  ? wish
+                                              : device_aware() ? "1"
+                                                               : "0",
+           world)) {
     if (text != "0" && text != "1")
-      throw InputError(fmt::format(
-          "MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device pointers) or 0 (it does not)", text));
-    if (text == "0") reach = Reach::staged;
+      throw InputError(fmt::format("MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device "
+                                   "pointers) or 0 (it does not)",
+          text));
+    if (text == "0")
+      reach = Reach::staged;
   }
   return reach;
 }
 
-std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach) {
+std::unique_ptr<Transport> device_transport(
+    MPI_Comm world, const schedule::Program& program, Reach reach) {
   const auto& actions = program.ranks.at(rank_in(world)).actions;
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
-    if (std::ranges::none_of(
-            actions, [&](const schedule::Action& a) { return index_of(a.lane) == lane && is_communication(a.kind); }))
+    if (std::ranges::none_of(actions, [&](const schedule::Action& a) {
+          return index_of(a.lane) == lane && is_communication(a.kind);
+        }))
       continue;
     const auto pinned = std::make_shared<Pinned>();
     const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);

@@ -8,9 +8,11 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::comm::mpi {
-/// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's message.
+/// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's
+/// message.
 inline void check(int code, std::string_view call) {
-  if (code == MPI_SUCCESS) return;
+  if (code == MPI_SUCCESS)
+    return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
@@ -29,46 +31,63 @@ inline void check(int code, std::string_view call) {
   return size;
 }
 
-/// Returns this rank of `world`. Throws LogicError if the program is made for another number of ranks.
+/// Returns this rank of `world`. Throws LogicError if the program is made for another number of
+/// ranks.
 [[nodiscard]] int rank_in(MPI_Comm world, const schedule::Program& program);
 
 /// A communicator that is freed with the object; MPI_COMM_NULL is none.
 struct OwnComm {
   MPI_Comm comm = MPI_COMM_NULL;
   OwnComm& operator=(OwnComm&&) = delete;
+
   ~OwnComm() {
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    if (comm != MPI_COMM_NULL)
+      MPI_Comm_free(&comm);
   }
 };
 
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
-/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
+/// Ranks that measure test again at once, yielding to others on their core; those that wait for
+/// them sleep.
 inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
-/// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait sleep for `nap`.
+/// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait
+/// sleep for `nap`.
 double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
 /// Seconds of a round trip of a word; one side is the `first` to send.
 double round_trip(int peer, bool first, MPI_Comm comm);
-/// Messages that measure links. Two of each sender are under way: the handshake of one passes while another one does.
+
+/// Messages that measure links. Two of each sender are under way: the handshake of one passes while
+/// another one does.
 class Exchange {
 public:
-  /// Returns the seconds until `count` messages from each of `from` are here, while as many go to each of `to`.
-  double run(std::span<const int> to, std::span<const int> from, int count, std::size_t bytes, MPI_Comm comm);
+  /// Returns the seconds until `count` messages from each of `from` are here, while as many go to
+  /// each of `to`.
+  double run(std::span<const int> to,
+      std::span<const int> from,
+      int count,
+      std::size_t bytes,
+      MPI_Comm comm);
+
 private:
   std::vector<std::byte> sent_;
   std::vector<std::vector<std::byte>> received_;
 };
+
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 [[nodiscard]] std::string library_version();
-/// Returns name and version from MPI_Get_library_version: its first line and MPICH's device, without its build.
+/// Returns name and version from MPI_Get_library_version: its first line and MPICH's device,
+/// without its build.
 [[nodiscard]] std::string library_line(const std::string& text);
 
-/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE, for the
-/// communication thread and the watchdog, and for error codes in place of an abort. Throws InputError if this MPI
-/// cannot serve threads, or the launcher has started ranks that do not find each other.
+/// MPI from construction to destruction, one object per process, in main. Asks for
+/// MPI_THREAD_MULTIPLE, for the communication thread and the watchdog, and for error codes in place
+/// of an abort. Throws InputError if this MPI cannot serve threads, or the launcher has started
+/// ranks that do not find each other.
 ///
-/// Aborts the job after an exception: others may wait for it. Catch inside its life what all ranks agree on.
+/// Aborts the job after an exception: others may wait for it. Catch inside its life what all ranks
+/// agree on.
 class Environment {
 public:
   Environment(int& argc, char**& argv);
@@ -76,7 +95,9 @@ public:
   ~Environment();
 
   [[nodiscard]] int rank() const { return rank_; }
+
   [[nodiscard]] int ranks() const { return ranks_; }
+
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };
@@ -93,8 +114,10 @@ struct Placement {
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
 };
 
-/// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's ranks lie apart.
+/// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's
+/// ranks lie apart.
 [[nodiscard]] Placement detect(MPI_Comm world);
-/// Ranks per node from the node of each rank (any number). Throws InputError if they are not consecutive.
+/// Ranks per node from the node of each rank (any number). Throws InputError if they are not
+/// consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
 }  // namespace minitaw::topology

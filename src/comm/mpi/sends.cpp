@@ -21,7 +21,8 @@ int delete_label(MPI_Comm, int, void* label, void*) {
 int label_key() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
-    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_label, &made, nullptr), "MPI_Comm_create_keyval");
+    check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_label, &made, nullptr),
+        "MPI_Comm_create_keyval");
     return made;
   }();
   return key;
@@ -36,15 +37,18 @@ const Label* label_of(MPI_Comm comm) {
 
 /// Data has left by a call that nobody counts.
 int passed(const char* call, int code) {
-  if (steps_under_way > 0) uncounted = call;
+  if (steps_under_way > 0)
+    uncounted = call;
   return code;
 }
 
 /// A message has left, if `code` says so.
 int sent(const char* call, int code, int count, MPI_Datatype type, int to, MPI_Comm comm) {
-  if (code != MPI_SUCCESS || to == MPI_PROC_NULL) return code;
+  if (code != MPI_SUCCESS || to == MPI_PROC_NULL)
+    return code;
   const Label* const label = label_of(comm);
-  if (label == nullptr) return passed(call, code);
+  if (label == nullptr)
+    return passed(call, code);
   int width = 0;
   MPI_Type_size(type, &width);
   label->sent->add(to, label->traffic, static_cast<std::uint64_t>(count) * width);
@@ -56,8 +60,13 @@ void count_sends(MPI_Comm comm, SentBytes& sent, schedule::Traffic traffic) {
   check(MPI_Comm_set_attr(comm, label_key(), new Label{&sent, traffic}), "MPI_Comm_set_attr");
 }
 
-StepSends::StepSends() { ++steps_under_way; }
-StepSends::~StepSends() { --steps_under_way; }
+StepSends::StepSends() {
+  ++steps_under_way;
+}
+
+StepSends::~StepSends() {
+  --steps_under_way;
+}
 
 std::string take_uncounted() {
   const char* const call = uncounted.exchange(nullptr);
@@ -71,38 +80,102 @@ using Type = MPI_Datatype;
 using Comm = MPI_Comm;
 using minitaw::comm::mpi::passed, minitaw::comm::mpi::sent;
 
-#define MINITAW_SENDS(send, isend)                                                                                     \
-  int MPI_##send(Data data, int n, Type type, int to, int tag, Comm comm) {                                            \
-    return sent("MPI_" #send, PMPI_##send(data, n, type, to, tag, comm), n, type, to, comm);                           \
-  }                                                                                                                    \
-  int MPI_##isend(Data data, int n, Type type, int to, int tag, Comm comm, MPI_Request* request) {                     \
-    return sent("MPI_" #isend, PMPI_##isend(data, n, type, to, tag, comm, request), n, type, to, comm);                \
+#define MINITAW_SENDS(send, isend)                                                                 \
+  int MPI_##send(Data data, int n, Type type, int to, int tag, Comm comm) {                        \
+    return sent("MPI_" #send, PMPI_##send(data, n, type, to, tag, comm), n, type, to, comm);       \
+  }                                                                                                \
+  int MPI_##isend(Data data, int n, Type type, int to, int tag, Comm comm, MPI_Request* request) { \
+    return sent(                                                                                   \
+        "MPI_" #isend, PMPI_##isend(data, n, type, to, tag, comm, request), n, type, to, comm);    \
   }
 MINITAW_SENDS(Send, Isend)
 MINITAW_SENDS(Bsend, Ibsend)
 MINITAW_SENDS(Rsend, Irsend)
 MINITAW_SENDS(Ssend, Issend)
 
-int MPI_Sendrecv(Data data, int n, Type type, int to, int tag, void* place, int most, Type its, int from, int its_tag,
-    Comm comm, MPI_Status* status) {
-  const int code = PMPI_Sendrecv(data, n, type, to, tag, place, most, its, from, its_tag, comm, status);
+int MPI_Sendrecv(Data data,
+    int n,
+    Type type,
+    int to,
+    int tag,
+    void* place,
+    int most,
+    Type its,
+    int from,
+    int its_tag,
+    Comm comm,
+    MPI_Status* status) {
+  const int code =
+      PMPI_Sendrecv(data, n, type, to, tag, place, most, its, from, its_tag, comm, status);
   return sent("MPI_Sendrecv", code, n, type, to, comm);
 }
 
 // Collectives have no one receiver: during a step they are errors, whatever their communicator.
-#define MINITAW_COLLECTIVE(name, parameters, ...)                                                                      \
-  int MPI_##name parameters { return passed("MPI_" #name, PMPI_##name(__VA_ARGS__)); }
-MINITAW_COLLECTIVE(Bcast, (void* data, int n, Type type, int root, Comm comm), data, n, type, root, comm)
-MINITAW_COLLECTIVE(Reduce, (Data data, void* sum, int n, Type type, MPI_Op op, int root, Comm comm), data, sum, n, type,
-    op, root, comm)
+#define MINITAW_COLLECTIVE(name, parameters, ...)                                                  \
+  int MPI_##name parameters {                                                                      \
+    return passed("MPI_" #name, PMPI_##name(__VA_ARGS__));                                         \
+  }
 MINITAW_COLLECTIVE(
-    Allreduce, (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm), data, sum, n, type, op, comm)
-MINITAW_COLLECTIVE(Iallreduce, (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm, MPI_Request* request),
-    data, sum, n, type, op, comm, request)
-MINITAW_COLLECTIVE(Gather, (Data data, int n, Type type, void* all, int each, Type its, int root, Comm comm), data, n,
-    type, all, each, its, root, comm)
-MINITAW_COLLECTIVE(Allgather, (Data data, int n, Type type, void* all, int each, Type its, Comm comm), data, n, type,
-    all, each, its, comm)
+    Bcast, (void* data, int n, Type type, int root, Comm comm), data, n, type, root, comm)
+MINITAW_COLLECTIVE(Reduce,
+    (Data data, void* sum, int n, Type type, MPI_Op op, int root, Comm comm),
+    data,
+    sum,
+    n,
+    type,
+    op,
+    root,
+    comm)
+MINITAW_COLLECTIVE(Allreduce,
+    (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm),
+    data,
+    sum,
+    n,
+    type,
+    op,
+    comm)
+MINITAW_COLLECTIVE(Iallreduce,
+    (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm, MPI_Request* request),
+    data,
+    sum,
+    n,
+    type,
+    op,
+    comm,
+    request)
+MINITAW_COLLECTIVE(Gather,
+    (Data data, int n, Type type, void* all, int each, Type its, int root, Comm comm),
+    data,
+    n,
+    type,
+    all,
+    each,
+    its,
+    root,
+    comm)
+MINITAW_COLLECTIVE(Allgather,
+    (Data data, int n, Type type, void* all, int each, Type its, Comm comm),
+    data,
+    n,
+    type,
+    all,
+    each,
+    its,
+    comm)
 MINITAW_COLLECTIVE(Allgatherv,
-    (Data data, int n, Type type, void* all, const int counts[], const int starts[], Type its, Comm comm), data, n,
-    type, all, counts, starts, its, comm)
+    (Data data,
+        int n,
+        Type type,
+        void* all,
+        const int counts[],
+        const int starts[],
+        Type its,
+        Comm comm),
+    data,
+    n,
+    type,
+    all,
+    counts,
+    starts,
+    its,
+    comm)

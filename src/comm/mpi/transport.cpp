@@ -13,7 +13,8 @@ void Copier::settle() noexcept {
     try {
       wait(Way::load, queue);
       wait(Way::store, queue);
-    } catch (const std::exception&) {  // a failed copy touches its buffer no more; who cancelled reports
+    } catch (
+        const std::exception&) {  // a failed copy touches its buffer no more; who cancelled reports
     }
   }
 }
@@ -23,7 +24,8 @@ namespace {
 constexpr std::size_t largest_message = std::size_t{1} << 30;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// `data` in pieces of at most `largest` bytes. Both sides of a message cut alike: pieces need no header.
+/// `data` in pieces of at most `largest` bytes. Both sides of a message cut alike: pieces need no
+/// header.
 std::vector<Piece> cut(Piece data, std::size_t largest) {
   std::vector<Piece> pieces;
   for (; !data.empty(); data = data.subspan(pieces.back().size()))
@@ -34,64 +36,94 @@ std::vector<Piece> cut(Piece data, std::size_t largest) {
 /// A communicator for each kind of traffic, by which MPI's calls count (sends.hpp).
 using Comms = std::array<OwnComm, schedule::traffic_kinds>;
 
-/// One lane's end of the network, for one thread at a time. Lanes share the communicators; tags differ.
+/// One lane's end of the network, for one thread at a time. Lanes share the communicators; tags
+/// differ.
 struct Channel {
   const Comms& comms;
   LaneMemory memory;
   const std::atomic<bool>& cancelled;
 };
 
-/// MPI messages under way, of at most INT_MAX bytes each. They are complete in the order of their start, so that a look
-/// costs one test. Their memory must live until then. After an error, receives are withdrawn and sends are left to MPI.
+/// MPI messages under way, of at most INT_MAX bytes each. They are complete in the order of their
+/// start, so that a look costs one test. Their memory must live until then. After an error,
+/// receives are withdrawn and sends are left to MPI.
 class Requests {
 public:
   explicit Requests(MPI_Comm comm) : comm_(comm) {}
+
   Requests& operator=(Requests&&) = delete;
+
   ~Requests() {
     for (std::size_t k = finished_; k < requests_.size(); ++k) {
       Request& request = requests_[k];
-      if (request.handle == MPI_REQUEST_NULL) continue;
-      if (request.receives) MPI_Cancel(&request.handle);
+      if (request.handle == MPI_REQUEST_NULL)
+        continue;
+      if (request.receives)
+        MPI_Cancel(&request.handle);
       MPI_Request_free(&request.handle);
     }
   }
 
   void send(int peer, int tag, Piece data) {
-    check(MPI_Isend(
-              data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, comm_, &requests_.emplace_back().handle),
+    check(MPI_Isend(data.data(),
+              static_cast<int>(data.size()),
+              MPI_BYTE,
+              peer,
+              tag,
+              comm_,
+              &requests_.emplace_back().handle),
         "MPI_Isend");
   }
+
   void receive(int peer, int tag, Piece place) {
     Request& request = requests_.emplace_back(MPI_REQUEST_NULL, true, place.size());
-    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, comm_, &request.handle),
+    check(MPI_Irecv(place.data(),
+              static_cast<int>(place.size()),
+              MPI_BYTE,
+              peer,
+              tag,
+              comm_,
+              &request.handle),
         "MPI_Irecv");
   }
 
-  /// Returns whether the oldest open message is complete now. Throws Error if it failed or has another length.
+  /// Returns whether the oldest open message is complete now. Throws Error if it failed or has
+  /// another length.
   bool finish_one() {
-    if (open() == 0) return false;
+    if (open() == 0)
+      return false;
     Request& request = requests_[finished_];
     int done = 0, bytes = 0;
     MPI_Status status;
-    check(MPI_Test(&request.handle, &done, &status), request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
-    if (done == 0) return false;
+    check(MPI_Test(&request.handle, &done, &status),
+        request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
+    if (done == 0)
+      return false;
     ++finished_;
-    if (!request.receives) return true;
+    if (!request.receives)
+      return true;
     check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (static_cast<std::size_t>(bytes) != request.bytes)
-      throw Error(fmt::format(
-          "a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE, bytes, request.bytes));
+      throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected",
+          status.MPI_SOURCE,
+          bytes,
+          request.bytes));
     return true;
   }
+
   bool finish() {
     const std::size_t before = finished_;
-    while (finish_one()) continue;
+    while (finish_one())
+      continue;
     return finished_ > before;
   }
 
   [[nodiscard]] std::size_t started() const { return requests_.size(); }
+
   [[nodiscard]] std::size_t finished() const { return finished_; }
+
   [[nodiscard]] std::size_t open() const { return started() - finished(); }
+
 private:
   struct Request {
     MPI_Request handle = MPI_REQUEST_NULL;
@@ -114,23 +146,27 @@ struct Step {
 /// A rank's part in a message, a chain or a ring: its steps, in order.
 struct Plan {
   Memory memory;
-  bool sums = false;  ///< a step adds this rank's piece to what arrives; else it passes on what arrives
+  bool sums =
+      false;  ///< a step adds this rank's piece to what arrives; else it passes on what arrives
   std::vector<Step> steps;
   int from = -1, to = -1;  ///< global ranks
   int tag = 0;
   schedule::Traffic traffic = schedule::Traffic::weights;
   model::Dtype dtype = model::Dtype::fp32;
-  /// Sums are written to the buffer if MPI reads the buffer itself, else to the slot of the piece received.
+  /// Sums are written to the buffer if MPI reads the buffer itself, else to the slot of the piece
+  /// received.
   bool may_overwrite = false;
   /// A step that sends waits until no more sends than these are open.
   std::size_t open_sends = unlimited;
 
   [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
+
   /// Returns whether the result is written to the piece in the buffer.
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
 };
 
-/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots: pieces stay in place.
+/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots: pieces stay
+/// in place.
 class Slots {
 public:
   struct Slot {
@@ -140,47 +176,64 @@ public:
   };
 
   Slots(Piece memory, std::size_t slot_bytes)
-      : memory_(memory.data()), slot_bytes_(slot_bytes), slots_(memory.size() / slot_bytes) {}
+      : memory_(memory.data()),
+        slot_bytes_(slot_bytes),
+        slots_(memory.size() / slot_bytes) {}
 
   [[nodiscard]] bool in_buffer() const { return slots_.empty(); }
+
   [[nodiscard]] Slot& slot(std::size_t k) { return slots_[k % slots_.size()]; }
+
   [[nodiscard]] Piece memory(std::size_t k, std::size_t bytes) const {
     return {memory_ + k % slots_.size() * slot_bytes_, bytes};
   }
+
 private:
   std::byte* memory_;
   std::size_t slot_bytes_;
   std::vector<Slot> slots_;
 };
 
-/// Executes a plan: receives and fetches run some steps ahead. A slot is written again when all that read it is over.
+/// Executes a plan: receives and fetches run some steps ahead. A slot is written again when all
+/// that read it is over.
 class Passage final : public Operation {
 public:
   Passage(Channel& channel, Plan plan)
-      : channel_(channel), plan_(std::move(plan)), landing_(memory().landing, memory().piece_bytes),
-        loading_(memory().loading, memory().piece_bytes), sends_(comm()), receives_(comm()) {}
+      : channel_(channel),
+        plan_(std::move(plan)),
+        landing_(memory().landing, memory().piece_bytes),
+        loading_(memory().loading, memory().piece_bytes),
+        sends_(comm()),
+        receives_(comm()) {}
+
   /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
   ~Passage() override {
-    if (!done_ && memory().copier != nullptr) memory().copier->settle();
+    if (!done_ && memory().copier != nullptr)
+      memory().copier->settle();
   }
 
   bool advance() override {
-    if (channel_.cancelled.load(std::memory_order_relaxed)) throw Cancelled();
+    if (channel_.cancelled.load(std::memory_order_relaxed))
+      throw Cancelled();
     bool moved = post_receives();
     moved |= start_loads();
     while (ready()) {
       execute(plan_.steps[next_++]);
       moved = true;
-      if (plan_.sums || memory().copier != nullptr) break;  // that took time, and lanes share the thread
+      if (plan_.sums || memory().copier != nullptr)
+        break;  // that took time, and lanes share the thread
     }
     moved |= sends_.finish();
-    if (done_ || next_ < plan_.steps.size() || sends_.open() > 0) return moved;
+    if (done_ || next_ < plan_.steps.size() || sends_.open() > 0)
+      return moved;
     for (std::size_t queue = 0; queue < std::min(kept_, Copier::queues); ++queue)
       memory().copier->wait(Copier::Way::store, queue);
     done_ = true;
     return true;
   }
+
   [[nodiscard]] bool done() const override { return done_; }
+
 private:
   /// A piece that this rank holds, in the buffer (no slot) or in a slot.
   struct Held {
@@ -192,24 +245,32 @@ private:
     const std::size_t before = receives_.started();
     for (; next_posted_ < plan_.steps.size() && receives_.open() < memory().ahead; ++next_posted_) {
       const Step& step = plan_.steps[next_posted_];
-      if (!step.arrives) continue;
+      if (!step.arrives)
+        continue;
       const std::size_t k = receives_.started();
-      if (!vacate(landing_, k)) break;
-      receives_.receive(
-          plan_.from, plan_.tag, landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
+      if (!vacate(landing_, k))
+        break;
+      receives_.receive(plan_.from,
+          plan_.tag,
+          landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
     }
     return receives_.started() > before;
   }
 
   bool start_loads() {
-    if (loading_.in_buffer()) return false;
+    if (loading_.in_buffer())
+      return false;
     const std::size_t before = loads_;
     for (; next_loaded_ < plan_.steps.size() && loads_ < own_ + Copier::queues; ++next_loaded_) {
       const Step& step = plan_.steps[next_loaded_];
-      if (!plan_.reads(step)) continue;
-      if (!vacate(loading_, loads_)) break;
-      memory().copier->copy(
-          Copier::Way::load, loads_ % Copier::queues, loading_.memory(loads_, step.piece.size()), step.piece);
+      if (!plan_.reads(step))
+        continue;
+      if (!vacate(loading_, loads_))
+        break;
+      memory().copier->copy(Copier::Way::load,
+          loads_ % Copier::queues,
+          loading_.memory(loads_, step.piece.size()),
+          step.piece);
       ++loads_;
     }
     return loads_ > before;
@@ -217,30 +278,40 @@ private:
 
   /// Returns whether the slot of piece k may be written now: no send and no copy reads it any more.
   [[nodiscard]] bool vacate(Slots& slots, std::size_t k) {
-    if (slots.in_buffer()) return true;
+    if (slots.in_buffer())
+      return true;
     Slots::Slot& slot = slots.slot(k);
-    if (slot.send > sends_.finished()) return false;
-    if (slot.storing) memory().copier->wait(Copier::Way::store, slot.queue);
+    if (slot.send > sends_.finished())
+      return false;
+    if (slot.storing)
+      memory().copier->wait(Copier::Way::store, slot.queue);
     slot = {};
     return true;
   }
 
   [[nodiscard]] bool ready() {
-    if (next_ == plan_.steps.size()) return false;
+    if (next_ == plan_.steps.size())
+      return false;
     const Step& step = plan_.steps[next_];
-    if (step.leaves && sends_.open() > plan_.open_sends) return false;
-    if (plan_.reads(step) && !loading_.in_buffer() && loads_ == own_) return false;
+    if (step.leaves && sends_.open() > plan_.open_sends)
+      return false;
+    if (plan_.reads(step) && !loading_.in_buffer() && loads_ == own_)
+      return false;
     return !step.arrives || receives_.finish_one();  // last: it is complete only once
   }
 
   void execute(const Step& step) {
     Held held;
-    if (!step.arrives) held = take_own(step);
-    else if (!plan_.reads(step)) held = take_arrived(step);
-    else held = sum(take_arrived(step), take_own(step));
+    if (!step.arrives)
+      held = take_own(step);
+    else if (!plan_.reads(step))
+      held = take_arrived(step);
+    else
+      held = sum(take_arrived(step), take_own(step));
     if (step.leaves) {
       sends_.send(plan_.to, plan_.tag, held.memory);
-      if (held.slot != nullptr) held.slot->send = sends_.started();
+      if (held.slot != nullptr)
+        held.slot->send = sends_.started();
     }
     if (plan_.keeps(step) && held.slot != nullptr) {
       *held.slot = {held.slot->send, true, kept_++ % Copier::queues};
@@ -249,14 +320,16 @@ private:
   }
 
   [[nodiscard]] Held take_own(const Step& step) {
-    if (loading_.in_buffer()) return {step.piece};
+    if (loading_.in_buffer())
+      return {step.piece};
     memory().copier->wait(Copier::Way::load, own_ % Copier::queues);
     const std::size_t k = own_++;
     return {loading_.memory(k, step.piece.size()), &loading_.slot(k)};
   }
 
   [[nodiscard]] Held take_arrived(const Step& step) {
-    if (landing_.in_buffer()) return {step.piece};
+    if (landing_.in_buffer())
+      return {step.piece};
     const std::size_t k = receives_.finished() - 1;
     return {landing_.memory(k, step.piece.size()), &landing_.slot(k)};
   }
@@ -264,21 +337,24 @@ private:
   [[nodiscard]] Held sum(const Held& arrived, const Held& own) const {
     const bool in_buffer = own.slot == nullptr && plan_.may_overwrite;
     const Held &target = in_buffer ? own : arrived, &other = in_buffer ? arrived : own;
-    add(plan_.dtype, target.memory.data(), other.memory.data(),
+    add(plan_.dtype,
+        target.memory.data(),
+        other.memory.data(),
         static_cast<std::int64_t>(target.memory.size() / model::bytes_of(plan_.dtype)));
     return target;
   }
 
   [[nodiscard]] const Memory& memory() const { return plan_.memory; }
+
   [[nodiscard]] MPI_Comm comm() const { return channel_.comms[index_of(plan_.traffic)].comm; }
 
   Channel& channel_;
   Plan plan_;
   Slots landing_, loading_;
   Requests sends_, receives_;
-  std::size_t next_ = 0;                        ///< step to execute
-  std::size_t next_posted_ = 0;                 ///< first step whose receive may still have to be posted
-  std::size_t next_loaded_ = 0;                 ///< first step whose own piece may still have to be fetched
+  std::size_t next_ = 0;         ///< step to execute
+  std::size_t next_posted_ = 0;  ///< first step whose receive may still have to be posted
+  std::size_t next_loaded_ = 0;  ///< first step whose own piece may still have to be fetched
   std::size_t loads_ = 0, own_ = 0, kept_ = 0;  ///< fetches begun; own pieces used; stores begun
   bool done_ = false;
 };
@@ -286,20 +362,26 @@ private:
 class InTurn final : public Operation {
 public:
   InTurn(std::unique_ptr<Operation> first, std::unique_ptr<Operation> second)
-      : first_(std::move(first)), second_(std::move(second)) {}
+      : first_(std::move(first)),
+        second_(std::move(second)) {}
+
   bool advance() override { return first_->done() ? second_->advance() : first_->advance(); }
+
   [[nodiscard]] bool done() const override { return second_->done(); }
+
 private:
   std::unique_ptr<Operation> first_, second_;
 };
 
 std::vector<Piece> pieces_of(const Collective& c, const Range& range, std::size_t piece_bytes) {
   const auto width = static_cast<std::int64_t>(model::bytes_of(c.dtype));
-  return cut({c.data + range.begin * width, static_cast<std::size_t>(range.count * width)}, piece_bytes);
+  return cut(
+      {c.data + range.begin * width, static_cast<std::size_t>(range.count * width)}, piece_bytes);
 }
 
-/// The steps of a member in which slice `first` starts at it, those below arrive one by one and are passed on, but for
-/// the last. Slices go round `window` pieces at a time: with few slots, pieces are passed on before all own are sent.
+/// The steps of a member in which slice `first` starts at it, those below arrive one by one and are
+/// passed on, but for the last. Slices go round `window` pieces at a time: with few slots, pieces
+/// are passed on before all own are sent.
 std::vector<Step> ring_steps(int members, const Collective& c, int first, const Memory& memory) {
   std::vector<std::vector<Piece>> slices;  // in the order in which they come by
   std::size_t longest = 0;
@@ -315,16 +397,21 @@ std::vector<Step> ring_steps(int members, const Collective& c, int first, const 
   return steps;
 }
 
-/// broadcast and reduce are chains from and to the root: while piece k + 1 arrives, piece k is passed on. The
-/// order of a sum is that of the ring, so its bits repeat; only the root may change its buffer.
+/// broadcast and reduce are chains from and to the root: while piece k + 1 arrives, piece k is
+/// passed on. The order of a sum is that of the ring, so its bits repeat; only the root may change
+/// its buffer.
 ///
-/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what arrives. The sum of
-/// slice i grows from member i + 1 round to member i; each adds its own part, in host memory in its buffer. The sends
-/// of a ring are not limited: if everyone waited to send before receiving it would stand still.
+/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what
+/// arrives. The sum of slice i grows from member i + 1 round to member i; each adds its own part,
+/// in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send
+/// before receiving it would stand still.
 std::unique_ptr<Operation> make_part(
     Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
-  const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
-  const auto neighbour = [&](int distance) { return (*self.ranks)[(self.index + distance + members) % members]; };
+  const int members = self.size(),
+            position = (self.index - self.root + members) % members;  // from the root
+  const auto neighbour = [&](int distance) {
+    return (*self.ranks)[(self.index + distance + members) % members];
+  };
   const int forwards = kind == Kind::reduce ? -1 : 1;
   Plan plan{.memory = channel.memory.moves,
       .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
@@ -336,10 +423,12 @@ std::unique_ptr<Operation> make_part(
       .dtype = c.dtype};
   if (plan.sums) {
     plan.memory = channel.memory.sums;
-    if (plan.memory.landing.empty()) throw LogicError("a reduction runs on a lane that was given no staging memory");
+    if (plan.memory.landing.empty())
+      throw LogicError("a reduction runs on a lane that was given no staging memory");
     plan.may_overwrite = kind == Kind::reduce_scatter || position == 0;
   } else if (members == 2 && plan.memory.copier == nullptr) {
-    // Pieces let a rank pass on what has come while more comes: two members would only pay for handshakes.
+    // Pieces let a rank pass on what has come while more comes: two members would only pay for
+    // handshakes.
     plan.memory.piece_bytes = largest_message;
   }
   if (kind == Kind::all_gather || kind == Kind::reduce_scatter) {
@@ -363,21 +452,24 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
       .traffic = schedule::traffic_of(m.payload)};
   Memory& memory = plan.memory;
   if (memory.copier == nullptr) {
-    // Up to 32 messages, all open, keep a slow link busy while one shakes hands: 12.3 of 12.5 MB/s over TCP, else 11.4.
+    // Up to 32 messages, all open, keep a slow link busy while one shakes hands: 12.3 of 12.5 MB/s
+    // over TCP, else 11.4.
     memory.piece_bytes = std::clamp((m.bytes + 31) / 32, std::size_t{1} << 20, largest_message);
     memory.ahead = unlimited;
   } else {
     // It has all slots: half of them are with MPI, the others are being copied.
     memory.ahead = memory.landing.size() / memory.piece_bytes;
     plan.open_sends = memory.ahead - 1;
-    memory.landing = memory.loading = {memory.landing.data(), memory.landing.size() + memory.loading.size()};
+    memory.landing =
+        memory.loading = {memory.landing.data(), memory.landing.size() + memory.loading.size()};
   }
-  for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes)) plan.steps.push_back({piece, !m.send, m.send});
+  for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes))
+    plan.steps.push_back({piece, !m.send, m.send});
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// Takes messages that nobody has received; returns whether that was all. Long ones wait for their sender, who may not
-/// answer any more.
+/// Takes messages that nobody has received; returns whether that was all. Long ones wait for their
+/// sender, who may not answer any more.
 bool drain(MPI_Comm comm) {
   constexpr int longest = 1 << 16, looks = 64;  // each look lets MPI get on
   std::vector<std::byte> thrown_away(longest);
@@ -385,20 +477,29 @@ bool drain(MPI_Comm comm) {
     int found = 0, bytes = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
-    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status) != MPI_SUCCESS) return false;
-    if (found == 0) continue;
-    if (MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes > longest) return false;
-    if (MPI_Mrecv(thrown_away.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status) != MPI_SUCCESS)
+      return false;
+    if (found == 0)
+      continue;
+    if (MPI_Get_count(&status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes > longest)
+      return false;
+    if (MPI_Mrecv(thrown_away.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      return false;
   }
   return true;
 }
 
 class MpiTransport final : public Transport {
 public:
-  MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
+  MpiTransport(MPI_Comm world,
+      const schedule::Program& program,
+      const LaneMemories& memory,
+      const std::string& name)
       : Transport(name, rank_in(world, program), program),
-        staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
-    // Communicators of our own, so that nobody else's messages match ours; failures come back as codes.
+        staged_(std::ranges::any_of(
+            memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
+    // Communicators of our own, so that nobody else's messages match ours; failures come back as
+    // codes.
     for (std::size_t kind = 0; kind < comms_.size(); ++kind) {
       MPI_Comm& comm = comms_[kind].comm;
       check(MPI_Comm_dup(world, &comm), "MPI_Comm_dup");
@@ -406,28 +507,39 @@ public:
       count_sends(comm, sent_, static_cast<schedule::Traffic>(kind));
     }
     channels_.reserve(memory.size());
-    for (const LaneMemory& lane : memory) channels_.push_back({comms_, lane, cancelled_});
+    for (const LaneMemory& lane : memory)
+      channels_.push_back({comms_, lane, cancelled_});
   }
 
-  /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
+  /// Two: the handshake of the next message passes while the one before it does. Staged ones share
+  /// slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
+
   void cancel() override { cancelled_.store(true); }
-  /// After cancel() there may be messages that nobody has received: in a communicator that MPI makes later of what was
-  /// freed, they would match others. One that cannot be drained is left to MPI.
+
+  /// After cancel() there may be messages that nobody has received: in a communicator that MPI
+  /// makes later of what was freed, they would match others. One that cannot be drained is left to
+  /// MPI.
   ~MpiTransport() override {
-    if (!cancelled_.load()) return;
+    if (!cancelled_.load())
+      return;
     for (OwnComm& comm : comms_)
-      if (!drain(comm.comm)) comm.comm = MPI_COMM_NULL;
+      if (!drain(comm.comm))
+        comm.comm = MPI_COMM_NULL;
   }
+
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
   }
-  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+
+  [[nodiscard]] Started start_transfer(
+      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
     constexpr int first_tag = 64;  // behind those of messages, which are their payloads
     const int tag = first_tag + c.communicator * schedule::lanes + static_cast<int>(lane);
     const auto part = [&](Kind what) { return make_part(channel(lane), what, self, tag, c); };
-    if (kind != Kind::all_reduce) return advanced(part(kind));
+    if (kind != Kind::all_reduce)
+      return advanced(part(kind));
     return advanced(std::make_unique<InTurn>(part(Kind::reduce_scatter), part(Kind::all_gather)));
   }
 
@@ -450,8 +562,11 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
   constexpr std::size_t ahead = 4;
   const std::size_t half = pinned.size() / piece_bytes / 2;
   if (half < 2 * ahead)
-    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed", pinned.size(),
-        pinned.size() / piece_bytes, piece_bytes));
+    throw LogicError(
+        fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
+            pinned.size(),
+            pinned.size() / piece_bytes,
+            piece_bytes));
   return {.piece_bytes = piece_bytes,
       .ahead = ahead,
       .window = ahead,
@@ -460,12 +575,15 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
       .copier = &copier};
 }
 
-std::unique_ptr<Transport> make_transport(
-    MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name) {
+std::unique_ptr<Transport> make_transport(MPI_Comm world,
+    const schedule::Program& program,
+    const LaneMemories& memory,
+    const std::string& name) {
   return std::make_unique<MpiTransport>(world, program, memory, name);
 }
 
-std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program, Piece staging) {
+std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, Piece staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;
@@ -473,11 +591,17 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Progra
     const auto lane = static_cast<Lane>(l);
     Memory& sums = memories[l].sums;
     sums.ahead = 2;
-    const auto reduces = [&](const schedule::Action& a) { return a.lane == lane && is_reducing(a.kind); };
-    if (std::ranges::none_of(actions, reduces)) continue;
+    const auto reduces = [&](const schedule::Action& a) {
+      return a.lane == lane && is_reducing(a.kind);
+    };
+    if (std::ranges::none_of(actions, reduces))
+      continue;
     if (staging.size() < share)
-      throw LogicError(fmt::format(
-          "{} bytes of staging memory are left for lane {}, which needs {}", staging.size(), name_of(lane), share));
+      throw LogicError(
+          fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
+              staging.size(),
+              name_of(lane),
+              share));
     sums.landing = staging.first(share);
     staging = staging.subspan(share);
   }

@@ -12,28 +12,38 @@ namespace minitaw::comm::nccl {
 namespace {
 void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
   // A communicator that does not block says that it is still at work; ready() asks for the end.
-  if (result == ncclSuccess || result == ncclInProgress) return;
+  if (result == ncclSuccess || result == ncclInProgress)
+    return;
   const char* const words = ncclGetLastError(comm);
-  throw Error(fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
-      words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words));
+  throw Error(fmt::format("{}: {}{}{}",
+      call,
+      ncclGetErrorString(result),
+      words == nullptr || *words == '\0' ? "" : ": ",
+      words == nullptr ? "" : words));
 }
 
-ncclDataType_t type_of(Type t) { return t == Type::fp32 ? ncclFloat32 : t == Type::bf16 ? ncclBfloat16 : ncclUint8; }
+ncclDataType_t type_of(Type t) {
+  return t == Type::fp32 ? ncclFloat32 : t == Type::bf16 ? ncclBfloat16 : ncclUint8;
+}
 
 class LibraryCommunicator final : public Communicator {
 public:
   ~LibraryCommunicator() override {
     // The only calls whose result is of no use any more.
-    if (comm_ == nullptr) return;
-    if (closed_) (void)ncclCommDestroy(comm_);
-    else (void)ncclCommAbort(comm_);
+    if (comm_ == nullptr)
+      return;
+    if (closed_)
+      (void)ncclCommDestroy(comm_);
+    else
+      (void)ncclCommAbort(comm_);
   }
 
   /// The variable to which NCCL writes the handle, at once or later.
   ncclComm_t* place() { return &comm_; }
 
   bool ready() override {
-    if (comm_ == nullptr) return false;
+    if (comm_ == nullptr)
+      return false;
     ncclResult_t state = ncclSuccess;
     check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError", comm_);
     check(state, "NCCL", comm_);
@@ -42,7 +52,9 @@ public:
 
   std::unique_ptr<Communicator> split(int colour, int key) override {
     auto part = std::make_unique<LibraryCommunicator>();
-    check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr), "ncclCommSplit",
+    check(
+        ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr),
+        "ncclCommSplit",
         comm_);
     return part;
   }
@@ -55,12 +67,20 @@ public:
     switch (c.kind) {
     case send: return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
     case recv: return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
-    case broadcast: return done(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
-    case reduce: return done(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
-    case all_gather: return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
+    case broadcast:
+      return done(
+          ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
+    case reduce:
+      return done(
+          ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
+    case all_gather:
+      return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
     case reduce_scatter:
-      return done(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclReduceScatter");
-    case all_reduce: return done(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
+      return done(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream),
+          "ncclReduceScatter");
+    case all_reduce:
+      return done(
+          ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
     default: throw Error("NCCL was asked for what is no communication");
     }
   }
@@ -69,10 +89,13 @@ public:
     check(ncclCommFinalize(comm_), "ncclCommFinalize", comm_);
     closed_ = true;
   }
+
   void abort() override {
-    if (comm_ == nullptr) return;
+    if (comm_ == nullptr)
+      return;
     check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
   }
+
 private:
   ncclComm_t comm_ = nullptr;
   bool closed_ = false;
@@ -95,11 +118,13 @@ public:
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     auto made = std::make_unique<LibraryCommunicator>();
-    check(ncclCommInitRankConfig(made->place(), ranks, known, rank, &config), "ncclCommInitRankConfig");
+    check(ncclCommInitRankConfig(made->place(), ranks, known, rank, &config),
+        "ncclCommInitRankConfig");
     return made;
   }
 
   void group_start() override { check(ncclGroupStart(), "ncclGroupStart"); }
+
   void group_end() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
 };
 }  // namespace

@@ -16,10 +16,13 @@ using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
 /// Inputs and gradients leave on lanes of their own.
-Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
+Lane lane_of(schedule::Payload payload) {
+  return schedule::lane_of(Kind::send, payload, false);
+}
 
 /// Calls visit(action, from, to) for both sides of every message of the program.
-template <class Visit> void for_each_message(const schedule::Program& program, const Visit& visit) {
+template <class Visit>
+void for_each_message(const schedule::Program& program, const Visit& visit) {
   for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
     for (const Action& a : program.ranks[rank].actions)
       if (is_point_to_point(a.kind))
@@ -30,17 +33,21 @@ template <class Visit> void for_each_message(const schedule::Program& program, c
 std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   std::vector<std::set<std::size_t>> neighbours(program.ranks.size());
   for_each_message(program, [&](const Action& a, int from, int to) {
-    if (lane_of(a.payload) != sender) return;
+    if (lane_of(a.payload) != sender)
+      return;
     neighbours[from].insert(to);
     neighbours[to].insert(from);
   });
   std::vector<unsigned> colours;
-  for (const std::set<std::size_t>& others : neighbours) {  // each gets the first that no neighbour has yet
+  for (const std::set<std::size_t>& others :
+      neighbours) {  // each gets the first that no neighbour has yet
     std::set<unsigned> taken;
     for (const std::size_t other : others)
-      if (other < colours.size()) taken.insert(colours[other]);
+      if (other < colours.size())
+        taken.insert(colours[other]);
     unsigned free = 0;
-    while (taken.contains(free)) ++free;
+    while (taken.contains(free))
+      ++free;
     colours.push_back(free);
   }
   return colours;
@@ -66,6 +73,7 @@ struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
+
   [[nodiscard]] int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
@@ -77,25 +85,33 @@ UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
     UniqueId id{};
     int valid = 0;
   } agreed;
+
   try {
-    if (rank == 0) agreed = {api.unique_id(), 1};
+    if (rank == 0)
+      agreed = {api.unique_id(), 1};
   } catch (const Error& error) {
     fmt::print(stderr, "minitaw: {}\n", error.what());
   }
   mpi::check(MPI_Bcast(&agreed, sizeof(agreed), MPI_BYTE, 0, world), "telling NCCL's unique id");
-  if (agreed.valid == 0) throw Error("rank 0 got no unique id from NCCL");
+  if (agreed.valid == 0)
+    throw Error("rank 0 got no unique id from NCCL");
   return agreed.id;
 }
 
-/// The NCCL communicators of one rank, and all threads' way to NCCL, which wants one call at a time: a lane keeps its
-/// turn until NCCL has put its work on the device queue. The watchdog gets in between, while a lane asks for NCCL.
+/// The NCCL communicators of one rank, and all threads' way to NCCL, which wants one call at a
+/// time: a lane keeps its turn until NCCL has put its work on the device queue. The watchdog gets
+/// in between, while a lane asks for NCCL.
 class Communicators {
 public:
-  /// Collective over `world`: the planned communicators are split from one. Throws Error if NCCL is not ready in time.
-  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const WaitPolicy& policy)
-      : api_(api), policy_(policy) {
+  /// Collective over `world`: the planned communicators are split from one. Throws Error if NCCL is
+  /// not ready in time.
+  Communicators(
+      MPI_Comm world, const schedule::Program& program, Api& api, const WaitPolicy& policy)
+      : api_(api),
+        policy_(policy) {
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
-    if (plans.empty()) return;
+    if (plans.empty())
+      return;
     const int rank = mpi::rank_in(world);
     for (int number = 0; number < static_cast<int>(plans.size()); ++number)
       if (const CommunicatorPlan& plan = plans[number]; std::ranges::count(plan.ranks, rank) > 0)
@@ -105,19 +121,24 @@ public:
     try {
       use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
       wait_ready(*world_, limit);
-      for (const std::vector<int>& round : rounds(plans)) split(round, rank, limit);
+      for (const std::vector<int>& round : rounds(plans))
+        split(round, rank, limit);
     } catch (...) {
       abort();
       throw;
     }
   }
+
   Communicators& operator=(Communicators&&) = delete;
+
   /// Orderly, on all ranks, unless something was cancelled or fails.
   ~Communicators() {
-    if (cancelled_) return;
+    if (cancelled_)
+      return;
     try {
       const auto limit = Clock::now() + std::chrono::seconds(30);
-      for (Member& member : members_) close(member.communicator, limit);
+      for (Member& member : members_)
+        close(member.communicator, limit);
       close(world_, limit);
     } catch (const std::exception& error) {
       fmt::print(stderr, "minitaw: {}\n", error.what());
@@ -127,14 +148,18 @@ public:
 
   /// In the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+
   /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
-  template <class Fits> [[nodiscard]] const Member& find(const Fits& fits) const {
+  template <class Fits>
+  [[nodiscard]] const Member& find(const Fits& fits) const {
     const auto found = std::ranges::find_if(members_, fits, &Member::plan);
-    if (found == members_.end()) throw LogicError("the program has no such communication of this rank");
+    if (found == members_.end())
+      throw LogicError("the program has no such communication of this rank");
     return *found;
   }
 
-  /// Launches all calls of `issue` as one operation; returns when it is on its queue, or throws Cancelled.
+  /// Launches all calls of `issue` as one operation; returns when it is on its queue, or throws
+  /// Cancelled.
   void launch(Communicator& communicator, const Work& issue) {
     const std::scoped_lock turn(turn_);
     use([&] { in_group(api_, issue); });
@@ -144,26 +169,33 @@ public:
   /// Throws Error if NCCL reports a failure; does nothing while another thread calls NCCL.
   void poll() {
     const std::unique_lock lock(calls_, std::try_to_lock);
-    if (!lock || cancelled_) return;
-    for (const Member& member : members_) (void)member.communicator->ready();  // still under way is no failure
+    if (!lock || cancelled_)
+      return;
+    for (const Member& member : members_)
+      (void)member.communicator->ready();  // still under way is no failure
   }
 
-  /// Ends all waits and aborts; not if a thread is stuck in NCCL for a second (NCCL_COMM_BLOCKING=1).
+  /// Ends all waits and aborts; not if a thread is stuck in NCCL for a second
+  /// (NCCL_COMM_BLOCKING=1).
   void cancel() {
-    if (cancelled_.exchange(true)) return;
+    if (cancelled_.exchange(true))
+      return;
     const auto limit = Clock::now() + std::chrono::seconds(1);
     std::unique_lock lock(calls_, std::try_to_lock);
     while (!lock && Clock::now() < limit) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       (void)lock.try_lock();
     }
-    if (lock) abort();
+    if (lock)
+      abort();
   }
+
 private:
   /// A call that is no group; `call` is the only one to use NCCL meanwhile.
   void use(const Work& call) {
     const std::scoped_lock lock(calls_);
-    if (cancelled_) throw Cancelled();
+    if (cancelled_)
+      throw Cancelled();
     call();
   }
 
@@ -171,9 +203,11 @@ private:
     for (Backoff backoff(policy_);; backoff.once()) {
       bool ready = false;
       use([&] { ready = communicator.ready(); });
-      if (ready) return;
+      if (ready)
+        return;
       if (Clock::now() > limit)
-        throw Error("NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
+        throw Error("NCCL was not ready in time: some rank is missing, or the network between "
+                    "ranks does not work "
                     "(NCCL_DEBUG=INFO says more)");
     }
   }
@@ -182,16 +216,20 @@ private:
   void split(const std::vector<int>& round, int rank, Clock::time_point limit) {
     Member* member = &nobody_;
     for (Member& mine : members_)
-      if (std::ranges::count(round, mine.number) > 0) member = &mine;
+      if (std::ranges::count(round, mine.number) > 0)
+        member = &mine;
     // Kept in any case: NCCL writes to it until all ranks are ready.
     use([&] { member->communicator = world_->split(member->number, member->index_of(rank)); });
     wait_ready(*world_, limit);
-    if (member != &nobody_) wait_ready(*member->communicator, limit);
-    else nobody_.communicator.reset();
+    if (member != &nobody_)
+      wait_ready(*member->communicator, limit);
+    else
+      nobody_.communicator.reset();
   }
 
   void close(std::unique_ptr<Communicator>& communicator, Clock::time_point limit) {
-    if (communicator == nullptr) return;
+    if (communicator == nullptr)
+      return;
     use([&] { communicator->close(); });
     wait_ready(*communicator, limit);
     use([&] { communicator.reset(); });
@@ -201,10 +239,13 @@ private:
     try {
       in_group(api_, [this] {
         // First the one that others may still be splitting from.
-        if (world_ != nullptr) world_->abort();
-        if (nobody_.communicator != nullptr) nobody_.communicator->abort();
+        if (world_ != nullptr)
+          world_->abort();
+        if (nobody_.communicator != nullptr)
+          nobody_.communicator->abort();
         for (const Member& member : members_)
-          if (member.communicator != nullptr) member.communicator->abort();
+          if (member.communicator != nullptr)
+            member.communicator->abort();
       });
     } catch (const std::exception& error) {
       fmt::print(stderr, "minitaw: {}\n", error.what());
@@ -223,38 +264,60 @@ private:
 
 constexpr std::size_t greeting_bytes = 16;
 
-/// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a float.
-std::size_t lane_bytes(const schedule::Program& p) { return (p.ranks.size() * greeting_bytes + 255) / 256 * 256; }
+/// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a
+/// float.
+std::size_t lane_bytes(const schedule::Program& p) {
+  return (p.ranks.size() * greeting_bytes + 255) / 256 * 256;
+}
 
 class NcclTransport final : public Transport {
 public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
-      : Transport("nccl", mpi::rank_in(world, program), program), queues_(options.queues),
+      : Transport("nccl", mpi::rank_in(world, program), program),
+        queues_(options.queues),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
-      throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
-          scratch_bytes(program), options.scratch.size()));
-    for (const Member& member : communicators_.members()) connect(member, options.scratch.data(), lane_bytes(program));
+      throw LogicError(
+          fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
+              scratch_bytes(program),
+              options.scratch.size()));
+    for (const Member& member : communicators_.members())
+      connect(member, options.scratch.data(), lane_bytes(program));
   }
 
   [[nodiscard]] bool on_stream() const override { return true; }
+
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
+
   void poll() override { communicators_.poll(); }
+
   void cancel() override { communicators_.cancel(); }
+
 private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
     const Lane sender = lane_of(m.payload);
     const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
-    const Member& member = communicators_.find(
-        [&](const CommunicatorPlan& plan) { return plan.lane == sender && plan.links.contains(link); });
-    const Call call{m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, member.index_of(m.peer)};
-    communicators_.launch(*member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
-    if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
+    const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
+      return plan.lane == sender && plan.links.contains(link);
+    });
+    const Call call{m.send ? Kind::send : Kind::recv,
+        m.data,
+        m.data,
+        m.bytes,
+        Type::bytes,
+        member.index_of(m.peer)};
+    communicators_.launch(
+        *member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
+    if (m.send)
+      sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
-  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    const Member& member = communicators_.find(
-        [&](const CommunicatorPlan& plan) { return plan.lane == lane && plan.communicator == c.communicator; });
+
+  [[nodiscard]] Started start_transfer(
+      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+    const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
+      return plan.lane == lane && plan.communicator == c.communicator;
+    });
     collective(member, kind, self.root, c);
     count(kind, self, c);
     return nullptr;
@@ -262,18 +325,24 @@ private:
 
   [[nodiscard]] Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
-  /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its member.
+  /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its
+  /// member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = static_cast<int>(self.plan.ranks.size());
-    const auto at = [&](const Range& range) { return c.data + range.begin * model::bytes_of(c.dtype); };
-    const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
-      const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
-      self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
+    const auto at = [&](const Range& range) {
+      return c.data + range.begin * model::bytes_of(c.dtype);
     };
+    const auto issue =
+        [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
+          const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
+          self.communicator->issue(
+              {what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
+        };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
       const Range own = slice(c.elements, members, self.index_of(rank()));
-      if (!gathers && kind != Kind::reduce_scatter) return issue(kind, c.data, c.data, c.elements, root);
+      if (!gathers && kind != Kind::reduce_scatter)
+        return issue(kind, c.data, c.data, c.elements, root);
       if (c.elements % members == 0)
         return issue(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
       for (int member = 0; member < members; ++member)
@@ -284,20 +353,27 @@ private:
 
   /// By formula: NCCL does not say which way a collective goes.
   void count(Kind kind, const Membership& self, const Collective& c) {
-    const auto [to, elements] = schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
-    sent_.add((*self.ranks)[to], schedule::traffic_of(c.payload),
+    const auto [to, elements] =
+        schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
+    sent_.add((*self.ranks)[to],
+        schedule::traffic_of(c.payload),
         static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
   }
 
-  /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,
-  /// in one order on all ranks: NCCL connects ranks when they first talk, which must not happen in a step.
+  /// A few bytes to and from every peer of a communicator, and every collective that the program
+  /// calls on it, in one order on all ranks: NCCL connects ranks when they first talk, which must
+  /// not happen in a step.
   void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
     const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
-      collective(
-          member, kind, 0, {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
-    if (member.plan.links.empty()) return;
+      collective(member,
+          kind,
+          0,
+          {.data = memory(caller),
+              .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+    if (member.plan.links.empty())
+      return;
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
     const Lane lane = std::ranges::any_of(member.plan.links, sends) ? caller
@@ -306,9 +382,14 @@ private:
     communicators_.launch(*member.communicator, [&] {
       std::byte* place = memory(lane);
       for (const auto& [from, to] : member.plan.links) {
-        if (from != rank() && to != rank()) continue;
+        if (from != rank() && to != rank())
+          continue;
         const bool send = from == rank();
-        member.communicator->issue({send ? Kind::send : Kind::recv, place, place, greeting_bytes, Type::bytes,
+        member.communicator->issue({send ? Kind::send : Kind::recv,
+                                       place,
+                                       place,
+                                       greeting_bytes,
+                                       Type::bytes,
                                        member.index_of(send ? to : from)},
             queue(lane));
         place += greeting_bytes;
@@ -325,27 +406,35 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
   std::vector<CommunicatorPlan> plans;
   for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
     const std::vector<unsigned> colour = colours(program, sender);
-    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
+    // By the lowest bit in which the colours of both ranks differ, and its value where messages
+    // leave.
     std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
     for_each_message(program, [&](const Action& a, int from, int to) {
-      if (lane_of(a.payload) != sender) return;
+      if (lane_of(a.payload) != sender)
+        return;
       const unsigned own = colour[from], other = colour[to];
       const int bit = std::countr_zero(own ^ other);
       links[{bit, own >> bit & 1U}].insert({from, to});
     });
     for (auto& [bit, of_bit] : links) {
       std::set<int> ranks;
-      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
-      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
+      for (const auto& [from, to] : of_bit)
+        ranks.insert({from, to});
+      plans.push_back(
+          {.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
     }
   }
   std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
   for (const auto& rank : program.ranks)
     for (const Action& a : rank.actions)
-      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
+      if (is_collective(a.kind))
+        collectives[{a.lane, a.communicator}].insert(a.kind);
   for (auto& [call, kinds] : collectives)
     if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
-      plans.push_back({.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
+      plans.push_back({.lane = call.first,
+          .communicator = call.second,
+          .ranks = ranks,
+          .kinds = std::move(kinds)});
   return plans;
 }
 
@@ -358,14 +447,17 @@ std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans)
       return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
     };
     const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
-    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
+    if (round == busy.size())
+      busy.emplace_back(), rounds.emplace_back();
     busy[round].insert(ranks.begin(), ranks.end());
     rounds[round].push_back(p);
   }
   return rounds;
 }
 
-std::size_t scratch_bytes(const schedule::Program& program) { return schedule::lanes * lane_bytes(program); }
+std::size_t scratch_bytes(const schedule::Program& program) {
+  return schedule::lanes * lane_bytes(program);
+}
 
 std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options) {

@@ -17,35 +17,42 @@ struct Options {
 /// Bytes of device memory that the first messages and collectives need.
 [[nodiscard]] std::size_t scratch_bytes(const schedule::Program& program);
 
-/// Transport over NCCL, on the device queue of each lane; connected here (docs/decisions/0007-nccl-communicators.md).
+/// Transport over NCCL, on the device queue of each lane; connected here
+/// (docs/decisions/0007-nccl-communicators.md).
 ///
-/// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread issue those
-/// of all lanes, in the order of the program; kernels of lanes in threads of their own must find room together. A
-/// communicator executes calls in the order of their issue: keep each to one lane, as schedule::lane_of() does.
+/// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one
+/// thread issue those of all lanes, in the order of the program; kernels of lanes in threads of
+/// their own must find room together. A communicator executes calls in the order of their issue:
+/// keep each to one lane, as schedule::lane_of() does.
 ///
-/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp: NCCL does
-/// not say which way it takes. cancel() aborts all communicators, so that what is on the device queues ends as well.
+/// sent() counts a message where it is handed to NCCL, and a collective by the rule of
+/// schedule/account.hpp: NCCL does not say which way it takes. cancel() aborts all communicators,
+/// so that what is on the device queues ends as well.
 ///
-/// Collective over `world`, the ranks of the program (else LogicError), each with a device of its own, current on the
-/// calling thread. Throws Error if NCCL fails, or does not find all ranks within five minutes.
+/// Collective over `world`, the ranks of the program (else LogicError), each with a device of its
+/// own, current on the calling thread. Throws Error if NCCL fails, or does not find all ranks
+/// within five minutes.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 
 // Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
 
-/// A communicator that a program needs: for a communicator of its own on a lane, or for messages. Messages of
-/// inputs, and those of gradients, have a few, such that no rank sends and receives on the same one.
+/// A communicator that a program needs: for a communicator of its own on a lane, or for messages.
+/// Messages of inputs, and those of gradients, have a few, such that no rank sends and receives on
+/// the same one.
 struct CommunicatorPlan {
   schedule::Lane lane = schedule::Lane::compute;  ///< that calls it; of messages: the sender's
   int communicator = -1;                          ///< of the program; -1: messages
-  std::vector<int> ranks{};                       ///< in the order of NCCL's ranks: the ring's, for messages ascending
-  std::set<schedule::Kind> kinds{};               ///< collectives that the program calls here
-  std::set<std::pair<int, int>> links{};          ///< from and to, of messages
+  std::vector<int> ranks{};  ///< in the order of NCCL's ranks: the ring's, for messages ascending
+  std::set<schedule::Kind> kinds{};       ///< collectives that the program calls here
+  std::set<std::pair<int, int>> links{};  ///< from and to, of messages
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// The communicators for messages (inputs, gradients), then for collectives of several ranks; the same on all ranks.
+/// The communicators for messages (inputs, gradients), then for collectives of several ranks; the
+/// same on all ranks.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
-/// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes each.
+/// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes
+/// each.
 [[nodiscard]] std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
 }  // namespace minitaw::comm::nccl

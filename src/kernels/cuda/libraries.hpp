@@ -12,17 +12,21 @@
 #include <vector>
 #include "kernels/settings.hpp"
 
-/// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads cudnn-frontend.
+/// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads
+/// cudnn-frontend.
 namespace minitaw::kernels::detail::cuda {
 /// Throws std::runtime_error "what: the library's own words" unless `code` is success.
 inline void check(cudaError_t code, const std::string& what) {
-  if (code != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(code));
+  if (code != cudaSuccess)
+    throw std::runtime_error(what + ": " + cudaGetErrorString(code));
 }
 
-/// Workspace that NVIDIA recommends for Hopper: enough for every algorithm that splits the summed dimension.
+/// Workspace that NVIDIA recommends for Hopper: enough for every algorithm that splits the summed
+/// dimension.
 inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
 
-/// What the choice of an algorithm depends on. c [m, n] = op(a) op(b) + beta c, all row-major and without gaps.
+/// What the choice of an algorithm depends on. c [m, n] = op(a) op(b) + beta c, all row-major and
+/// without gaps.
 struct ProductKey {
   std::int64_t m, n, k;
   bool transposed_a, transposed_b, adds;
@@ -46,13 +50,19 @@ public:
   ~CublasLt();
   CublasLt& operator=(CublasLt&&) = delete;
 
-  /// Enqueues the product on `stream`. False: the library has none; throws std::runtime_error for all else.
-  bool multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product);
+  /// Enqueues the product on `stream`. False: the library has none; throws std::runtime_error for
+  /// all else.
+  bool multiply(
+      cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product);
 
-  /// While on, the first product of a kind times every algorithm and keeps the fastest; with beta 1 it is of no use.
+  /// While on, the first product of a kind times every algorithm and keeps the fastest; with beta 1
+  /// it is of no use.
   void choose_by_time(bool on) { by_time_ = on; }
-  /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster than the first", ...
+
+  /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster
+  /// than the first", ...
   [[nodiscard]] std::vector<std::string> choices() const;
+
 private:
   struct Plan;
 
@@ -63,22 +73,31 @@ private:
 
 /// "13.0.2"
 [[nodiscard]] std::string cublaslt_version();
-/// Why cuDNN cannot compute causal attention of this shape here in bf16; empty if it can. Remembers its answers.
+/// Why cuDNN cannot compute causal attention of this shape here in bf16; empty if it can. Remembers
+/// its answers.
 [[nodiscard]] std::string reason_against_cudnn(const AttentionSizes& shape);
 
-/// The library's handle of one queue and its plans. Pointers are those of kernels::attention_forward and _backward,
-/// bf16 but for lse, in place in the fused projection: nothing is permuted. Failures throw std::runtime_error.
+/// The library's handle of one queue and its plans. Pointers are those of
+/// kernels::attention_forward and _backward, bf16 but for lse, in place in the fused projection:
+/// nothing is permuted. Failures throw std::runtime_error.
 class CudnnAttention {
 public:
   explicit CudnnAttention(cudaStream_t stream);
   ~CudnnAttention();
   CudnnAttention& operator=(CudnnAttention&&) = delete;
 
-  /// Builds the plans of a shape (seconds, once). Returns their bytes of workspace: see model::library_estimate().
+  /// Builds the plans of a shape (seconds, once). Returns their bytes of workspace: see
+  /// model::library_estimate().
   std::size_t prepare(const AttentionSizes& shape);
   void forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace);
-  void backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
-      const float* lse, void* workspace);
+  void backward(const AttentionSizes& shape,
+      void* dqkv,
+      const void* dy,
+      const void* qkv,
+      const void* y,
+      const float* lse,
+      void* workspace);
+
 private:
   struct Library;
   std::unique_ptr<Library> library_;

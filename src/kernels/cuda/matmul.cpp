@@ -7,27 +7,44 @@
 
 namespace minitaw::kernels::detail::cuda {
 namespace {
-const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
+const char* name_of(cudaDataType type) {
+  return type == CUDA_R_32F ? "fp32" : "bf16";
+}
 
 std::string text(const ProductKey& key) {
-  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m, key.n, key.k,
-      key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "", key.adds ? ", beta 1" : "");
+  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}",
+      name_of(key.element),
+      name_of(key.result),
+      key.m,
+      key.n,
+      key.k,
+      key.transposed_a ? ", transposed a" : "",
+      key.transposed_b ? ", transposed b" : "",
+      key.adds ? ", beta 1" : "");
 }
 
 void check(cublasStatus_t status, const std::string& what) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(fmt::format("cuBLASLt: {}: {}", what, cublasLtGetStatusString(status)));
+    throw std::runtime_error(
+        fmt::format("cuBLASLt: {}: {}", what, cublasLtGetStatusString(status)));
 }
 
 template <class T>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "a preference");
+void set(cublasLtMatmulPreference_t preference,
+    cublasLtMatmulPreferenceAttributes_t attribute,
+    T value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+      "a preference");
 }
 
 /// A row-major matrix is the transpose of a column-major one, which is what the library multiplies.
-void describe(cublasLtMatrixLayout_t layout, cudaDataType type, std::int64_t rows, std::int64_t columns) {
-  check(cublasLtMatrixLayoutInit(
-            layout, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns),
+void describe(
+    cublasLtMatrixLayout_t layout, cudaDataType type, std::int64_t rows, std::int64_t columns) {
+  check(cublasLtMatrixLayoutInit(layout,
+            type,
+            static_cast<std::uint64_t>(columns),
+            static_cast<std::uint64_t>(rows),
+            columns),
       "a layout");
 }
 
@@ -35,20 +52,33 @@ void describe(cublasLtMatmulDesc_t operation, bool transposed_first, bool transp
   check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation");
   const cublasOperation_t first = transposed_first ? CUBLAS_OP_T : CUBLAS_OP_N,
                           second = transposed_second ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "TRANSA");
-  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "TRANSB");
+  check(
+      cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
+      "TRANSA");
+  check(cublasLtMatmulDescSetAttribute(
+            operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
+      "TRANSB");
 }
 
 /// Sums in fp32 and one order: no parts of a sum may pass through the type of the result.
 void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
   check(cublasLtMatmulPreferenceInit(preference), "preferences");
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{cublas_workspace_bytes});
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+  set(preference,
+      CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key.alignment_b));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+  set(preference,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+      static_cast<std::uint32_t>(key.alignment_b));
+  set(preference,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      static_cast<std::uint32_t>(key.alignment_a));
+  set(preference,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      static_cast<std::uint32_t>(key.alignment_c));
+  set(preference,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      static_cast<std::uint32_t>(key.alignment_c));
 }
 }  // namespace
 
@@ -57,38 +87,70 @@ struct CublasLt::Plan {
   /// The transpose of c is op(b)^T op(a)^T, and column-major eyes see a and b transposed already.
   Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
     describe(&operation, key.transposed_b, key.transposed_a);
-    describe(&first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
-    describe(&second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
+    describe(
+        &first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
+    describe(
+        &second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
     describe(&result, key.result, key.m, key.n);
     cublasLtMatmulPreferenceOpaque_t preference{};
     describe(&preference, key);
 
     std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
     int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result,
-        &preference, static_cast<int>(found.size()), found.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle,
+        &operation,
+        &first,
+        &second,
+        &result,
+        &result,
+        &preference,
+        static_cast<int>(found.size()),
+        found.data(),
+        &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+      return;
     check(status, "choosing an algorithm for " + text(key));
     for (int i = 0; i < count; ++i)
-      if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS &&
+          found[i].workspaceSize <= cublas_workspace_bytes)
         offered.push_back({found[i].algo});
-    if (!offered.empty()) algorithm = offered.front();
+    if (!offered.empty())
+      algorithm = offered.front();
   }
 
-  [[nodiscard]] cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
+  [[nodiscard]] cublasStatus_t enqueue(
+      cudaStream_t stream, void* workspace, const Product& product) {
     const float alpha = 1;
-    return cublasLtMatmul(handle, &operation, &alpha, product.b, &first, product.a, &second, &product.beta, product.c,
-        &result, product.c, &result, &algorithm.value, workspace, cublas_workspace_bytes, stream);
+    return cublasLtMatmul(handle,
+        &operation,
+        &alpha,
+        product.b,
+        &first,
+        product.a,
+        &second,
+        &product.beta,
+        product.c,
+        &result,
+        product.c,
+        &result,
+        &algorithm.value,
+        workspace,
+        cublas_workspace_bytes,
+        stream);
   }
-  /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load its code.
+
+  /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load
+  /// its code.
   std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product) {
     constexpr int calls = 3;
-    if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
+    if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS)
+      return {};
     cudaEvent_t begin = nullptr, end = nullptr;
     detail::cuda::check(cudaEventCreate(&begin), "making an event");
     detail::cuda::check(cudaEventCreate(&end), "making an event");
     detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
-    for (int call = 0; call < calls; ++call) check(enqueue(stream, workspace, product), "timing a product");
+    for (int call = 0; call < calls; ++call)
+      check(enqueue(stream, workspace, product), "timing a product");
     detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
     detail::cuda::check(cudaEventSynchronize(end), "timing a product");
     float milliseconds = 0;
@@ -105,12 +167,17 @@ struct CublasLt::Plan {
     for (std::size_t i = 0; i < offered.size(); ++i) {
       algorithm = offered[i];
       const std::optional<float> measured = time(stream, workspace, product);
-      if (!measured) continue;
-      if (best == 0) of_first = best = *measured, fastest = i;
-      else if (*measured < noise * best) best = *measured, fastest = i;
+      if (!measured)
+        continue;
+      if (best == 0)
+        of_first = best = *measured, fastest = i;
+      else if (*measured < noise * best)
+        best = *measured, fastest = i;
     }
     algorithm = offered[fastest];
-    choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
+    choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first",
+        fastest + 1,
+        offered.size(),
         best > 0 ? 100 * (of_first / best - 1) : 0);
   }
 
@@ -118,6 +185,7 @@ struct CublasLt::Plan {
   struct Algorithm {
     cublasLtMatmulAlgo_t value;
   };
+
   cublasLtHandle_t handle;
   cublasLtMatmulDescOpaque_t operation{};
   cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
@@ -126,23 +194,32 @@ struct CublasLt::Plan {
   std::string choice;
 };
 
-CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
-CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
+CublasLt::CublasLt() {
+  check(cublasLtCreate(&handle_), "starting the library");
+}
+
+CublasLt::~CublasLt() {
+  (void)cublasLtDestroy(handle_);
+}
 
 std::vector<std::string> CublasLt::choices() const {
   std::vector<std::string> lines;
   for (const auto& [key, plan] : plans_)
-    if (plan && !plan->choice.empty()) lines.push_back(fmt::format("{}: {}", text(key), plan->choice));
+    if (plan && !plan->choice.empty())
+      lines.push_back(fmt::format("{}: {}", text(key), plan->choice));
   return lines;
 }
 
-bool CublasLt::multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product) {
+bool CublasLt::multiply(
+    cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product) {
   std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
     plan = std::make_unique<Plan>(handle_, key);
-    if (by_time_ && plan->offered.size() > 1) plan->choose(stream, workspace, product);
+    if (by_time_ && plan->offered.size() > 1)
+      plan->choose(stream, workspace, product);
   }
-  if (plan->offered.empty()) return false;
+  if (plan->offered.empty())
+    return false;
   check(plan->enqueue(stream, workspace, product), "the matrix product " + text(key));
   return true;
 }
@@ -153,26 +230,43 @@ std::string cublaslt_version() {
 }
 
 namespace {
-template <class E> inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+template <class E>
+inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
-/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16 bytes at once.
+/// The largest power of two up to 256 that divides the address: whether fast kernels may read 16
+/// bytes at once.
 int alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
   int alignment = 256;
-  while (value % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
+  while (value % static_cast<std::uintptr_t>(alignment) != 0)
+    alignment /= 2;
   return alignment;
 }
 }  // namespace
 
 template <class C, class E>
-bool matmul(
-    const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b, float beta) {
+bool matmul(const ExecutionSpace& exec,
+    Matrix<C> c,
+    Matrix<const E> a,
+    Op op_a,
+    Matrix<const E> b,
+    Op op_b,
+    float beta) {
   const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
-  const ProductKey key{static_cast<std::int64_t>(c.extent(0)), static_cast<std::int64_t>(c.extent(1)),
-      static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)), turn_a, turn_b, beta != 0, type_of<E>, type_of<C>,
-      alignment_of(a.data()), alignment_of(b.data()), alignment_of(c.data())};
+  const ProductKey key{static_cast<std::int64_t>(c.extent(0)),
+      static_cast<std::int64_t>(c.extent(1)),
+      static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)),
+      turn_a,
+      turn_b,
+      beta != 0,
+      type_of<E>,
+      type_of<C>,
+      alignment_of(a.data()),
+      alignment_of(b.data()),
+      alignment_of(c.data())};
   Queue& queue = queue_of(exec);
-  return queue.products.multiply(queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
+  return queue.products.multiply(
+      queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
 }
 
 template decltype(matmul<float, float>) matmul<float, float>;

@@ -25,10 +25,12 @@ Queues& queues() {
 /// Kokkos keeps 128 bytes of its own before what it hands out.
 void Workspace::reserve(std::size_t size) {
   constexpr std::size_t alignment = 256;
-  if (size <= bytes_) return;
+  if (size <= bytes_)
+    return;
   std::size_t space = size + alignment;
   memory_ = {};  // before the next one
-  memory_ = decltype(memory_)(Kokkos::view_alloc("minitaw::workspace", Kokkos::WithoutInitializing), space);
+  memory_ = decltype(memory_)(
+      Kokkos::view_alloc("minitaw::workspace", Kokkos::WithoutInitializing), space);
   data_ = memory_.data();
   (void)std::align(alignment, size, data_, space);
   bytes_ = size;
@@ -50,7 +52,8 @@ Queue& queue_of(const ExecutionSpace& exec) {
   Queues& all = queues();
   const std::lock_guard lock(all.mutex);
   std::unique_ptr<Queue>& queue = all.of[exec.cuda_stream()];
-  if (!queue) queue = std::make_unique<Queue>(exec.cuda_stream());
+  if (!queue)
+    queue = std::make_unique<Queue>(exec.cuda_stream());
   return *queue;
 }
 
@@ -59,7 +62,8 @@ std::size_t workspace_bytes() {
   const std::lock_guard lock(all.mutex);
   std::size_t bytes = 0;
   for (const auto& [stream, queue] : all.of)
-    if (queue) bytes += queue->workspace.bytes();
+    if (queue)
+      bytes += queue->workspace.bytes();
   return bytes;
 }
 }  // namespace minitaw::kernels::detail::cuda

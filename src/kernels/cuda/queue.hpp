@@ -9,9 +9,12 @@ class Workspace {
 public:
   /// At least `size`; the old contents are lost. It may wait for the device: never in a step.
   void reserve(std::size_t size);
+
   /// Aligned to 256 bytes, as cuBLASLt asks.
   [[nodiscard]] void* data() const { return data_; }
+
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
 private:
   Kokkos::View<std::byte*, MemorySpace> memory_;
   void* data_ = nullptr;
@@ -30,7 +33,8 @@ struct Queue {
 #endif
 };
 
-/// Returns the object of `exec`, made by the first call, alive until Kokkos ends; makes its device the thread's.
+/// Returns the object of `exec`, made by the first call, alive until Kokkos ends; makes its device
+/// the thread's.
 [[nodiscard]] Queue& queue_of(const ExecutionSpace& exec);
 [[nodiscard]] std::size_t workspace_bytes();
 }  // namespace minitaw::kernels::detail::cuda

@@ -3,8 +3,9 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are summed over
-/// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
+/// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are
+/// summed over all ranks as soon as its last backward pass is over. On one rank nothing moves: the
+/// reference.
 Program make(const Request& request) {
   Builder builder(request, request.layers);
   std::vector<RankBuffers> weights(request.layers), gradients(request.layers);  // by rank
@@ -18,20 +19,27 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i)
     lockstep.compute(i, weights[lockstep.visits()[i].shard], gradients[lockstep.visits()[i].shard]);
   for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s)
-    builder.collective(Phase::push_intra, builder.world(),
-        make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s), gradients[s]);
+    builder.collective(Phase::push_intra,
+        builder.world(),
+        make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s),
+        gradients[s]);
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
 }  // namespace
 
 namespace schedules {
 Entry serial() {
-  return {.name = "serial", .doc = "one rank, the reference", .build = make, .one_rank = true, .replicable = false};
+  return {.name = "serial",
+      .doc = "one rank, the reference",
+      .build = make,
+      .one_rank = true,
+      .replicable = false};
 }
 
 Entry ddp() {
   return {.name = "ddp",
-      .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
+      .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the "
+             "step",
       .build = make,
       .replicable = false};
 }

@@ -10,33 +10,53 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Placement of the stages, `chunks` on each rank: round the ranks, or to the last rank and back, in a V.
+/// Placement of the stages, `chunks` on each rank: round the ranks, or to the last rank and back,
+/// in a V.
 struct Stages {
   int ranks, chunks;
   bool v;
+
   [[nodiscard]] int count() const { return ranks * chunks; }
-  [[nodiscard]] int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
-  [[nodiscard]] int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
+
+  [[nodiscard]] int at(int r, int chunk) const {
+    return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r;
+  }
+
+  [[nodiscard]] int rank_of(int stage) const {
+    return v && stage >= ranks ? count() - 1 - stage : stage % ranks;
+  }
 };
 
-/// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to round numbers of
-/// micro-batches: visits of those that do not exist are left out, and all ranks can follow what is left.
+/// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to
+/// round numbers of micro-batches: visits of those that do not exist are left out, and all ranks
+/// can follow what is left.
 class Order {
 public:
   Order(const Stages& stages, int rank, int micro_batches)
-      : stages_(stages), rank_(rank), micro_batches_(micro_batches), next_(stages.chunks) {}
+      : stages_(stages),
+        rank_(rank),
+        micro_batches_(micro_batches),
+        next_(stages.chunks) {}
 
   void forward(int chunk) { visit(Kind::forward, chunk, next_[chunk][0]++); }
+
   void backward(int chunk) { visit(Kind::backward, chunk, next_[chunk][1]++); }
+
   void backward_input(int chunk) { visit(Kind::backward_input, chunk, next_[chunk][1]++); }
+
   void weight(int chunk) { visit(Kind::backward_weight, chunk, next_[chunk][2]++); }
+
   void remaining_weights(int chunk) {
-    while (next_[chunk][2] < next_[chunk][1]) weight(chunk);
+    while (next_[chunk][2] < next_[chunk][1])
+      weight(chunk);
   }
+
   std::vector<Visit> visits() && { return std::move(visits_); }
+
 private:
   void visit(Kind kind, int chunk, int micro_batch) {
-    if (micro_batch < micro_batches_) visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
+    if (micro_batch < micro_batches_)
+      visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
   }
 
   Stages stages_;
@@ -45,38 +65,49 @@ private:
   std::vector<Visit> visits_;
 };
 
-/// Order of the work of rank i of p. Activations pass from stage to stage. W(j): the weights' half of micro-batch j.
+/// Order of the work of rank i of p. Activations pass from stage to stage. W(j): the weights' half
+/// of micro-batch j.
 using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
 
-/// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks (Narayanan et al., SC'21): 2(p-i-1) + (v-1)p + 1.
+/// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks (Narayanan et al., SC'21):
+/// 2(p-i-1) + (v-1)p + 1.
 void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
   const int p = stages.ranks, v = stages.chunks, all = (micro_batches + p - 1) / p * p * v;
   const int ahead = v == 1 ? p - i : 2 * (p - i) - 1 + (v - 1) * p;
   for (int k = 0; k < all + ahead - 1; ++k) {
-    if (k < all) order.forward(k / p % v);
-    if (k >= ahead - 1) order.backward(v - 1 - (k - ahead + 1) / p % v);
+    if (k < all)
+      order.forward(k / p % v);
+    if (k >= ahead - 1)
+      order.backward(v - 1 - (k - ahead + 1) / p % v);
   }
 }
 
-/// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1, 2: k(p-i)-(k-1) forward; then B(j), W(j-ki), F; ...; last W.
-template <int k> void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
+/// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1, 2: k(p-i)-(k-1) forward; then B(j),
+/// W(j-ki), F; ...; last W.
+template <int k>
+void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
   const int ahead = k * (stages.ranks - i) - (k - 1), delay = k * i;
   for (int j = 1 - ahead; j < micro_batches; ++j) {
-    if (j + ahead - 1 < micro_batches) order.forward(0);
-    if (j >= 0) order.backward_input(0);
-    if (j >= delay) order.weight(0);
+    if (j + ahead - 1 < micro_batches)
+      order.forward(0);
+    if (j >= 0)
+      order.backward_input(0);
+    if (j >= delay)
+      order.weight(0);
   }
   order.remaining_weights(0);
 }
 
-/// ZB-V (Qi et al., arXiv 2405.15362): fills its buffers down and up the V, then F B W of both chunks in turns.
+/// ZB-V (Qi et al., arXiv 2405.15362): fills its buffers down and up the V, then F B W of both
+/// chunks in turns.
 void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   const int p = stages.ranks;
   const auto backward = [&](int chunk) {
     order.backward_input(chunk);
     order.weight(chunk);
   };
-  for (int k = 0; k < 2 * (p - i) - 1; ++k) order.forward(0);
+  for (int k = 0; k < 2 * (p - i) - 1; ++k)
+    order.forward(0);
   for (int k = 0; k < i; ++k) {
     order.forward(1);
     order.forward(0);
@@ -96,20 +127,23 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
     order.backward_input(0);
     order.backward_input(1);
   }
-  for (int k = 0; k < p - i; ++k) backward(0);
+  for (int k = 0; k < p - i; ++k)
+    backward(0);
   order.remaining_weights(1);
   order.remaining_weights(0);
 }
 
 Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
   Orders orders{{}, {}, micro_batches};
-  for (int s = 0; s < stages.count(); ++s) orders.rank_of.push_back(stages.rank_of(s));
+  for (int s = 0; s < stages.count(); ++s)
+    orders.rank_of.push_back(stages.rank_of(s));
   for (int i = 0; i < stages.ranks; ++i) {
     Order order(stages, i, micro_batches);
     rule(order, stages, i, micro_batches);
     orders.visits.push_back(std::move(order).visits());
   }
-  if (set_ticks(orders) != nullptr) throw LogicError("stages wait for one another");
+  if (set_ticks(orders) != nullptr)
+    throw LogicError("stages wait for one another");
   return orders;
 }
 
@@ -117,27 +151,34 @@ Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
 class Pipeline {
 public:
   Pipeline(Builder& builder, const Orders& orders) : builder_(builder), rank_of_(orders.rank_of) {
-    for (int s = 0; s < orders.stages(); ++s) builder.own(rank_of_[s], s);
-    for (int r = 0; r < orders.ranks(); ++r) emitters_.emplace_back(builder, r);
+    for (int s = 0; s < orders.stages(); ++s)
+      builder.own(rank_of_[s], s);
+    for (int r = 0; r < orders.ranks(); ++r)
+      emitters_.emplace_back(builder, r);
     builder.place_embeddings(rank_of_.front(), rank_of_.back());
-    for (const auto& of_rank : orders.visits) visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
+    for (const auto& of_rank : orders.visits)
+      visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
   int run() {
     int tick = 0;
     for (const Visit& visit : visits_) {
-      if (visit.tick > tick) send(tick);
+      if (visit.tick > tick)
+        send(tick);
       tick = visit.tick;
       emit(visit);
     }
     return tick;
   }
+
 private:
   void emit(const Visit& visit) {
     const int rank = rank_of_[visit.shard];
-    emitters_[rank].visit(visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
-    if (visit.kind != Kind::backward_weight) pass_on(visit);
+    emitters_[rank].visit(
+        visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
+    if (visit.kind != Kind::backward_weight)
+      pass_on(visit);
   }
 
   /// Messages of the tick, which other ranks need in a later one.
@@ -148,14 +189,18 @@ private:
 
   void pass_on(const Visit& visit) {
     const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
-    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size())) return;
+    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size()))
+      return;
     const int from = rank_of_[visit.shard], to = rank_of_[to_stage];
-    if (from == to) return;
+    if (from == to)
+      return;
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
     const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
     const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
     messages_.push_back(
-        {{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}}, {from, sent}, {to, received}});
+        {{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
+            {from, sent},
+            {to, received}});
     emitters_[to].hidden_state(visit.micro_batch) = received;
   }
 
@@ -169,38 +214,45 @@ private:
 Program build_pipeline(const Request& request, const Orders& orders) {
   Builder builder(request, orders.stages());
   const int last_tick = Pipeline(builder, orders).run();
-  return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,
+  return std::move(builder).finish(last_tick + 1,
+      EmbeddingsUpdate::replicated,
       request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
 }
 
 Program build_by(StageRule rule, const Request& request) {
-  const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
+  const Stages stages{
+      request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
   return build_pipeline(request, orders_of(stages, rule, request.micro_batches / request.replicas));
 }
 
 /// The text of the file that a request of `csv` names.
 std::string text_of(const Request& request) {
   const std::string name = request.spec.value("file");
-  if (name.empty()) throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
+  if (name.empty())
+    throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
   const std::filesystem::path path = std::filesystem::path(request.folder) / name;
   std::ifstream file(path, std::ios::binary);
   std::error_code error;
   if (!file || std::filesystem::is_directory(path, error))
-    throw InputError(fmt::format("schedule: {} cannot be read: no such file, or no permission", path.string()));
+    throw InputError(
+        fmt::format("schedule: {} cannot be read: no such file, or no permission", path.string()));
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// FNV-1a.
 std::string sum_of(const std::string& text) {
   std::uint32_t sum = 0x811c9dc5;
-  for (const char letter : text) sum = (sum ^ static_cast<unsigned char>(letter)) * 0x01000193;
+  for (const char letter : text)
+    sum = (sum ^ static_cast<unsigned char>(letter)) * 0x01000193;
   return fmt::format("{:08x}", sum);
 }
 
 Orders orders_of(const Request& request) {
-  const std::string text = text_of(request), name = request.spec.value("file"), sum = request.spec.value("sum");
+  const std::string text = text_of(request), name = request.spec.value("file"),
+                    sum = request.spec.value("sum");
   if (!sum.empty() && sum != sum_of(text))
-    throw InputError(fmt::format("schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum));
+    throw InputError(fmt::format(
+        "schedule: {} has the sum {}, not {}: it has changed", name, sum_of(text), sum));
   return read_torch_csv(text, name);
 }
 
@@ -209,17 +261,21 @@ void check_orders(const Request& request) {
   const std::string& name = request.spec.options.at("file");
   const auto compare = [&](const char* key, int given, int wanted) {
     if (given != wanted)
-      throw InputError(fmt::format("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given));
+      throw InputError(
+          fmt::format("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given));
   };
   compare("ranks", request.groups.ranks(), orders.ranks() * request.replicas);
   compare("micro_batches", request.micro_batches, orders.micro_batches * request.replicas);
-  if (request.layers < orders.stages()) compare("layers", request.layers, orders.stages());
+  if (request.layers < orders.stages())
+    compare("layers", request.layers, orders.stages());
 }
 
-template <StageRule rule> Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
+template <StageRule rule>
+Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
   return {.name = name,
       .doc = doc,
-      .options = {{"blocking", {"off", "on"},
+      .options = {{"blocking",
+          {"off", "on"},
           "on: transfers and computation take turns, as in the published baseline"}},
       .build = [](const Request& request) { return build_by(rule, request); },
       .shards_per_rank = shards_per_rank,
@@ -229,15 +285,18 @@ template <StageRule rule> Entry entry(const char* name, const char* doc, int sha
 
 namespace schedules {
 Entry one_forward_one_backward() {
-  Entry result = entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
-  result.options.push_back({"chunks", {"1", "1..16"},
+  Entry result =
+      entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
+  result.options.push_back({"chunks",
+      {"1", "1..16"},
       "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
       "many times shorter, activations pass as many times as often"});
   return result;
 }
 
 Entry zero_bubble_1() {
-  return entry<order_zb_h<1>>("zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
+  return entry<order_zb_h<1>>(
+      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
 }
 
 Entry zero_bubble_2() {
@@ -253,16 +312,21 @@ Entry zero_bubble_v() {
 }
 
 Entry from_csv() {
-  Entry result = entry<order_1f1b>("csv", "pipeline whose order and placement of stages are in a CSV file of PyTorch");
-  result.options.push_back(
-      {"file", {}, "the file, from the folder of the deck (_dump_csv of torch.distributed.pipelining)"});
-  result.options.push_back(
-      {"sum", {}, "its check sum, which tables and records show: results of a changed file are others"});
+  Entry result = entry<order_1f1b>(
+      "csv", "pipeline whose order and placement of stages are in a CSV file of PyTorch");
+  result.options.push_back({"file",
+      {},
+      "the file, from the folder of the deck (_dump_csv of torch.distributed.pipelining)"});
+  result.options.push_back({"sum",
+      {},
+      "its check sum, which tables and records show: results of a changed file are others"});
   result.build = [](const Request& request) { return build_pipeline(request, orders_of(request)); };
   result.shards_per_rank = 0;
   result.needs_file = true;
   result.check = check_orders;
-  result.settle = [](Request& request, int) { request.spec.options["sum"] = sum_of(text_of(request)); };
+  result.settle = [](Request& request, int) {
+    request.spec.options["sum"] = sum_of(text_of(request));
+  };
   return result;
 }
 }  // namespace schedules

@@ -3,20 +3,27 @@
 
 namespace minitaw::schedule {
 namespace {
-int wrapped(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
+int wrapped(int value, int ranks) {
+  return ((value % ranks) + ranks) % ranks;
+}
 
-/// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1 - j + r) mod P.
+/// Position i of the forward ring puts shard (i - r) mod P on rank r, j of the backward ring (P - 1
+/// - j + r) mod P.
 struct Clock {
   int ranks, per_rank;
   bool naive;
 
   /// Positions between the same visits of two micro-batches of a rank.
   [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
+
   [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
+
   /// Interleaved, the rings turn by turns once the first rank has been through all shards.
   [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
+
   [[nodiscard]] int backward_tick(int j) const {
-    if (naive) return ranks + j;
+    if (naive)
+      return ranks + j;
     const int both = positions() - ranks;  // turns that the rings share
     return ranks + (j < both ? 2 * j : j + both);
   }
@@ -26,7 +33,10 @@ struct Clock {
 class Ring {
 public:
   Ring(Builder& builder, Payload payload, SlotClass cls)
-      : builder_(builder), payload_(payload), cls_(cls), buffers_(builder.ranks()) {}
+      : builder_(builder),
+        payload_(payload),
+        cls_(cls),
+        buffers_(builder.ranks()) {}
 
   [[nodiscard]] VirtualBuffer& at(int rank) { return buffers_[rank]; }
 
@@ -37,11 +47,13 @@ public:
     for (int r = 0; r < builder_.ranks(); ++r) {
       const int to = to_of(r);
       moved[to] = to == r ? buffers_[r] : builder_.new_buffer(to, cls_);
-      if (to != r) messages.push_back({{payload_, shard_of(r), -1, {}}, {r, buffers_[r]}, {to, moved[to]}});
+      if (to != r)
+        messages.push_back({{payload_, shard_of(r), -1, {}}, {r, buffers_[r]}, {to, moved[to]}});
     }
     builder_.exchange(tick, phase, messages);
     buffers_ = moved;
   }
+
 private:
   Builder& builder_;
   Payload payload_;
@@ -52,7 +64,9 @@ private:
 class WeiPipe {
 public:
   WeiPipe(Builder& builder, int per_rank, bool naive)
-      : builder_(builder), ranks_(builder.ranks()), clock_{ranks_, per_rank, naive},
+      : builder_(builder),
+        ranks_(builder.ranks()),
+        clock_{ranks_, per_rank, naive},
         forward_(builder, Payload::weights, SlotClass::weights),
         backward_(builder, Payload::weights, SlotClass::weights),
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
@@ -65,36 +79,53 @@ public:
   int run() {
     // A rank's backward visit of its last shard follows the forward visit.
     for (int i = 0; i < clock_.positions() + ranks_ - 1; ++i) {
-      if (i <= last()) turn_forward(i);
-      if (i >= ranks_ - 1) turn_backward(i - ranks_ + 1);
+      if (i <= last())
+        turn_forward(i);
+      if (i >= ranks_ - 1)
+        turn_backward(i - ranks_ + 1);
     }
     return last_tick_;
   }
+
 private:
   [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
-  [[nodiscard]] int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
+
+  [[nodiscard]] int backward_shard(int rank, int j) const {
+    return wrapped(ranks_ - 1 - j + rank, ranks_);
+  }
+
   [[nodiscard]] auto to_next() const {
     return [this](int r) { return (r + 1) % ranks_; };
   }
+
   [[nodiscard]] int last() const { return clock_.positions() - 1; }
 
-  /// The visit of a rank that is `since` positions into its work; nothing while the ring turns for others.
+  /// The visit of a rank that is `since` positions into its work; nothing while the ring turns for
+  /// others.
   [[nodiscard]] bool works(int since) const {
-    return since >= 0 && since / clock_.round() < clock_.per_rank && since % clock_.round() < ranks_;
+    return since >= 0 && since / clock_.round() < clock_.per_rank &&
+           since % clock_.round() < ranks_;
   }
-  [[nodiscard]] int micro_batch(int rank, int since) const { return rank * clock_.per_rank + since / clock_.round(); }
+
+  [[nodiscard]] int micro_batch(int rank, int since) const {
+    return rank * clock_.per_rank + since / clock_.round();
+  }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
   void turn_forward(int i) {
     const int tick = clock_.forward_tick(i);
     for (int r = 0; r < ranks_; ++r) {
-      if (i % ranks_ == 0) forward_.at(r) = builder_.owned(r, forward_shard(r, i));
+      if (i % ranks_ == 0)
+        forward_.at(r) = builder_.owned(r, forward_shard(r, i));
       if (works(i - r))
-        emitters_[r].visit({tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward}, forward_.at(r));
+        emitters_[r].visit(
+            {tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward}, forward_.at(r));
     }
-    if (i == ranks_ - 1) fork(tick);
+    if (i == ranks_ - 1)
+      fork(tick);
     if (i < last() && i % ranks_ != ranks_ - 1)
-      forward_.move(tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); }, to_next());
+      forward_.move(
+          tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); }, to_next());
   }
 
   /// The backward ring starts with what the forward ring holds, after one swap of r and P - r.
@@ -102,11 +133,15 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       backward_.at(r) = forward_.at(r);
       gradients_.at(r) = builder_.new_buffer(r, SlotClass::gradient);
-      builder_.add(r, Phase::push_intra, make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
+      builder_.add(r,
+          Phase::push_intra,
+          make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
           {{Operand::gradient, gradients_.at(r)}});
     }
     backward_.move(
-        tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
+        tick,
+        Phase::fetch_inter,
+        [&](int r) { return forward_shard(r, ranks_ - 1); },
         [&](int r) { return (ranks_ - r) % ranks_; });
   }
 
@@ -114,22 +149,29 @@ private:
     const int tick = last_tick_ = clock_.backward_tick(j);
     for (int r = 0; r < ranks_; ++r)
       if (works(j - r))
-        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward}, backward_.at(r),
-            gradients_.at(r), true);
+        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
+            backward_.at(r),
+            gradients_.at(r),
+            true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
-    if (j == last()) return return_gradients(tick, shard_of);
+    if (j == last())
+      return return_gradients(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
     gradients_.move(tick, Phase::push_inter, shard_of, to_next());
   }
 
   /// The last hop takes every gradient to its owner.
   void return_gradients(int tick, const auto& shard_of) {
-    gradients_.move(tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
+    gradients_.move(
+        tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
       add.lane = Lane::gradients_recv;
-      builder_.add(r, Phase::push_last, add,
-          {{Operand::source, gradients_.at(r)}, {Operand::destination, builder_.accumulator(r, add.shard)}});
+      builder_.add(r,
+          Phase::push_last,
+          add,
+          {{Operand::source, gradients_.at(r)},
+              {Operand::destination, builder_.accumulator(r, add.shard)}});
     }
   }
 
@@ -141,9 +183,10 @@ private:
   int last_tick_ = 0;
 };
 
-/// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P; weights for forward and
-/// for backward visits go round in two rings and gradients in a third, a rank per tick. Interleaved, backward visits of
-/// a micro-batch alternate with forward visits of the next; naive=on: one by one. Corrected: docs/schedules.md.
+/// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P;
+/// weights for forward and for backward visits go round in two rings and gradients in a third, a
+/// rank per tick. Interleaved, backward visits of a micro-batch alternate with forward visits of
+/// the next; naive=on: one by one. Corrected: docs/schedules.md.
 Program make(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));

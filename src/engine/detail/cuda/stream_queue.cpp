@@ -20,34 +20,47 @@ namespace minitaw::engine {
 namespace {
 /// Checks a return code of the CUDA runtime; a failure throws with the call and CUDA's words.
 inline void check(cudaError_t code, std::string_view call) {
-  if (code == cudaSuccess) return;
+  if (code == cudaSuccess)
+    return;
   (void)cudaGetLastError();
-  throw std::runtime_error(fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
+  throw std::runtime_error(
+      fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
 
 class Event {
 public:
   Event() { check(cudaEventCreate(&handle_), "cudaEventCreate"); }
+
   Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+
   Event& operator=(Event&&) = delete;
+
   ~Event() {
-    if (handle_ != nullptr) (void)cudaEventDestroy(handle_);
+    if (handle_ != nullptr)
+      (void)cudaEventDestroy(handle_);
   }
 
-  void record(cudaStream_t stream) const { check(cudaEventRecord(handle_, stream), "cudaEventRecord"); }
+  void record(cudaStream_t stream) const {
+    check(cudaEventRecord(handle_, stream), "cudaEventRecord");
+  }
+
   [[nodiscard]] bool is_complete() const {
     const cudaError_t code = cudaEventQuery(handle_);
-    if (code == cudaErrorNotReady) return false;
+    if (code == cudaErrorNotReady)
+      return false;
     check(code, "a kernel or copy of this step");
     return true;
   }
+
   /// Seconds from `start` to this event; both complete. Resolution about half a microsecond.
   [[nodiscard]] double since(const Event& start) const {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start.handle_, handle_), "cudaEventElapsedTime");
     return 1e-3 * static_cast<double>(milliseconds);
   }
+
   [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+
 private:
   cudaEvent_t handle_ = nullptr;
 };
@@ -60,14 +73,17 @@ public:
     check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
-      check(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
+      check(cudaStreamCreateWithPriority(
+                &streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
           "cudaStreamCreateWithPriority");
       spaces_[lane].emplace(streams_[lane]);
     }
     // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
+
   Streams& operator=(Streams&&) = delete;
+
   ~Streams() {
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       spaces_[lane].reset();  // before the stream that it wraps
@@ -75,8 +91,14 @@ public:
     }
   }
 
-  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
-  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const { return *spaces_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const {
+    return streams_[static_cast<std::size_t>(lane)];
+  }
+
+  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const {
+    return *spaces_[static_cast<std::size_t>(lane)];
+  }
+
 private:
   std::array<cudaStream_t, schedule::lanes> streams_{};
   std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
@@ -92,14 +114,22 @@ const Streams& streams() {
   return *made;
 }
 
-/// A lane as a CUDA stream: run() enqueues, waits are events, and nothing blocks the host before finish().
+/// A lane as a CUDA stream: run() enqueues, waits are events, and nothing blocks the host before
+/// finish().
 class StreamQueue final : public Queue {
 public:
-  /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own stream.
-  StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start)
-      : stream_(stream), start_(std::move(start)), records_start_(records_start), begins_(units), ends_(units) {}
+  /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own
+  /// stream.
+  StreamQueue(
+      cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start)
+      : stream_(stream),
+        start_(std::move(start)),
+        records_start_(records_start),
+        begins_(units),
+        ends_(units) {}
 
   [[nodiscard]] bool asynchronous() const override { return true; }
+
   void begin_step() override {
     {
       // together: completed() in between would count the events of the last step
@@ -107,17 +137,22 @@ public:
       begun_.store(0, std::memory_order_release);
       completed_ = 0;
     }
-    if (records_start_) start_->record(stream_);
+    if (records_start_)
+      start_->record(stream_);
   }
+
   void open(int) override {}
+
   void after(const Queue& other, int unit) override {
     void* const event = other.event(unit);
     if (event == nullptr) {
-      if (!other.is_complete(unit)) throw LogicError("engine: a stream cannot wait for a lane of the host");
+      if (!other.is_complete(unit))
+        throw LogicError("engine: a stream cannot wait for a lane of the host");
       return;
     }
     check(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
   }
+
   void run(int unit, const Work& work) override {
     begins_[unit].record(stream_);
     work();
@@ -125,21 +160,29 @@ public:
     ends_[unit].record(stream_);
     begun_.store(unit + 1, std::memory_order_release);
   }
+
   void finish(const Check& throw_if_stopped) override {
     const int units = begun();
-    if (units > 0) wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
+    if (units > 0)
+      wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
   }
+
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_acquire); }
+
   [[nodiscard]] int completed() const override {
     const std::scoped_lock lock(mutex_);
-    for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();) ++completed_;
+    for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();)
+      ++completed_;
     return completed_;
   }
+
   [[nodiscard]] void* event(int unit) const override { return ends_[unit].handle(); }
+
   [[nodiscard]] Span span(int unit) const override {
     const double ready = unit == 0 ? 0 : ends_[unit - 1].since(*start_);
     return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
   }
+
 private:
   cudaStream_t stream_;
   std::shared_ptr<const Event> start_;
@@ -151,8 +194,13 @@ private:
 };
 }  // namespace
 
-model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
-void use_device() { check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
+model::ExecutionSpace lane_space(schedule::Lane lane) {
+  return streams().space(lane);
+}
+
+void use_device() {
+  check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice");
+}
 
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
@@ -161,8 +209,11 @@ Queues make_queues(const QueueOptions& options) {
     const auto lane = static_cast<schedule::Lane>(l);
     const bool compute = lane == schedule::Lane::compute;
     if (compute || options.communication_on_stream)
-      queues[l] = std::make_unique<StreamQueue>(streams().stream(lane), options.units[l], start, compute);
-    else queues[l] = std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
+      queues[l] =
+          std::make_unique<StreamQueue>(streams().stream(lane), options.units[l], start, compute);
+    else
+      queues[l] = std::make_unique<FencedQueue>(
+          lane_space(lane), options.units[l], *options.clock, options.waiting);
   }
   return queues;
 }
