@@ -10,7 +10,7 @@ are so many tries on each number of nodes; the quota of a core needs root. With 
 programs that do nothing but compute run beside the tries. Writes FOLDER/tries.json, goes on with
 what is there, and prints the table. The result files stay in FOLDER, for `minitaw screen -o` to
 judge again: `ratios` prints the values of quiet ones relative to the medians, for
-tests/screen/screen_scale.cpp.
+tests/instruments/screen/screen_scale.cpp.
 
     scripts/env python3 benchmarks/screen_tries.py ratios FOLDER > ratios.txt
 """

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
+#include "instruments/chakra/chakra.hpp"
 #include "schedule/account.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/simulate.hpp"
@@ -527,7 +528,7 @@ void write_program(const deck::Deck& deck, const Options& options) {
   if (options.chakra.empty())
     return;
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  trace::write_chakra(program, layout, options.device, c.micro_batch_per_rank, options.chakra);
+  chakra::write_chakra(program, layout, options.device, c.micro_batch_per_rank, options.chakra);
 }
 
 constexpr int few = 4;  ///< cases whose details a terminal shows

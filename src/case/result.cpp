@@ -11,20 +11,6 @@ std::string name_of(Status status) {
   return names.at(static_cast<std::size_t>(status));
 }
 
-double quantile(std::span<const double> sorted, double q) {
-  if (sorted.empty())
-    return std::numeric_limits<double>::quiet_NaN();
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
-double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return quantile(samples, 0.5);
-}
-
 std::string utc_now(bool to_millisecond) {
   using namespace std::chrono;
   const auto now = system_clock::now();

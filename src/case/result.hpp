@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <optional>
+#include "base/statistics.hpp"
 #include "case/case.hpp"
 #include "schedule/account.hpp"
-#include "trace/blame.hpp"
+#include "instruments/blame/blame.hpp"
 #include "trace/timeline.hpp"
 
 namespace minitaw {
@@ -54,10 +55,6 @@ struct Readings {
       energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
 };
 
-/// The quantile `q`, 0 .. 1, of samples in rising order, interpolated linearly as by numpy. NaN
-/// without samples.
-[[nodiscard]] double quantile(std::span<const double> sorted, double q);
-[[nodiscard]] double median(std::vector<double> samples);
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;
 

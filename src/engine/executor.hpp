@@ -6,7 +6,6 @@
 #include <exception>
 #include <limits>
 #include "engine/watchdog.hpp"
-#include "schedule/hang.hpp"
 
 namespace minitaw::engine {
 /// Thrown out of a wait when another lane of the rank has failed.

@@ -11,7 +11,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
-#include "harness/core_load.hpp"
+#include "instruments/blame/core_load.hpp"
 
 namespace minitaw::harness {
 namespace {

@@ -5,8 +5,8 @@
 #include "comm/wait.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
-#include "harness/hang_finder.hpp"
-#include "meters/meter.hpp"
+#include "instruments/hang/hang_finder.hpp"
+#include "instruments/energy/meter.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::harness {

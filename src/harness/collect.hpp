@@ -3,7 +3,7 @@
 #include <functional>
 #include <mpi.h>
 #include "engine/runtime.hpp"
-#include "meters/meter.hpp"
+#include "instruments/energy/meter.hpp"
 
 namespace minitaw::harness {
 using Now = std::function<double()>;

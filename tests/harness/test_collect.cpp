@@ -5,7 +5,7 @@
 #include "harness/case_runner.hpp"
 #include "harness/cases.hpp"
 #include "harness/collect.hpp"
-#include "harness/core_load.hpp"
+#include "instruments/blame/core_load.hpp"
 
 namespace minitaw::harness {
 namespace {

@@ -287,7 +287,7 @@ def experiment_decks():
 
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files:
-    tests/predict."""
+    tests/instruments/predict."""
     for settings, words in (
         (("--set", "ranks=8"), "8"),
         (("--machine-set", "between.rate"), "key=value"),

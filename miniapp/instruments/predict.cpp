@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <chrono>
+#include <fmt/format.h>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <unistd.h>
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "deck/deck.hpp"
+#include "instruments/predict/search.hpp"
+#include "record/table.hpp"
+#include "signals.hpp"
+#include "verb.hpp"
+
+namespace minitaw::app {
+namespace {
+using predict::Machine, predict::Prediction;
+
+struct Options {
+  DeckOptions deck;
+  std::string machine;
+  std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
+  std::string timeline;              ///< file; empty: none
+  bool json = false, best = false;
+  double seconds = 60;  ///< of --best
+  TableOptions table;
+};
+
+/// Sums over the ranks, and the time of all of them.
+struct Total : trace::RankTime {
+  double whole;
+
+  explicit Total(const trace::StepAccount& account)
+      : RankTime(trace::total_of(account.ranks)),
+        whole(account.length * static_cast<double>(account.ranks.size())) {}
+};
+
+/// Shares of the step in which each adapter sends and receives.
+std::vector<predict::AdapterUse> loads(const Prediction& p, const Machine& machine) {
+  std::vector<predict::AdapterUse> found;
+  for (const auto& [out, in] : p.adapters) {
+    const double rate = machine.rates[found.size()];
+    const double whole = rate > 0 ? rate * p.seconds : 1;  // without a network no byte moves
+    found.push_back({out / whole, in / whole});
+  }
+  return found;
+}
+
+double busiest(const Prediction& p, const Machine& machine) {
+  double most = 0;
+  for (const auto& [out, in] : loads(p, machine))
+    most = std::max({most, out, in});
+  return most;
+}
+
+/// Seconds that transfers occupy lanes of a rank, the mean over ranks; waits for the other side
+/// count, as in NCCL.
+double transfer_seconds(const Prediction& p) {
+  double sum = 0;
+  for (std::size_t r = 0; r < p.spans.size(); ++r)
+    for (std::size_t i = 0; i < p.spans[r].size(); ++i)
+      if (is_communication(p.program.ranks[r].actions[i].kind))
+        sum += p.spans[r][i].end - p.spans[r][i].begin;
+  return sum / static_cast<double>(p.spans.size());
+}
+
+Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
+  const Total total(p.account);
+  Json exposed, adapters = Json::array();
+  for (std::size_t k = 0; k < total.exposed.size(); ++k)
+    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
+  for (const predict::AdapterUse& busy : loads(p, machine)) {
+    const predict::AdapterUse& bytes = p.adapters[adapters.size()];
+    adapters.push_back({{"out_bytes", bytes.out},
+        {"in_bytes", bytes.in},
+        {"out_busy", busy.out},
+        {"in_busy", busy.in}});
+  }
+  return {{"settings", deck::identity(c)},
+      {"step_s", p.seconds},
+      {"tokens_per_s", p.tokens_per_s},
+      {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
+      {"compute", total.compute / total.whole},
+      {"exposed", exposed},
+      {"idle", total.idle / total.whole},
+      {"overlap", total.communication > 0 ? total.overlap() : 0},
+      {"transfer_s", transfer_seconds(p)},
+      {"memory_bytes", p.worst_memory()},
+      {"fits", p.fits ? Json(*p.fits) : Json()},
+      {"adapters", adapters}};
+}
+
+struct Row {
+  const Case& settings;
+  const Prediction& prediction;
+};
+
+/// `name`: width of the longest schedule.
+record::TextTable<Row> make_table(const Machine& machine, int width, int name) {
+  const int note = std::ranges::any_of(
+      machine.own, [](const predict::Own& own) { return own.memory.has_value(); });
+  const auto percent = [](auto share) {
+    return [share](const Row& row) {
+      const Total total(row.prediction.account);
+      return fmt::format("{:.1f}", 100 * share(total) / total.whole);
+    };
+  };
+  const auto setting = [](auto value) {
+    return [value](const Row& row) { return fmt::to_string(value(row.settings)); };
+  };
+  return {
+      {{"schedule", "", -name, [](const Row& row) { return row.settings.schedule; }},
+          {"ranks",
+              "",
+              5,
+              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); },
+              5},
+          {"groups",
+              "",
+              -10,
+              [](const Row& row) {
+                const topology::Groups& groups = row.settings.groups;
+                return groups.count() > 4 ? fmt::format("{} groups", groups.count())
+                                          : groups.text();
+              },
+              8},
+          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; }), 4},
+          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; }), 7},
+          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; }), 6},
+          {"step", "s", 8, [](const Row& row) { return record::figure(row.prediction.seconds); }},
+          {"rate",
+              "token/s",
+              8,
+              [](const Row& row) { return record::figure(row.prediction.tokens_per_s); }},
+          {"rate/rank",
+              "token/s",
+              9,
+              [](const Row& row) {
+                return record::figure(row.prediction.tokens_per_s / row.settings.ranks);
+              },
+              9},
+          {"MFU",
+              "%",
+              5,
+              [](const Row& r) {
+                return r.prediction.mfu > 0 ? fmt::format("{:.1f}", 100 * r.prediction.mfu) : "-";
+              },
+              3},
+          {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 10},
+          {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
+          {"idle", "%", 5, percent([](const Total& t) { return t.idle; }), 1},
+          {"adapter",
+              "busy, %",
+              7,
+              [&machine](const Row& row) {
+                return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine));
+              },
+              2},
+          {"memory",
+              "GiB",
+              8,
+              [](const Row& r) {
+                return fmt::format("{:.2f}", 0x1p-30 * r.prediction.worst_memory());
+              }},
+          {"",
+              "",
+              -12 * note,
+              [](const Row& r) { return r.prediction.fits.value_or(true) ? "" : "does not fit"; }}},
+      {},
+      width};
+}
+
+std::string head(const Machine& machine, const record::TextTable<Row>& table) {
+  return fmt::format("# machine = {} ({} of {})\n",
+             machine.name,
+             counted(machine.nodes, "node"),
+             counted(machine.ranks_per_node, "rank")) +
+         table.header();
+}
+
+/// Returns the timeline of all ranks, or of the first replica if it stood for all.
+trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
+  constexpr std::size_t most_actions = 1'000'000;  // more cannot be read in a drawing
+  std::size_t actions = 0;
+  for (const auto& rank : p.spans)
+    actions += rank.size();
+  if (actions > most_actions)
+    throw InputError(
+        fmt::format("--timeline: the step of {} has {} actions, and {} can be drawn; take fewer "
+                    "ranks, layers or micro_batches",
+            c.schedule,
+            actions,
+            most_actions));
+  const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
+  return trace::make_timeline(p.program,
+      p.spans,
+      fmt::format(
+          "{}: {} in groups {}{}\n{}, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
+          c.schedule,
+          counted(std::ssize(p.spans), "rank"),
+          p.program.groups.text(),
+          c.replicas == 1 ? ""
+          : whole         ? fmt::format(", {} replicas", c.replicas)
+                          : fmt::format(", the first of {} replicas", c.replicas),
+          counted(c.shape.layers, "block"),
+          c.shape.hidden,
+          c.shape.seq,
+          micro_batch_text(c),
+          c.micro_batches,
+          name_of(c.shape.dtype),
+          machine.name,
+          p.seconds));
+}
+
+void write_timelines(const std::string& path, const std::vector<trace::Timeline>& timelines) {
+  std::ofstream file(path, std::ios::binary);
+  file << trace::to_json(timelines);
+  file.close();
+  if (!file)
+    throw InputError(fmt::format("--timeline: {} cannot be written", path));
+}
+
+/// Writes where a search is to a line of the terminal, at most five times a second.
+class SearchLine {
+public:
+  bool operator()(const predict::SearchProgress& now) {
+    constexpr std::chrono::milliseconds interval(200);
+    if (width_ > 0 && (shown_ == Clock::time_point() || Clock::now() - shown_ > interval)) {
+      shown_ = Clock::now();
+      const predict::Candidate* const best = now.best;
+      const std::string text = fmt::format("{} {}/{}{}",
+          now.part,
+          now.done,
+          now.of,
+          best == nullptr ? ""
+                          : fmt::format("; best so far {}, {} replicas, {:.4g} s",
+                                best->settings.schedule,
+                                best->settings.replicas,
+                                best->prediction->seconds));
+      fmt::print(stderr, "\r{:.{}}\x1b[K", text, width_ - 1);
+    }
+    return caught_signal() == 0;
+  }
+
+  void end() const {
+    if (shown_ != Clock::time_point())
+      fmt::print(stderr, "\r\x1b[K");
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  int width_ = isatty(STDERR_FILENO) != 0 ? terminal_width() : 0;
+  Clock::time_point shown_{};
+};
+
+void print_best(const Case& base, const Machine& machine, int width, double seconds) {
+  constexpr std::size_t shown = 10;
+  catch_signals_silently();
+  catch_signals();
+  SearchLine line;
+  const std::vector<predict::Candidate> all = predict::search(
+      base, machine, {shown, seconds, [&](const auto& progress) { return line(progress); }});
+  line.end();
+  const auto name_of = [](const predict::Candidate& c) { return c.settings.schedule; };
+  const record::TextTable<Row> table =
+      make_table(machine, width, longest(list_of(all | std::views::take(shown), name_of)));
+  std::map<std::string, int> lost;
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const predict::Candidate& c = all[i];
+    const Case& s = c.settings;
+    if (!c.prediction)
+      ++lost[c.why];
+    else if (i < shown)
+      text += table.row({s, *c.prediction}) +
+              fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n",
+                  s.schedule,
+                  s.replicas,
+                  s.groups.count(),
+                  s.shape.micro_batch,
+                  model::name_of(s.shape.recompute));
+    else
+      ++lost[c.prediction->account.length > 2 * c.floor.seconds()
+                 ? "waits (more than half of the step)"
+                 : "waits"];
+  }
+  write_stdout(head(machine, table) + text +
+               fmt::format("# {} tried; those not shown lose by:", all.size()));
+  for (const auto& [why, count] : lost)
+    fmt::print(" {} {};", count, why);
+  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the "
+             "tenth; waits: "
+             "predicted, and slower;\n# groups: listed with another number of them, which changes "
+             "nothing{}\n",
+      lost.contains("time") ? fmt::format("; time: not tried within {:g} s (--time-limit)", seconds)
+                            : "");
+}
+
+int run(const Options& options) {
+  const int width = layout_of(options.table).width;
+  const Machine machine = predict::read_machine(options.machine, options.changes);
+  const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
+  std::vector<std::string> overrides = options.deck.overrides;
+  if (options.best) {  // the search brings its own
+    std::erase_if(overrides,
+        [](const auto& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
+    overrides.insert(overrides.end(), {"schedule=ddp", "replicas=1"});
+  }
+  const deck::Deck deck = deck::read_deck(options.deck.path,
+      overrides,
+      {.ranks = machine.ranks(),
+          .node_sizes = nodes,
+          .planning = true,
+          .adapters = machine.adapters});
+  if (options.best) {
+    if (options.json || deck.cases.size() + deck.unused.size() != 1)
+      throw InputError("--best: it takes one case, which says model, ranks and sequences of a "
+                       "step, and prints a table");
+    print_best(deck.cases.front(), machine, width, options.seconds);
+    return 0;
+  }
+  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
+    throw InputError(fmt::format(
+        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+  const record::TextTable<Row> table =
+      make_table(machine, width, longest(list_of(deck.cases, &Case::schedule)));
+  Json all = Json::array();
+  std::vector<trace::Timeline> timelines;
+  if (!options.json) {
+    for (const std::string& note : deck.notes)
+      fmt::print("# {}\n", note);
+    fmt::print("{}", head(machine, table));
+  }
+  for (const Case& c : deck.cases) {
+    const Prediction p = predict::predict(c, machine);
+    if (options.json)
+      all.push_back(to_json(c, machine, p));
+    else
+      write_stdout(table.row({c, p}));
+    if (!options.timeline.empty())
+      timelines.push_back(timeline_of(c, machine, p));
+  }
+  if (!options.timeline.empty())
+    write_timelines(options.timeline, timelines);
+  if (options.json)
+    write_stdout(json_text({{"machine", machine.name},
+        {"between_bytes_per_s", machine.rate},
+        {"notes", deck.notes},
+        {"cases", all}}));
+  return 0;
+}
+}  // namespace
+
+void add_predict(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("predict", predict_purpose);
+  add_deck(*verb, options->deck);
+  verb->add_option(
+          "--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--machine-set",
+          options->changes,
+          "change a key of the machine: between.rate='25 Gbit/s'")
+      ->type_name("KEY=VALUE");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  add_table(*verb, options->table, false);
+  CLI::Option* best = verb->add_flag("--best",
+      options->best,
+      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the "
+      "sequences of the one case");
+  verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->needs(best);
+  verb->add_option("--timeline",
+          options->timeline,
+          "write when every action of the predicted steps runs, for scripts/timeline")
+      ->type_name("FILE.json")
+      ->excludes(best);
+  verb->callback([&invocation, options] { invocation.code = run(*options); });
+}
+}  // namespace minitaw::app

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include "cli/cli11.hpp"
+#include "job.hpp"
+#include "instruments/links/links.hpp"
+
+namespace minitaw::app {
+namespace {
+using topology::Groups;
+
+constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
+constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
+
+double largest(double mine = 0) {
+  return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200));
+}
+
+/// Between the ranks of MPI_COMM_WORLD. Ranks that wait sleep.
+class LinksOfJob final : public Links {
+public:
+  explicit LinksOfJob(double seconds)
+      : seconds_(seconds),
+        rank_(comm::mpi::rank_in(MPI_COMM_WORLD)) {}
+
+  double latency(int a, int b) override {
+    const double round = 2 * largest(latency_of(rounds(a, b, least_rounds)));
+    const int count = std::clamp(static_cast<int>(seconds_ / round), least_rounds, most_rounds);
+    return largest(latency_of(rounds(a, b, count)));
+  }
+
+  double rate(const Flows& flows) override {
+    (void)largest(send(flows, 1));  // connects
+    const double once = largest(send(flows, 1));
+    const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
+    return 1.0 * count * topo_message / largest(send(flows, count));
+  }
+
+private:
+  /// Seconds of each, on rank a; none on the others.
+  [[nodiscard]] std::vector<double> rounds(int a, int b, int count) const {
+    std::vector<double> seconds;
+    (void)largest();
+    for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
+      const double round = comm::mpi::round_trip(rank_ == a ? b : a, rank_ == a, MPI_COMM_WORLD);
+      if (rank_ == a)
+        seconds.push_back(round);
+    }
+    return seconds;
+  }
+
+  /// Seconds until this rank has sent and received its messages of all flows.
+  double send(const Flows& flows, int count) {
+    std::vector<int> receivers, senders;
+    for (const auto& [from, to] : flows) {
+      if (from == rank_)
+        receivers.push_back(to);
+      if (to == rank_)
+        senders.push_back(from);
+    }
+    (void)largest();
+    const double begin = MPI_Wtime();
+    (void)exchange_.run(receivers, senders, count, topo_message, MPI_COMM_WORLD);
+    return MPI_Wtime() - begin;
+  }
+
+  double seconds_;
+  int rank_;
+  comm::mpi::Exchange exchange_;
+};
+
+struct Options {
+  std::string groups;  ///< as given; empty: the nodes
+  double seconds = 0.5;
+  bool json = false;
+  JobFlags job;
+};
+
+Json to_json(const Figures& figures) {
+  Json json;
+  for (const Figure& figure : figures)
+    json[figure.name] = figure.value;
+  return json;
+}
+
+std::string to_text(const std::string& link, const Figures& figures) {
+  std::string text;
+  for (const auto& [name, who, value] : figures)
+    text +=
+        fmt::format("  {:<8} {:<44}", link, who) +
+        (name == "latency_s" ? fmt::format(" {:>21.4g} us\n", value * 1e6)
+                             : fmt::format(" {:>10.4g} {:>10.4g}\n", value * 1e-6, value * 8e-6));
+  return text;
+}
+
+int topo(const Options& options, const MpiJob& mpi) {
+  const Groups& nodes = mpi.place.nodes;
+  const Groups groups =
+      options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
+  LinksOfJob links(options.seconds);
+  const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
+  if (!mpi.is_root())
+    return 0;
+  const std::vector<std::string> shaped = record::shaped_links();
+  if (options.json)
+    write_stdout(json_text({{"ranks", groups.ranks()},
+        {"groups", groups.sizes()},
+        {"adapters", mpi.adapters},
+        {"shaped_links", shaped},
+        {"message_bytes", topo_message},
+        {"inside", to_json(inside)},
+        {"between", to_json(between)}}));
+  else
+    write_stdout(mpi.map_text() +
+                 fmt::format("# groups        = {}\n# adapters      = {} for each node\n",
+                     groups.text(),
+                     mpi.adapters) +
+                 record::links_text(shaped) +
+                 fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n",
+                     "link",
+                     "messages of 1 MiB",
+                     "rate",
+                     "",
+                     "MB/s",
+                     "Mbit/s") +
+                 to_text("inside", inside) + to_text("between", between));
+  return 0;
+}
+}  // namespace
+
+void add_topo(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("topo",
+      "measure the links inside and between the groups of this job; start it with mpiexec or srun");
+  verb->add_option(
+          "--groups", options->groups, "number of equal groups, or sizes: 1+3 (default: the nodes)")
+      ->type_name("GROUPS");
+  verb->add_option("--seconds", options->seconds, "for each measurement")
+      ->check(CLI::Range(0.01, 60.0))
+      ->capture_default_str();
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
+  verb->callback([&invocation, options] {
+    invocation.code =
+        in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(*options, mpi); });
+  });
+}
+}  // namespace minitaw::app

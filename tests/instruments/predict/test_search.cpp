@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/predict/search.hpp"
+
+#include <gtest/gtest.h>
+#include <map>
+#include <set>
+#include "deck/deck.hpp"
+
+namespace minitaw::predict {
+namespace {
+/// Two nodes of two ranks over adapters of 10 MB/s.
+Machine machine_with(const std::vector<std::string>& changes = {}) {
+  return parse_machine("nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = \"1 GB/s\"\n"
+                       "[device.fp32]\nproducts = \"1 GFLOP/s\"\n[inside]\nrate = \"100 MB/s\"\n"
+                       "[between]\nrate = \"10 MB/s\"\n",
+      "m.toml",
+      changes);
+}
+
+Case base() {
+  Case c;
+  c.schedule = "ddp";
+  c.shape = {4, 64, 2, 2, std::vector<std::int64_t>(4, 128), 64, 16, 1};
+  c.ranks = 4;
+  c.groups = topology::Groups({2, 2});
+  c.micro_batches = 4;
+  return c;
+}
+
+/// Of all candidates, for as many sequences as ranks have that differ. A message takes one adapter
+/// or all of a node.
+TEST(Search, TriesTheValuesOfEachOption) {
+  using Values = std::map<std::string, std::set<std::string>>;
+  const auto values_on = [](const std::vector<std::string>& machine) {
+    Values values;
+    Case twelve = base();
+    twelve.micro_batch_per_rank = {1, 3, 4, 4};
+    twelve.shape.micro_batch = 4;
+    for (const Candidate& c : search(twelve, machine_with(machine), {.seconds = 0})) {
+      EXPECT_EQ(sequences_of_step(c.settings), 12) << "micro-batches of equal size";
+      for (const auto& [option, value] : schedule::parse_spec(c.settings.schedule).options)
+        values[option].insert(value);
+    }
+    return values;
+  };
+  Values expected = {{"chunks", {"2", "4"}},
+      {"fetch", {"step"}},
+      {"hierarchical", {"on"}},
+      {"prefetch", {"1", "2"}},
+      {"reduce", {"group", "none"}},
+      {"reshard", {"group", "none"}}};
+  EXPECT_EQ(values_on({}), expected);
+  expected["rails"] = {"1", "3"};
+  EXPECT_EQ(values_on({"ranks_per_node=4", "between.adapters=3"}), expected);
+}
+
+/// Of the best that have both options, every pair of values is a candidate like all others, once.
+TEST(Search, ChoosesPrefetchAndTheTimeOfGradients) {
+  const std::vector<Candidate> all = search(base(), machine_with(), {.best = 1000, .seconds = 1e6});
+  std::set<std::string> cases, schedules;
+  for (const Candidate& c : all) {
+    EXPECT_TRUE(cases.insert(deck::identity(c.settings)).second) << deck::identity(c.settings);
+    EXPECT_TRUE(c.floor.seconds() > 0 &&
+                (!c.prediction || c.floor.seconds() <= c.prediction->seconds * (1 + 1e-9)));
+    schedules.insert(c.settings.schedule);
+  }
+  for (const int prefetch : {1, 2, 3, 4, 6})
+    for (const int ticks : {1, 2, 3, 4})
+      EXPECT_TRUE(schedules.contains(
+          schedule::to_text(schedule::parse_spec("tawpipe:prefetch=" + std::to_string(prefetch) +
+                                                 ":grad_ticks=" + std::to_string(ticks)))));
+}
+
+TEST(Search, EndsInTimeOrWhenItIsToldTo) {
+  const Machine machine = machine_with();
+  for (const Candidate& c : search(base(), machine, {.seconds = 0}))
+    EXPECT_TRUE(c.why == "time" && !c.prediction) << c.why;
+  int bounds = 0, steps = 0, found = 0;
+  const auto go_on = [&](const SearchProgress& now) {
+    ++(now.part == "bounds" ? bounds : steps);
+    found += now.best != nullptr ? 1 : 0;
+    return steps < 3;
+  };
+  const std::vector<Candidate> all = search(base(), machine, {.seconds = 1e6, .go_on = go_on});
+  EXPECT_TRUE(all[0].prediction);
+  EXPECT_EQ(std::ranges::count_if(
+                all, [](const Candidate& c) { return c.prediction || c.why == "groups"; }),
+      2);
+  EXPECT_EQ(std::tuple(steps, found), std::tuple(3, 2))
+      << "from the second step on there is a best one";
+  EXPECT_EQ(3 * bounds, std::ssize(all)) << "three kinds of recomputation have one program";
+}
+}  // namespace
+}  // namespace minitaw::predict

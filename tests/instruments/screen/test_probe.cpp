@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Six ranks of nodes 3+1+2 with two adapters each, which ranks 0, 3, 4 and 2, -, 5 drive.
+// MPI is real, what ranks measure with is not: every value is known.
+#include <array>
+#include <gtest/gtest.h>
+#include <map>
+#include "kernels/kernels.hpp"
+#include "schedule/program.hpp"
+#include "instruments/screen/probe.hpp"
+
+namespace minitaw::screen {
+namespace {
+constexpr double tick = 1.0 / 1024;  // s, that a look at the clock takes
+constexpr double mib = 1 << 20;
+constexpr int node_of[] = {0, 0, 0, 1, 2, 2}, first_of[] = {0, 3, 4}, size_of[] = {3, 1, 2};
+const std::vector<std::vector<int>> cores_of = {{0, 1}, {1, 2}, {3}, {0}, {0, 1, 2}, {2}};
+/// Ranks that may run on cores of a rank, on machines of their own and on one.
+const std::vector<std::vector<int>> sharing[] = {{{0, 1}, {0, 1}, {2}, {3}, {4, 5}, {4, 5}},
+    {{0, 1, 3, 4}, {0, 1, 4, 5}, {2}, {0, 3, 4}, {0, 1, 3, 4, 5}, {1, 4, 5}}};
+
+/// The share of a rank's cores that others take; of rank 2 more is the job's than the cores were
+/// busy.
+double load_of(int rank) {
+  return rank == 2 ? -0.5 : 0.125 * (rank + 1);
+}
+
+constexpr int adapter_of[] = {0, -1, 1, 0, 0, 1}, drivers[][3] = {{0, 3, 4}, {2, -1, 5}};
+
+/// Another one for each pair and direction.
+double pair_number(int from, int to) {
+  return 16 + 6 * to + from;
+}
+
+class Simulated final : public Instruments {
+public:
+  /// `turn`: in which this rank computes.
+  Simulated(int rank, int turn, bool one_machine)
+      : rank_(rank),
+        turn_(turn),
+        one_machine_(one_machine) {}
+
+  void next(const std::string& stage) {
+    EXPECT_EQ(std::exchange(done, 0), 1) << stage;
+    stage_ = stage;
+    inside_ += stage.starts_with("links inside") || stage.ends_with("of the groups") ? 1 : 0;
+    between_ += stage.starts_with("links between nodes, pairs") ? 1 : 0;
+  }
+
+  double now() override { return clock_ += tick; }
+
+  [[nodiscard]] std::vector<int> cores() const override { return cores_of[rank_]; }
+
+  /// At the begin and the end of a round, beside a look at the clock.
+  std::optional<Usage> usage() override {
+    const auto own = [](int rank) { return 10.0 + rank; };
+    if (++usages_ % 2 == 1) {
+      begin_ = clock_;
+      return Usage{1000.0 * rank_, 7};
+    }
+    double all =
+        load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ + tick - begin_);
+    for (const int rank : sharing[one_machine_ ? 1 : 0][rank_])
+      all += own(rank);
+    if (rank_ == 3 && !one_machine_)
+      return {};
+    return Usage{1000.0 * rank_ + all, 7 + own(rank_)};
+  }
+
+  [[nodiscard]] std::vector<Kernel> kernels() const override {
+    const auto kernel = [this](double amount, double seconds) {
+      EXPECT_EQ(stage_, "kernels, turn " + std::to_string(turn_));
+      return work(amount, seconds);
+    };
+    return {{"product", "FLOP/s", [=, this] { return kernel(840, 1 + rank_); }},
+        {"triad", "B/s", [=, this] { return kernel(4096, 2 + rank_); }}};
+  }
+
+  Work exchange(int peer) override {
+    constexpr int slices[] = {3, 2, 1, 5, 4};
+    return work(512, pair_number(peer, rank_) / 128 * slices[exchanges_[peer]++ % 5]);
+  }
+
+  Work collect(schedule::Kind kind) override {
+    constexpr int slices[] = {2, 3, 5, 1, 4};
+    const bool gathers = kind == schedule::Kind::all_gather;
+    EXPECT_TRUE(gathers || kind == schedule::Kind::reduce_scatter);
+    const double seconds = pair_number(rank_, rank_) / 128;
+    return work(gathers ? 700 : 900, seconds * slices[collects_[gathers]++ % 5]);
+  }
+
+  /// One of twenty is the fastest.
+  double round_trip(int peer) override {
+    return 1e-6 * pair_number(peer, rank_) * (++trips_[peer] % 20 == 7 ? 1 : 3);
+  }
+
+  /// One of two is the better one; the first one connects.
+  double messages(int peer, int count, std::size_t bytes) override {
+    const double size = static_cast<double>(bytes) * count;
+    if (stage_ == "links between nodes, first messages")
+      return size / (++messages_[peer] == 1 ? 1.0 : rank_ == 3 ? 64 * mib : 192 * mib);
+    EXPECT_EQ(size, 32 * mib) << "half a second at 128 MiB/s, by two";
+    const int turn = (between_ - 1) % 3;
+    EXPECT_TRUE(turn == 2 || turn == adapter_of[rank_]) << "adapters alone, then all together";
+    const double best = mib * pair_number(peer, rank_) * (turn == 2 ? 0.25 : 1);
+    return size / best * (++messages_[peer] % 2 == (peer + rank_) % 2 ? 2 : 1);
+  }
+
+  int done = 0;  ///< times that this rank has ended the stage
+private:
+  /// Takes long for the first time.
+  [[nodiscard]] Work work(double amount, double seconds) const {
+    const bool shares = one_machine_ && !stage_.starts_with("kernels");
+    EXPECT_TRUE(!shares || (inside_ - 1) % 3 == node_of[rank_]) << "nodes that share cores";
+    return {
+        amount, [this, next = 99.0, seconds]() mutable { clock_ += std::exchange(next, seconds); }};
+  }
+
+  int rank_, turn_;
+  bool one_machine_;
+  std::string stage_;
+  int usages_ = 0;
+  double begin_ = 0;
+  int inside_ = 0, between_ = 0;  ///< stages of that kind so far
+  mutable double clock_ = 1000;
+  std::map<int, int> exchanges_, collects_, trips_, messages_;
+};
+
+/// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place,
+/// or a node. 0: none.
+struct Known {
+  Quantity quantity;
+  std::function<double(int rank, int partner)> value;
+};
+
+Known kernel(const char* name, const char* units, double amount, double seconds) {
+  return {{name, units}, [=](int rank, int) { return amount / (seconds + rank + tick); }};
+}
+
+Known collective(const char* name, double amount) {
+  return {{name, "B/s", Partner::none, 0.2, false, true}, [=](int rank, int) {
+            return node_of[rank] == 1 ? 0 : amount * 128 / pair_number(rank, rank);
+          }};
+}
+
+double inside(int rank, int place) {
+  const int node = node_of[rank], from = first_of[node] + place;
+  return place >= size_of[node] || from == rank ? 0 : 512 * 128 / pair_number(from, rank);
+}
+
+Known between(const Quantity& quantity, double unit) {
+  return {quantity, [=](int rank, int node) {
+            const int adapter = adapter_of[rank], from = adapter < 0 ? -1 : drivers[adapter][node];
+            return from < 0 || node == node_of[rank] ? 0 : unit * pair_number(from, rank);
+          }};
+}
+
+TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
+  const std::vector<Known> all = {kernel("product", "FLOP/s", 840, 1),
+      kernel("triad", "B/s", 4096, 2),
+      {{"rate inside the node", "B/s", Partner::inside, 0.2}, inside},
+      collective("all-gather in the group", 700),
+      collective("reduce-scatter in the group", 900),
+      between({"rate between nodes", "B/s", Partner::node}, mib),
+      between({"latency between nodes", "s", Partner::node, 0.5, true}, 0.5e-6),
+      between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
+      {{.name = "cores taken by others", .units = "1", .is_load = true},
+          [](int rank, int) { return load_of(rank); }}};
+  const auto fields = [](const Quantity& q) {
+    return std::tuple(q.name, q.units, q.partner, q.least, q.is_latency, q.of_node, q.is_load);
+  };
+  const auto in_bits = [](const Quantity& q) { return q.in_bits; };
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
+            local = rank - first_of[node];
+  const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
+  const topology::Placement place{topology::Groups({3, 1, 2}), {}, node, local, 1, "", cores};
+  const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
+  for (const auto& [one_machine, shared_devices, turn] :
+      {std::tuple(false, false, turn_alone), {true, false, rank + 1}, {false, true, local + 1}}) {
+    auto instruments = std::make_unique<Simulated>(rank, turn, one_machine);
+    Simulated& simulated = *instruments;
+    const ProbeOptions options{40,
+        0.5,
+        2,
+        2,
+        one_machine,
+        shared_devices,
+        [&](const std::string& stage) { simulated.next(stage); },
+        [&] { ++simulated.done; }};
+    const auto probe = make_probe(MPI_COMM_WORLD, place, options, std::move(instruments));
+    const std::vector<Quantity> quantities = probe->quantities();
+    ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
+    EXPECT_EQ(list_of(quantities, in_bits), (std::vector<bool>{0, 0, 0, 0, 0, 1, 0, 1, 0}))
+        << "networks only";
+    for (int round = 0; round < 2; ++round) {
+      const auto values = probe->round();
+      ASSERT_EQ(values.size(), all.size());
+      for (std::size_t q = 0; q < all.size() && rank == 0; ++q) {
+        const int partners = quantities[q].partner == Partner::none ? 1 : 3;
+        ASSERT_EQ(std::ssize(values[q]), 6 * partners) << quantities[q].name;
+        for (int i = 0; i < 6 * partners; ++i) {
+          const double value = values[q][i];
+          double known = all[q].value(i / partners, i % partners);
+          if (quantities[q].is_load && i == 3 && !one_machine)
+            known = 0;  // the system of rank 3 does not tell
+          EXPECT_TRUE(known > 0   ? std::abs(value / known - 1) < 1e-3
+                      : known < 0 ? value == 0
+                                  : std::isnan(value))
+              << quantities[q].name << " " << i << ": " << value << ", not " << known;
+        }
+      }
+    }
+  }
+}
+
+TEST(Instruments, AmountsAreThoseOfTheShape) {
+  const model::Shape shape{1, 8, 2, 2, {7}, 11, 3, 2, model::Dtype::fp32};
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), peer = rank ^ 1;
+  const auto instruments =
+      make_instruments(MPI_COMM_WORLD, topology::detect(MPI_COMM_WORLD), shape, false);
+  const auto expect = [](const Work& work, double amount) {
+    EXPECT_EQ(work.amount, amount);
+    work.once();
+  };
+  const std::vector<Kernel> kernels = instruments->kernels();
+  expect(kernels.at(0).make(), 2 * 6 * 8 * 14);  // six tokens, hidden 8, gate and up of 7
+  expect(kernels.at(1).make(),
+      2 * 2 * 3 * 3 * 8);  // two sequences of three tokens, half of scores and values
+  expect(kernels.at(2).make(), 12 * (kernels::on_host ? 8 : 64) * mib);
+  constexpr int weights = 8 * 24 + 8 * 8 + 8 * 14 + 7 * 8;
+  expect(instruments->exchange(peer), 4 * weights);
+  for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter})
+    expect(instruments->collect(kind), 4 * weights);
+  const std::optional<Usage> before = instruments->usage();
+  const double begin = instruments->now();
+  EXPECT_TRUE(instruments->round_trip(peer) > 0 && instruments->messages(peer, 3, 1000) > 0);
+  EXPECT_GT(instruments->now(), begin);
+  EXPECT_FALSE(instruments->cores().empty());
+  const std::optional<Usage> after = instruments->usage();
+  EXPECT_TRUE(before && after && after->own > before->own && after->all >= before->all);
+}
+}  // namespace
+}  // namespace minitaw::screen
