@@ -8,12 +8,12 @@
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "job.hpp"
 #include "instruments/predict/machine.hpp"
+#include "instruments/rates/rates.hpp"
+#include "instruments/screen/probe.hpp"
+#include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
-#include "instruments/screen/probe.hpp"
-#include "instruments/rates/rates.hpp"
 
 namespace minitaw::app {
 namespace {

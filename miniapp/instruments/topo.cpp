@@ -3,8 +3,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include "cli/cli11.hpp"
-#include "job.hpp"
 #include "instruments/links/links.hpp"
+#include "job.hpp"
 
 namespace minitaw::app {
 namespace {

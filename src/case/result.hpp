@@ -3,8 +3,8 @@
 #include <optional>
 #include "base/statistics.hpp"
 #include "case/case.hpp"
-#include "schedule/account.hpp"
 #include "instruments/blame/blame.hpp"
+#include "schedule/account.hpp"
 #include "trace/timeline.hpp"
 
 namespace minitaw {

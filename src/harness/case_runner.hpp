@@ -5,8 +5,8 @@
 #include "comm/wait.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
-#include "instruments/hang/hang_finder.hpp"
 #include "instruments/energy/meter.hpp"
+#include "instruments/hang/hang_finder.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::harness {

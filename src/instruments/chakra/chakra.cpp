@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/chakra/chakra.hpp"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,7 +14,6 @@
 #include "base/error.hpp"
 #include "schedule/account.hpp"
 #include "schedule/execute.hpp"
-#include "instruments/chakra/chakra.hpp"
 #include "trace/timeline.hpp"
 
 namespace minitaw::chakra {

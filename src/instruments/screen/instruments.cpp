@@ -5,8 +5,8 @@
 #include "base/philox.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
-#include "instruments/screen/probe.hpp"
 #include "instruments/rates/rates.hpp"
+#include "instruments/screen/probe.hpp"
 
 namespace minitaw::screen {
 namespace {

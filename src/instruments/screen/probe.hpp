@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 #include "comm/mpi/mpi.hpp"
-#include "model/layout.hpp"
 #include "instruments/screen/screening.hpp"
+#include "model/layout.hpp"
 
 namespace minitaw::screen {
 /// What is done again and again to measure its rate.

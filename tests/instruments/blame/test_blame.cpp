@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <random>
+#include "instruments/blame/blame.hpp"
 #include "schedule/measured.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/shapes.hpp"
 #include "this_run.hpp"
-#include "instruments/blame/blame.hpp"
 
 namespace minitaw::trace {
 namespace {

@@ -3,9 +3,9 @@
 // one does: those of the prediction, which knows nothing of blame.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include "instruments/blame/blame.hpp"
 #include "instruments/predict/predict.hpp"
 #include "schedule/shapes.hpp"
-#include "instruments/blame/blame.hpp"
 
 namespace minitaw::trace {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
+#include "instruments/hang/hang.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/hand_written.hpp"
-#include "instruments/hang/hang.hpp"
 #include "schedule/shapes.hpp"
 #include "this_run.hpp"
 

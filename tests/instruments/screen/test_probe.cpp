@@ -4,9 +4,9 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
+#include "instruments/screen/probe.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/program.hpp"
-#include "instruments/screen/probe.hpp"
 
 namespace minitaw::screen {
 namespace {
