@@ -153,26 +153,28 @@ struct Content {
 };
 
 std::string describe(SlotClass cls, const Content& c) {
-  constexpr const char* gradient = "a gradient of shard {0}";
-  static constexpr std::array<const char*, slot_classes> texts = {"the {2}weights of shard {0}",
-      gradient,
-      "the {2}weights of shard {0}",
-      "the {2}weights of shard {0}",
-      gradient,
-      gradient,
-      gradient,
-      "what shard {0} saved of micro-batch {1}",
-      "what B left of shard {0} and micro-batch {1}",
-      "micro-batch {1} before shard {0}",
-      "the {2}embeddings",
-      "a gradient of the embeddings",
-      "squares"};
   if (!c.valid)
     return "nothing";
-  const char* text =
-      c.backward ? "the gradient of micro-batch {1} behind shard {0}" : texts[index_of(cls)];
-  const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
-  return fmt::format(fmt::runtime(text), c.shard, c.micro_batch, updated ? "updated " : "");
+  const char* updated = std::ranges::any_of(c.pieces, &Piece::updated) ? "updated " : "";
+  switch (cls) {
+  case SlotClass::saved:
+    return fmt::format("what shard {} saved of micro-batch {}", c.shard, c.micro_batch);
+  case SlotClass::deferred:
+    return fmt::format("what B left of shard {} and micro-batch {}", c.shard, c.micro_batch);
+  case SlotClass::hidden:
+    return fmt::format("{}micro-batch {} {} shard {}",
+        c.backward ? "the gradient of " : "",
+        c.micro_batch,
+        c.backward ? "after" : "before",
+        c.shard);
+  case SlotClass::embeddings: return fmt::format("the {}embeddings", updated);
+  case SlotClass::embeddings_accumulator: return "a gradient of the embeddings";
+  case SlotClass::squares: return "squares";
+  default: break;
+  }
+  return memory_of(cls) == Memory::weights
+             ? fmt::format("the {}weights of shard {}", updated, c.shard)
+             : fmt::format("a gradient of shard {}", c.shard);
 }
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
@@ -324,10 +326,7 @@ private:
   }
 
   [[nodiscard]] Interval moved(const Action& a) const {
-    if (a.payload == Payload::squares)
-      return {0, 1};
-    const std::int32_t each =
-        (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
+    const std::int32_t each = parts_of(program_, a.payload) / a.parts;
     return {a.part * each, (a.part + 1) * each};
   }
 

@@ -135,38 +135,6 @@ int number_of(const Spec& spec, const std::string& option) {
   return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
 }
 
-Keeping keeping_of(const Request& request) {
-  const auto where = [&](const char* option) {
-    const std::string value = request.spec.value(option);
-    return value.empty()      ? Keeping::Where::world
-           : value == "group" ? Keeping::Where::group
-                              : Keeping::Where::none;
-  };
-  // Sums of one micro-batch leave as they are.
-  return {where("reshard"),
-      request.spec.options.contains("fetch"),
-      request.micro_batches_of_rank() == 1 ? Keeping::Where::world : where("reduce")};
-}
-
-std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options) {
-  for (const OptionDoc& option :
-      std::initializer_list<OptionDoc>{{"reshard",
-                                           {"world", "group", "none"},
-                                           "where weights stay between visits: with their owners "
-                                           "only; one copy in each group (ZeRO++ "
-                                           "hpZ); a copy on every rank"},
-          {"fetch",
-              {"micro_batch", "step"},
-              "how often weights that stay are fetched from their owners"},
-          {"reduce",
-              {"world", "group", "none"},
-              "how far each micro-batch's gradient is summed: to its owner; in its group; on its "
-              "rank only. "
-              "The rest follows once a step"}})
-    options.push_back(option);
-  return options;
-}
-
 int shards_per_rank(const Spec& spec) {
   return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
 }
