@@ -89,8 +89,8 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   using Time = trace::RankTime;
   const std::string step_rank = "timed step, rank", rank_kind = "rank, kind", per_step = "s/step";
   const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
-  const auto memory = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
-  const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
+  const auto memory = schedule::names_of<schedule::Memory>();
+  const auto traffic = schedule::names_of<schedule::Traffic>();
   const auto time = [&](const std::string& name, const auto& part) {
     return list("time/" + name, per_step, "rank", list_of(r.time, part));
   };
