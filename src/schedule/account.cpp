@@ -79,7 +79,7 @@ std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool
 
 MessageCounts messages(const Program& program) {
   MessageCounts counts;
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
     for (const Action& a : program.ranks[r].actions) {
       const bool root = a.peer == r;
       if (a.kind == Kind::broadcast && root)
@@ -270,7 +270,7 @@ std::vector<Footprint> memory(const Program& program,
     const std::vector<std::int64_t>& micro_batch_per_rank) {
   std::vector<Footprint> result;
   model::Layout of_rank = layout;
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+  for (int r = 0; r < std::ssize(program.ranks); ++r) {
     if (!micro_batch_per_rank.empty())
       of_rank.shape.micro_batch = micro_batch_per_rank[r];
     result.push_back(footprint_of(program, r, of_rank));

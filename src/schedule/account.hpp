@@ -11,21 +11,21 @@ public:
   void add(int from, int to, Traffic kind, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
 
-  [[nodiscard]] int ranks() const { return ranks_; }
+  int ranks() const { return ranks_; }
 
   /// [from][to][kind], the first two in one.
-  [[nodiscard]] const auto& cells() const { return cells_; }
+  const auto& cells() const { return cells_; }
 
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
 
   /// Bytes that a group sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
+  std::uint64_t leaving(const topology::Groups& groups, int group) const {
     return across(groups, group, true);
   }
 
   /// Bytes that a group receives from other groups, all kinds.
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const {
+  std::uint64_t entering(const topology::Groups& groups, int group) const {
     return across(groups, group, false);
   }
 
@@ -74,7 +74,7 @@ struct Footprint {
 
   /// Returns the part that kernels compute in, which is device memory if there is a device: all but
   /// the tokens.
-  [[nodiscard]] std::size_t arena() const { return total() - tokens; }
+  std::size_t arena() const { return total() - tokens; }
 };
 
 /// Returns what the actions of a rank compute.
@@ -118,7 +118,7 @@ struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
   std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
 
-  [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
+  int idle(int rank) const { return total - busy[rank]; }
 };
 
 [[nodiscard]] Ticks ticks(const Program& program);

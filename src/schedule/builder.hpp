@@ -9,7 +9,7 @@ struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
 
-  [[nodiscard]] bool valid() const { return id >= 0; }
+  bool valid() const { return id >= 0; }
 
   friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
@@ -62,13 +62,13 @@ public:
   /// (groups_of_replica()).
   Builder(const Request& request, int shards);
 
-  [[nodiscard]] const topology::Groups& groups() const { return groups_; }
+  const topology::Groups& groups() const { return groups_; }
 
-  [[nodiscard]] int ranks() const { return groups_.ranks(); }
+  int ranks() const { return groups_.ranks(); }
 
   [[nodiscard]] std::vector<int> everyone() const;  ///< 0, 1, ... ranks() - 1
 
-  [[nodiscard]] int shards() const { return program_.shards; }
+  int shards() const { return program_.shards; }
 
   /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In ascending
   /// order of the shards.
@@ -170,7 +170,7 @@ struct Visit {
   int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
 
-  [[nodiscard]] bool backward() const { return kind != Kind::forward; }
+  bool backward() const { return kind != Kind::forward; }
 };
 
 /// Emits the compute actions of one rank, with embedding and loss. Keeps the buffers that visits
@@ -220,12 +220,12 @@ public:
       int first_tick = 0);
 
   /// Visits of the first rank; those of the others differ only in the micro-batch.
-  [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
+  const std::vector<Visit>& visits() const { return visits_; }
 
-  [[nodiscard]] int last_tick() const { return visits_.back().tick; }
+  int last_tick() const { return visits_.back().tick; }
 
   /// Whether a visit is of the last micro-batch of each rank.
-  [[nodiscard]] bool is_last(const Visit& visit) const {
+  bool is_last(const Visit& visit) const {
     return visit.micro_batch == visits_.back().micro_batch;
   }
 

@@ -50,7 +50,7 @@ public:
 
   void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
 
-  [[nodiscard]] int size() const { return size_; }
+  int size() const { return size_; }
 
 private:
   bool rotates_;

@@ -65,7 +65,7 @@ std::size_t index_of(Kind kind, Operand operand) {
   const auto& uses = row_of(kind).uses;
   const auto at = std::ranges::find(uses, operand, &Use::operand);
   if (operand == Operand::none || at == uses.end())
-    throw LogicError(fmt::format("{} has no operand {}", name_of(kind), name_of(operand)));
+    throw LogicError(fmt::format("{} has no operand number {}", name_of(kind), index_of(operand)));
   return at - uses.begin();
 }
 
@@ -148,7 +148,7 @@ model::Cut cut_of(const Program& program) {
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
   std::vector<int> result;
-  for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
+  for (int i = 0; i < std::ssize(rank.actions); ++i)
     if (rank.actions[i].lane == lane)
       result.push_back(i);
   return result;
@@ -228,7 +228,7 @@ std::string to_text(const Program& program) {
   for (const Communicator& c : program.communicators)
     fmt::format_to(
         std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
     append_rank(text, program, r);
   return text;
 }

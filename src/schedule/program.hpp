@@ -16,16 +16,16 @@ struct RankState {
   std::int64_t position = -1;
   LaneCounts begun{}, completed{};  ///< actions of the step
 
-  [[nodiscard]] bool answers() const { return position >= 0; }
+  bool answers() const { return position >= 0; }
 
-  [[nodiscard]] bool in_step() const { return answers() && position % 2 == 1; }
+  bool in_step() const { return answers() && position % 2 == 1; }
 };
 
 struct Slot {
   SlotClass cls = SlotClass::owned;
   std::int16_t index = -1;  ///< -1: no slot
 
-  [[nodiscard]] bool valid() const { return index >= 0; }
+  bool valid() const { return index >= 0; }
 
   friend bool operator==(const Slot&, const Slot&) = default;
 };
@@ -72,9 +72,9 @@ struct Accesses {
   std::array<Access, most_operands> items{};
   int count = 0;
 
-  [[nodiscard]] const Access* begin() const { return items.data(); }
+  const Access* begin() const { return items.data(); }
 
-  [[nodiscard]] const Access* end() const { return items.data() + count; }
+  const Access* end() const { return items.data() + count; }
 };
 
 /// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
@@ -105,7 +105,7 @@ struct RankProgram {
   int embeddings_slice = -1;
   Part kept{}, partial{};  ///< what the rank's slots of these classes hold of each shard
 
-  [[nodiscard]] bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
+  bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
 
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };

@@ -27,7 +27,7 @@ public:
 
   /// Returns what is finished when an action begins: the one before it in its lane, what it waits
   /// for, and all that these imply.
-  [[nodiscard]] LaneCounts done_before(const Action& action) const {
+  LaneCounts done_before(const Action& action) const {
     const std::vector<Added>& before = lanes_[index_of(action.lane)];
     LaneCounts done = before.empty() ? LaneCounts{} : before.back().done;
     for (std::size_t l = 0; l < lanes; ++l)
@@ -37,16 +37,16 @@ public:
   }
 
   /// The action at a position of a lane.
-  [[nodiscard]] const Added& at(std::size_t lane, int position) const {
+  const Added& at(std::size_t lane, int position) const {
     return lanes_[lane][position - 1];
   }
 
-  [[nodiscard]] const SlotUses& uses(Slot slot) const {
+  const SlotUses& uses(Slot slot) const {
     return uses_[index_of(slot.cls)][slot.index];
   }
 
   /// Actions of each lane that have been added.
-  [[nodiscard]] const LaneCounts& added() const { return added_; }
+  const LaneCounts& added() const { return added_; }
 
   void add(int number, const Action& action) {
     const std::size_t lane = index_of(action.lane);

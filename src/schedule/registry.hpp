@@ -11,7 +11,7 @@ struct Spec {
   std::map<std::string, std::string> options;
 
   /// Empty where it is the default.
-  [[nodiscard]] std::string value(const std::string& option) const {
+  std::string value(const std::string& option) const {
     const auto at = options.find(option);
     return at == options.end() ? "" : at->second;
   }
@@ -35,9 +35,9 @@ struct Request {
   bool clips = false;    ///< gradients are clipped by their norm over the model
   std::string folder{};  ///< from which a file in the spec is named
 
-  [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
+  int ranks_of_replica() const { return groups.ranks() / replicas; }
 
-  [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
+  int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
 
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;

@@ -37,9 +37,9 @@ public:
   }
 
 private:
-  [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
+  const RankProgram& here() const { return program_.ranks[rank_]; }
 
-  [[nodiscard]] int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
+  int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
 
   template <class... Args>
   [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
@@ -157,7 +157,7 @@ private:
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
       fail(fresh_reads,
-          "needs a slot for {} where it has {}",
+          "needs a slot of class {} where it has {}",
           names_of_classes(letters),
           slot.valid() ? describe(slot) : "none");
     if (slot.index >= slots(slot.cls))
@@ -292,7 +292,7 @@ public:
     life.last = std::max(life.last, end);
   }
 
-  [[nodiscard]] int most() && {
+  int most() && {
     for (const Life& life : lives_)
       close(life);
     int alive = 0, most = 0;
@@ -325,7 +325,7 @@ void check_slots(const Program& program, int rank) {
   std::vector<Peak> peaks;
   for (const int slots : here.slots)
     peaks.emplace_back(slots, slots > 0 ? here.actions.size() : 0);
-  for (int i = 0; i < static_cast<int>(here.actions.size()); ++i)
+  for (int i = 0; i < std::ssize(here.actions); ++i)
     for (const Access& access : accesses(here.actions[i], rank))
       peaks[index_of(access.slot.cls)].touch(i, here.actions[i], access, ends[i]);
   for (const SlotClassRow& row : table_of<SlotClass>) {
@@ -336,7 +336,7 @@ void check_slots(const Program& program, int rank) {
           program,
           rank,
           -1,
-          "declares {} for {}, but at most {} of their contents live at once",
+          "declares {} of class {}, but at most {} of their contents live at once",
           counted(declared, "slot"),
           row.name,
           most);
@@ -368,7 +368,7 @@ namespace {
 struct Window {
   int begin = 0, end = 0;
 
-  [[nodiscard]] bool contains(int number) const { return number >= begin && number < end; }
+  bool contains(int number) const { return number >= begin && number < end; }
 
   /// At most `most` of them, around one.
   void narrow(int centre, int most) {

@@ -12,7 +12,7 @@
 namespace minitaw::schedule {
 /// Index of a value in the table of its enumeration, or in an array with an entry for each value.
 template <class Enum>
-[[nodiscard]] constexpr std::size_t index_of(Enum value) {
+constexpr std::size_t index_of(Enum value) {
   return static_cast<std::size_t>(value);
 }
 
@@ -22,7 +22,7 @@ inline constexpr auto table_of = nullptr;
 
 /// Returns whether the table has a row for each value up to `last`, in order.
 template <class Enum>
-[[nodiscard]] constexpr bool is_complete(Enum last) {
+constexpr bool is_complete(Enum last) {
   std::size_t rows = 0;
   for (const auto& row : table_of<Enum>)
     if (index_of(row.value) != rows++)
@@ -130,66 +130,32 @@ struct SlotClassRow {
 };
 
 template <>
-inline constexpr auto table_of<SlotClass> = std::to_array<SlotClassRow>({
-    {.value = SlotClass::owned,
-        .letter = 'h',
-        .name = "owned weights",
-        .memory = Memory::weights,
-        .permanent = true},
-    {.value = SlotClass::accumulator,
-        .letter = 't',
-        .name = "accumulator",
-        .memory = Memory::gradients,
-        .precision = Precision::sum,
-        .permanent = true},
-    {.value = SlotClass::weights, .letter = 'w', .name = "weights", .memory = Memory::weights},
-    {.value = SlotClass::kept, .letter = 'k', .name = "kept weights", .memory = Memory::weights},
-    {.value = SlotClass::gradient,
-        .letter = 'g',
-        .name = "gradient",
-        .memory = Memory::gradients,
-        .precision = Precision::transit},
-    {.value = SlotClass::contribution,
-        .letter = 'c',
-        .name = "contribution",
-        .memory = Memory::gradients,
-        .precision = Precision::transit},
-    {.value = SlotClass::partial,
-        .letter = 'p',
-        .name = "partial sum",
-        .memory = Memory::gradients,
-        .precision = Precision::sum},
-    {.value = SlotClass::saved,
-        .letter = 'a',
-        .name = "saved activations",
-        .memory = Memory::activations},
-    {.value = SlotClass::deferred,
-        .letter = 'b',
-        .name = "deferred inputs",
-        .memory = Memory::activations},
-    {.value = SlotClass::hidden,
-        .letter = 'x',
-        .name = "hidden state",
-        .memory = Memory::activations},
-    {.value = SlotClass::embeddings,
-        .letter = 'e',
-        .name = "embeddings",
-        .memory = Memory::weights,
-        .permanent = true,
-        .of_embeddings = true},
-    {.value = SlotClass::embeddings_accumulator,
-        .letter = 'f',
-        .name = "embeddings' accumulator",
-        .memory = Memory::gradients,
-        .precision = Precision::sum,
-        .permanent = true,
-        .of_embeddings = true},
-    {.value = SlotClass::squares,
-        .letter = 'n',
-        .name = "squares",
-        .memory = Memory::buffers,
-        .precision = Precision::sum},
-});
+inline constexpr auto table_of<SlotClass> = [] {
+  using enum Memory;
+  using enum Precision;
+  constexpr bool permanent = true, of_embeddings = true;
+  return std::to_array<SlotClassRow>({
+      {SlotClass::owned, 'h', "owned weights", weights, compute, permanent},
+      {SlotClass::accumulator, 't', "accumulator", gradients, sum, permanent},
+      {SlotClass::weights, 'w', "weights", weights},
+      {SlotClass::kept, 'k', "kept weights", weights},
+      {SlotClass::gradient, 'g', "gradient", gradients, transit},
+      {SlotClass::contribution, 'c', "contribution", gradients, transit},
+      {SlotClass::partial, 'p', "partial sum", gradients, sum},
+      {SlotClass::saved, 'a', "saved activations", activations},
+      {SlotClass::deferred, 'b', "deferred inputs", activations},
+      {SlotClass::hidden, 'x', "hidden state", activations},
+      {SlotClass::embeddings, 'e', "embeddings", weights, compute, permanent, of_embeddings},
+      {SlotClass::embeddings_accumulator,
+          'f',
+          "embeddings' accumulator",
+          gradients,
+          sum,
+          permanent,
+          of_embeddings},
+      {SlotClass::squares, 'n', "squares", buffers, sum},
+  });
+}();
 static_assert(is_complete(SlotClass::squares));
 inline constexpr int slot_classes = table_of<SlotClass>.size();
 
@@ -213,58 +179,28 @@ enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
 struct PayloadRow {
   Payload value;
   std::string_view name, prefix;
-  std::string_view classes = {};  ///< letters of the slots that messages move it from and to
-  Traffic traffic = Traffic::weights;
+  std::string_view classes;  ///< letters of the slots that messages move it from and to
+  Traffic traffic;
   Names names = Names::nothing;
   bool input = false;  ///< of a computation, not a result: decides the lane
 };
 
 template <>
-inline constexpr auto table_of<Payload> = std::to_array<PayloadRow>({
-    {.value = Payload::none, .name = "none", .prefix = "s"},
-    {.value = Payload::weights,
-        .name = "weights",
-        .prefix = "W",
-        .classes = "hwk",
-        .traffic = Traffic::weights,
-        .names = Names::shard,
-        .input = true},
-    {.value = Payload::gradient,
-        .name = "gradient",
-        .prefix = "G",
-        .classes = "tgcp",
-        .traffic = Traffic::gradients,
-        .names = Names::shard},
-    {.value = Payload::activation,
-        .name = "activation",
-        .prefix = "A",
-        .classes = "x",
-        .traffic = Traffic::activations,
-        .names = Names::both,
-        .input = true},
-    {.value = Payload::activation_grad,
-        .name = "activation_grad",
-        .prefix = "D",
-        .classes = "x",
-        .traffic = Traffic::activations,
-        .names = Names::both},
-    {.value = Payload::embeddings,
-        .name = "embeddings",
-        .prefix = "E",
-        .classes = "e",
-        .traffic = Traffic::embeddings,
-        .input = true},
-    {.value = Payload::embeddings_gradient,
-        .name = "embeddings_gradient",
-        .prefix = "EG",
-        .classes = "f",
-        .traffic = Traffic::embeddings},
-    {.value = Payload::squares,
-        .name = "squares",
-        .prefix = "N",
-        .classes = "n",
-        .traffic = Traffic::gradients},
-});
+inline constexpr auto table_of<Payload> = [] {
+  using enum Traffic;
+  using enum Names;
+  constexpr bool input = true;
+  return std::to_array<PayloadRow>({
+      {Payload::none, "none", "s", "", weights},
+      {Payload::weights, "weights", "W", "hwk", weights, shard, input},
+      {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
+      {Payload::activation, "activation", "A", "x", activations, both, input},
+      {Payload::activation_grad, "activation_grad", "D", "x", activations, both},
+      {Payload::embeddings, "embeddings", "E", "e", embeddings, nothing, input},
+      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", embeddings},
+      {Payload::squares, "squares", "N", "n", gradients},
+  });
+}();
 static_assert(is_complete(Payload::squares));
 
 // ---- Kinds of actions and their operands ----
@@ -281,21 +217,6 @@ enum class Operand : std::uint8_t {
   buffer,       ///< messages and collectives: the buffer that moves
   squares,      ///< square; update, where the gradient is clipped
 };
-
-template <>
-inline constexpr auto table_of<Operand> = std::to_array<Named<Operand>>({
-    {Operand::none, "none"},
-    {Operand::weights, "weights"},
-    {Operand::saved, "saved"},
-    {Operand::hidden, "hidden"},
-    {Operand::deferred, "deferred"},
-    {Operand::gradient, "gradient"},
-    {Operand::source, "source"},
-    {Operand::destination, "destination"},
-    {Operand::buffer, "buffer"},
-    {Operand::squares, "squares"},
-});
-static_assert(is_complete(Operand::squares));
 
 /// Use of an operand's slot by an action.
 enum class Touch : std::uint8_t {
@@ -447,13 +368,13 @@ static_assert(is_complete(Kind::all_reduce));
 
 /// The row of a value in the table of its enumeration.
 template <class Enum>
-[[nodiscard]] constexpr const auto& row_of(Enum value) {
+constexpr const auto& row_of(Enum value) {
   return table_of<Enum>[index_of(value)];
 }
 
 template <class Enum>
   requires requires { table_of<Enum>.front().name; }
-[[nodiscard]] constexpr std::string_view name_of(Enum value) {
+constexpr std::string_view name_of(Enum value) {
   return row_of(value).name;
 }
 
@@ -463,70 +384,70 @@ template <class Enum>
   return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
 }
 
-[[nodiscard]] constexpr bool names_shard(Names names) {
+constexpr bool names_shard(Names names) {
   return names == Names::shard || names == Names::both;
 }
 
-[[nodiscard]] constexpr bool names_micro_batch(Names names) {
+constexpr bool names_micro_batch(Names names) {
   return names == Names::micro_batch || names == Names::both;
 }
 
-[[nodiscard]] constexpr char letter_of(SlotClass cls) {
+constexpr char letter_of(SlotClass cls) {
   return row_of(cls).letter;
 }
 
-[[nodiscard]] constexpr Memory memory_of(SlotClass cls) {
+constexpr Memory memory_of(SlotClass cls) {
   return row_of(cls).memory;
 }
 
 /// True for slots that sum gradients of several micro-batches, or their squares: fp32.
-[[nodiscard]] constexpr bool is_sum(SlotClass cls) {
+constexpr bool is_sum(SlotClass cls) {
   return row_of(cls).precision == Precision::sum;
 }
 
 /// True for slots that keep their content from step to step.
-[[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
+constexpr bool is_permanent(SlotClass cls) {
   return row_of(cls).permanent;
 }
 
-[[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
+constexpr bool of_embeddings(SlotClass cls) {
   return row_of(cls).of_embeddings;
 }
 
-[[nodiscard]] constexpr bool of_embeddings(Payload payload) {
+constexpr bool of_embeddings(Payload payload) {
   return row_of(payload).traffic == Traffic::embeddings;
 }
 
-[[nodiscard]] constexpr Traffic traffic_of(Payload payload) {
+constexpr Traffic traffic_of(Payload payload) {
   return row_of(payload).traffic;
 }
 
 /// F, BW, B or W: the actions that take a tick.
-[[nodiscard]] constexpr bool is_visit(Kind kind) {
+constexpr bool is_visit(Kind kind) {
   return row_of(kind).work == Work::visit;
 }
 
-[[nodiscard]] constexpr bool is_compute(Kind kind) {
+constexpr bool is_compute(Kind kind) {
   return is_visit(kind) || row_of(kind).work == Work::compute;
 }
 
-[[nodiscard]] constexpr bool is_point_to_point(Kind kind) {
+constexpr bool is_point_to_point(Kind kind) {
   return row_of(kind).work == Work::message;
 }
 
-[[nodiscard]] constexpr bool is_collective(Kind kind) {
+constexpr bool is_collective(Kind kind) {
   return row_of(kind).work == Work::collective;
 }
 
-[[nodiscard]] constexpr bool is_communication(Kind kind) {
+constexpr bool is_communication(Kind kind) {
   return is_point_to_point(kind) || is_collective(kind);
 }
 
-[[nodiscard]] constexpr bool is_rooted(Kind kind) {
+constexpr bool is_rooted(Kind kind) {
   return row_of(kind).rooted;
 }
 
-[[nodiscard]] constexpr bool is_reducing(Kind kind) {
+constexpr bool is_reducing(Kind kind) {
   return row_of(kind).reducing;
 }
 }  // namespace minitaw::schedule

@@ -136,7 +136,7 @@ private:
   }
 
   /// Whether what happens on the inner level, or the outer one, stays inside a group.
-  [[nodiscard]] bool is_inside(bool inner) const { return inner || builder_.groups().count() == 1; }
+  bool is_inside(bool inner) const { return inner || builder_.groups().count() == 1; }
 
   /// A load of weights or an addition of gradients on every rank.
   void local(Kind kind,
@@ -155,7 +155,7 @@ private:
     return builder_.new_buffers(builder_.everyone(), cls);
   }
 
-  [[nodiscard]] RankBuffers owned(int shard) const {
+  RankBuffers owned(int shard) const {
     return list_of(builder_.everyone(), [&](int r) { return builder_.owned(r, shard); });
   }
 

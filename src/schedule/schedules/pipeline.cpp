@@ -16,13 +16,13 @@ struct Stages {
   int ranks, chunks;
   bool v;
 
-  [[nodiscard]] int count() const { return ranks * chunks; }
+  int count() const { return ranks * chunks; }
 
-  [[nodiscard]] int at(int r, int chunk) const {
+  int at(int r, int chunk) const {
     return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r;
   }
 
-  [[nodiscard]] int rank_of(int stage) const {
+  int rank_of(int stage) const {
     return v && stage >= ranks ? count() - 1 - stage : stage % ranks;
   }
 };

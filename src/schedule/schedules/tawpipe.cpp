@@ -102,10 +102,10 @@ public:
   }
 
   /// The weights that a group fetched last, a buffer of each member.
-  [[nodiscard]] const RankBuffers& weights(int group) const { return weights_[group]; }
+  const RankBuffers& weights(int group) const { return weights_[group]; }
 
   /// Returns the buffers to which each member's B writes the shard's gradient.
-  [[nodiscard]] RankBuffers gradients(int group, int shard) {
+  RankBuffers gradients(int group, int shard) {
     if (sums_on_ranks(group, shard))
       return kept_[group].sums_of(shard);
     if (alone(group) && owns(group, shard))
@@ -146,14 +146,14 @@ private:
     int gateway;  ///< the rank of the owner's group: the owner, or one that passes the part on
   };
 
-  [[nodiscard]] bool owns(int group, int shard) const {
+  bool owns(int group, int shard) const {
     return groups_.group_of(owners_[shard]) == group;
   }
 
-  [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }
+  bool alone(int group) const { return groups_.size(group) == 1; }
 
   /// Parts that a message between two groups is cut into.
-  [[nodiscard]] int parts(int a, int b) const {
+  int parts(int a, int b) const {
     return std::min({rules_.rails, groups_.size(a), groups_.size(b)});
   }
 
@@ -169,7 +169,7 @@ private:
   }
 
   /// The ways of a shard to and from a group that does not own it.
-  [[nodiscard]] std::vector<Rail> rails_of(int group, int shard) const {
+  std::vector<Rail> rails_of(int group, int shard) const {
     const int owner = owners_[shard], home = groups_.group_of(owner), count = parts(group, home);
     if (count == 1)
       return {{{}, groups_.rank(group, groups_.local(owner) % groups_.size(group)), owner}};
@@ -179,19 +179,19 @@ private:
   }
 
   /// The ranks of a group that exchange a shard with other groups: the owner in its own.
-  [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
+  std::vector<int> leaders_of(int group, int shard) const {
     return owns(group, shard) ? std::vector{owners_[shard]}
                               : list_of(rails_of(group, shard), &Rail::leader);
   }
 
   /// Returns whether each rank sums its own gradients, where they are not the owner's at once.
-  [[nodiscard]] bool sums_on_ranks(int group, int shard) const {
+  bool sums_on_ranks(int group, int shard) const {
     if (alone(group))
       return keeping_.sums != Copies::none && !owns(group, shard);
     return keeping_.sums == Copies::per_rank;
   }
 
-  [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
+  VirtualBuffer weights_on(int rank, int shard) {
     return rank == owners_[shard] ? builder_.owned(rank, shard)
                                   : builder_.new_buffer(rank, SlotClass::weights);
   }

@@ -14,14 +14,14 @@ struct Clock {
   bool naive;
 
   /// Positions between the same visits of two micro-batches of a rank.
-  [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
+  int round() const { return naive ? 2 * ranks : ranks; }
 
-  [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
+  int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
 
   /// Interleaved, the rings turn by turns once the first rank has been through all shards.
-  [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
+  int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
 
-  [[nodiscard]] int backward_tick(int j) const {
+  int backward_tick(int j) const {
     if (naive)
       return ranks + j;
     const int both = positions() - ranks;  // turns that the rings share
@@ -38,7 +38,7 @@ public:
         cls_(cls),
         buffers_(builder.ranks()) {}
 
-  [[nodiscard]] VirtualBuffer& at(int rank) { return buffers_[rank]; }
+  VirtualBuffer& at(int rank) { return buffers_[rank]; }
 
   /// Every rank sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
@@ -90,15 +90,15 @@ public:
   }
 
 private:
-  [[nodiscard]] int owned_by(int rank) const { return wrapped(-rank, ranks_); }
+  int owned_by(int rank) const { return wrapped(-rank, ranks_); }
 
-  [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
+  int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
 
-  [[nodiscard]] int backward_shard(int rank, int j) const {
+  int backward_shard(int rank, int j) const {
     return wrapped(ranks_ - 1 - j + rank, ranks_);
   }
 
-  [[nodiscard]] auto to_next() const {
+  auto to_next() const {
     return [this](int r) { return (r + 1) % ranks_; };
   }
 
