@@ -36,8 +36,8 @@ Range held(
   if (!of_embeddings(cls))
     return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
   const int slice = program.ranks[rank].embeddings_slice;
-  return range_of(layout.embeddings.elements,
-      slice < 0 ? Part{} : Part{slice, program.embeddings_slices});
+  return range_of(
+      layout.embeddings.elements, slice < 0 ? Part{} : Part{slice, program.embeddings_slices});
 }
 
 ByteMatrix::ByteMatrix(int ranks)
@@ -140,8 +140,7 @@ std::size_t content_bytes(
 }
 
 /// The slots of a rank, each as large as the largest content that an action has in it.
-std::vector<SlotSize> slots_of(
-    const Program& program, int number, const model::Layout& layout) {
+std::vector<SlotSize> slots_of(const Program& program, int number, const model::Layout& layout) {
   const RankProgram& rank = program.ranks[number];
   std::vector<SlotSize> slots;
   std::array<std::size_t, slot_classes> first{};  // of each class

@@ -86,6 +86,14 @@ VirtualBuffer Builder::accumulator(int rank, int shard) const {
   return {owned(rank, shard).id, SlotClass::accumulator};
 }
 
+RankBuffers Builder::owned(const std::vector<int>& ranks, int shard) const {
+  return list_of(ranks, [&](int rank) { return owned(rank, shard); });
+}
+
+RankBuffers Builder::accumulators(const std::vector<int>& ranks, int shard) const {
+  return list_of(ranks, [&](int rank) { return accumulator(rank, shard); });
+}
+
 VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) {
   return {drafts_[rank].next_buffer++, cls};
 }
@@ -173,11 +181,8 @@ Part Builder::embeddings_part(int rank) const {
 std::vector<Builder::Updated> Builder::updated_by(int rank) const {
   std::vector<Updated> all;
   for (const int shard : program_.ranks[rank].owned_shards)
-    all.push_back({Payload::weights,
-        Payload::gradient,
-        shard,
-        owned(rank, shard),
-        accumulator(rank, shard)});
+    all.push_back(
+        {Payload::weights, Payload::gradient, shard, owned(rank, shard), accumulator(rank, shard)});
   if (program_.ranks[rank].has_embeddings())
     all.push_back({Payload::embeddings,
         Payload::embeddings_gradient,
@@ -191,7 +196,8 @@ std::vector<Builder::Updated> Builder::updated_by(int rank) const {
 void Builder::sum_over_replicas(int rank, int tick) {
   const int last_replica = program_.groups.ranks() - ranks() + rank;
   const auto sum = [&](Phase phase, Action action, VirtualBuffer moved) {
-    action.lane = lane_of(action.kind, action.payload, program_.groups.together(rank, last_replica));
+    action.lane =
+        lane_of(action.kind, action.payload, program_.groups.together(rank, last_replica));
     action.communicator = among_replicas;
     add(rank, phase, action, {{buffer, moved}});
   };
@@ -280,8 +286,11 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
   return std::move(program_);
 }
 
-void ComputeEmitter::add(
-    const Visit& visit, Kind kind, const std::vector<Builder::Use>& buffers, int shard, bool accumulates) {
+void ComputeEmitter::add(const Visit& visit,
+    Kind kind,
+    const std::vector<Builder::Use>& buffers,
+    int shard,
+    bool accumulates) {
   Action action = make_action(kind, visit.tick, Payload::none, shard);
   action.micro_batch = visit.micro_batch;
   action.accumulates = accumulates;

@@ -70,8 +70,8 @@ public:
 
   int shards() const { return program_.shards; }
 
-  /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In ascending
-  /// order of the shards.
+  /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In
+  /// ascending order of the shards.
   void own(int rank, int shard);
   /// Makes the rank own one slice of each of its shards. All ranks have as many slices.
   void own_slice(int rank, Part slice);
@@ -86,6 +86,9 @@ public:
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
+  /// The same of each of some ranks, which all own the shard, or its slices.
+  RankBuffers owned(const std::vector<int>& ranks, int shard) const;
+  RankBuffers accumulators(const std::vector<int>& ranks, int shard) const;
   /// A new buffer for a slot of a class in transit.
   [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
   [[nodiscard]] RankBuffers new_buffers(const std::vector<int>& ranks, SlotClass cls);
@@ -225,9 +228,7 @@ public:
   int last_tick() const { return visits_.back().tick; }
 
   /// Whether a visit is of the last micro-batch of each rank.
-  bool is_last(const Visit& visit) const {
-    return visit.micro_batch == visits_.back().micro_batch;
-  }
+  bool is_last(const Visit& visit) const { return visit.micro_batch == visits_.back().micro_batch; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of
   /// each.

@@ -44,12 +44,8 @@ public:
   /// Adds what is in another sum. Returns a number that is in both, or -1.
   std::int32_t add(const Sum& other) {
     std::vector<Interval> all, joined;
-    std::ranges::merge(runs_,
-        other.runs_,
-        std::back_inserter(all),
-        {},
-        &Interval::begin,
-        &Interval::begin);
+    std::ranges::merge(
+        runs_, other.runs_, std::back_inserter(all), {}, &Interval::begin, &Interval::begin);
     for (const Interval run : all) {
       if (joined.empty() || joined.back().end < run.begin)
         joined.push_back(run);
@@ -125,9 +121,8 @@ public:
   }
 
   bool any(Interval range, const auto& which) const {
-    return std::ranges::any_of(pieces_, [&](const Piece& piece) {
-      return piece.range.meets(range) && std::invoke(which, piece);
-    });
+    return std::ranges::any_of(pieces_,
+        [&](const Piece& piece) { return piece.range.meets(range) && std::invoke(which, piece); });
   }
 
   auto begin() const { return pieces_.begin(); }
@@ -138,9 +133,8 @@ private:
   /// The pieces of `range`, after cutting at its borders.
   std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Interval range) {
     for (const std::int32_t at : {range.begin, range.end}) {
-      const auto cut = std::ranges::find_if(pieces_, [at](const Piece& piece) {
-        return piece.range.begin < at && at < piece.range.end;
-      });
+      const auto cut = std::ranges::find_if(pieces_,
+          [at](const Piece& piece) { return piece.range.begin < at && at < piece.range.end; });
       if (cut == pieces_.end())
         continue;
       Piece tail = *cut;
@@ -172,26 +166,22 @@ struct Content {
 std::string describe(SlotClass cls, const Content& c) {
   if (!c.valid)
     return "nothing";
-  const char* updated = std::ranges::any_of(c.pieces, &Piece::updated) ? "updated " : "";
-  switch (cls) {
-  case SlotClass::saved:
-    return fmt::format("what shard {} saved of micro-batch {}", c.shard, c.micro_batch);
-  case SlotClass::deferred:
-    return fmt::format("what B left of shard {} and micro-batch {}", c.shard, c.micro_batch);
-  case SlotClass::hidden:
-    return fmt::format("{}micro-batch {} {} shard {}",
-        c.backward ? "the gradient of " : "",
-        c.micro_batch,
-        c.backward ? "after" : "before",
-        c.shard);
-  case SlotClass::embeddings: return fmt::format("the {}embeddings", updated);
-  case SlotClass::embeddings_accumulator: return "a gradient of the embeddings";
-  case SlotClass::squares: return "squares";
-  default: break;
+  const std::string part = of_embeddings(cls) ? "the embeddings" : fmt::format("shard {}", c.shard);
+  if (memory_of(cls) == Memory::weights) {
+    const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
+    return fmt::format("the {}weights of {}", updated ? "updated " : "", part);
   }
-  return memory_of(cls) == Memory::weights
-             ? fmt::format("the {}weights of shard {}", updated, c.shard)
-             : fmt::format("a gradient of shard {}", c.shard);
+  if (memory_of(cls) == Memory::gradients)
+    return "a gradient of " + part;
+  if (cls == SlotClass::squares)
+    return "squares";
+  const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
+  if (cls != SlotClass::hidden) {
+    const char* visit = cls == SlotClass::saved ? "F" : "B";
+    return fmt::format("what {} left of {} and {}", visit, part, micro_batch);
+  }
+  return c.backward ? fmt::format("the gradient of {} after {}", micro_batch, part)
+                    : fmt::format("{} before {}", micro_batch, part);
 }
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
@@ -214,9 +204,7 @@ public:
   void local(Place p) override {
     const Action& a = at(p);
     switch (a.kind) {
-    case Kind::embed:
-      need_weights(p, weights, range_of(embedding));
-      return leave(p, hidden, 0);
+    case Kind::embed: need_weights(p, weights, range_of(embedding)); return leave(p, hidden, 0);
     case Kind::forward:
       need_weights(p, weights, whole(a[weights].cls));
       need(p, hidden, a.shard);
@@ -238,9 +226,7 @@ public:
       need(p, saved, a.shard);
       need(p, deferred, a.shard);
       return contribute(p, a.shard);
-    case Kind::embed_backward:
-      need(p, hidden, -1, true);
-      return contribute(p, embedding);
+    case Kind::embed_backward: need(p, hidden, -1, true); return contribute(p, embedding);
     case Kind::square: return square(p);
     case Kind::update: return update(p);
     case Kind::zero: content(p, gradient) = blank(p.rank, a[gradient].cls, a.shard); return;
@@ -271,7 +257,10 @@ public:
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
         for (std::int16_t i = 0; const Content& c : slots_[r][index_of(cls)])
           if (const Slot slot{cls, i++}; !std::ranges::all_of(c.pieces, &Piece::updated))
-            fail(exact_gradients, {r, -1}, "{} is not updated as a whole at the end", describe(slot));
+            fail(exact_gradients,
+                {r, -1},
+                "{} is not updated as a whole at the end",
+                describe(slot));
   }
 
 private:
@@ -356,7 +345,7 @@ private:
     if (a.payload == Payload::squares || a.kind == Kind::square)
       return "the squares of a gradient";
     const bool of_shard = a.shard >= 0 && !of_embeddings(a.payload);
-    const std::string part = of_shard ? fmt::format("shard {}", a.shard)
+    const std::string part = of_shard                          ? fmt::format("shard {}", a.shard)
                              : number < program_.micro_batches ? "the embedding"
                                                                : "the head";
     return fmt::format("micro-batch {} of {}", number % program_.micro_batches, part);

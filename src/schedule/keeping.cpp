@@ -10,9 +10,7 @@ const std::vector<OptionDoc> keeping_options = {{"reshard",
                                                     "where weights stay between visits: with their "
                                                     "owners only; one copy in each group (ZeRO++ "
                                                     "hpZ); a copy on every rank"},
-    {"fetch",
-        {"micro_batch", "step"},
-        "how often weights that stay are fetched from their owners"},
+    {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
     {"reduce",
         {"world", "group", "none"},
         "how far each micro-batch's gradient is summed: to its owner; in its group; on its rank "
@@ -45,6 +43,13 @@ KeptBuffers::KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping
       copies_(builder.shards()),
       sums_(builder.shards()) {}
 
+void KeptBuffers::divide(int rank, Part part) {
+  if (keeping_.weights == Copies::per_group)
+    builder_.keep_part(rank, SlotClass::kept, part);
+  if (keeping_.sums == Copies::per_group)
+    builder_.keep_part(rank, SlotClass::partial, part);
+}
+
 RankBuffers& KeptBuffers::copies_for(const Visit& visit) {
   RankBuffers& copies = copies_[visit.shard];
   if (keeping_.weights == Copies::none || (!visit.backward() && !keeping_.all_step))
@@ -66,11 +71,8 @@ RankBuffers KeptBuffers::load_sums(int shard, int tick, bool inside) {
   return loaded;
 }
 
-void KeptBuffers::add_to_sums(const std::vector<int>& ranks,
-    int shard,
-    int tick,
-    const RankBuffers& gradients,
-    bool last) {
+void KeptBuffers::add_to_sums(
+    const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last) {
   const Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard);
   const Action load = make_action(Kind::load, tick, Payload::gradient, shard);
   for (const int r : ranks) {

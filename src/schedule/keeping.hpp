@@ -29,6 +29,8 @@ class KeptBuffers {
 public:
   KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping& keeping);
 
+  /// Makes a rank keep one part of what its group keeps.
+  void divide(int rank, Part part);
   /// Copies that serve a visit, one of each rank; empty if the weights must be fetched, whose
   /// copies the caller puts there.
   [[nodiscard]] RankBuffers& copies_for(const Visit& visit);
@@ -39,11 +41,8 @@ public:
   [[nodiscard]] RankBuffers load_sums(int shard, int tick, bool inside);
   /// Adds the gradients of a group to its sums, on the ranks of it that have some. After the
   /// `last` micro-batch the sums replace the gradients.
-  void add_to_sums(const std::vector<int>& ranks,
-      int shard,
-      int tick,
-      const RankBuffers& gradients,
-      bool last);
+  void add_to_sums(
+      const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last);
 
 private:
   Builder& builder_;

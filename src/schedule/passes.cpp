@@ -159,7 +159,7 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) {
   RankOrder order(program, rank);
-  for (int i = 0; Action& action : program.actions) {
+  for (int i = 0; Action & action : program.actions) {
     wait_for(action, needs_of(action, rank, overlap, order), order);
     order.add(i++, action);
   }

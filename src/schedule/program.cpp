@@ -136,9 +136,8 @@ int parts_of(const Program& program, Payload payload) {
 
 model::Cut cut_of(const Program& program) {
   // Whoever has the head computes it for all micro-batches, unless every rank has it.
-  const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
-    return rank.embeddings_slice >= 0 || !rank.has_embeddings();
-  });
+  const bool head_counts = std::ranges::any_of(program.ranks,
+      [](const RankProgram& rank) { return rank.embeddings_slice >= 0 || !rank.has_embeddings(); });
   return {program.shards,
       program.embeddings_slices,
       program.shard_parts,

@@ -54,8 +54,8 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// The lane of a message or collective, or of a local action beside it; `inside`: all members of the
-/// collective are of one group.
+/// The lane of a message or collective, or of a local action beside it; `inside`: all members of
+/// the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
 /// The row of the action's kind, with what follows from its payload filled in.
 [[nodiscard]] KindRow form_of(const Action& action);
@@ -132,8 +132,8 @@ struct Program {
 /// Returns the part of each shard that the rank's slots of a class hold. Not for those of the
 /// embeddings.
 [[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
-/// Returns the number of equal parts that a payload may be divided into: parts of a shard, or slices
-/// of the embeddings; the squares are one number.
+/// Returns the number of equal parts that a payload may be divided into: parts of a shard, or
+/// slices of the embeddings; the squares are one number.
 [[nodiscard]] int parts_of(const Program& program, Payload payload);
 /// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);
@@ -149,7 +149,8 @@ struct Program {
 /// Micro-batches whose tokens a rank reads, in ascending order: those that it embeds or has a loss
 /// of.
 [[nodiscard]] std::vector<int> token_batches_of(const RankProgram& rank);
-/// "W3", "G3", "A3", "D3", "E", "E3", "EG", "N"; where nothing moves "s3", or empty without a shard.
+/// "W3", "G3", "A3", "D3", "E", "E3", "EG", "N"; where nothing moves "s3", or empty without a
+/// shard.
 [[nodiscard]] std::string payload_text(Payload payload, int shard);
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);

@@ -37,13 +37,9 @@ public:
   }
 
   /// The action at a position of a lane.
-  const Added& at(std::size_t lane, int position) const {
-    return lanes_[lane][position - 1];
-  }
+  const Added& at(std::size_t lane, int position) const { return lanes_[lane][position - 1]; }
 
-  const SlotUses& uses(Slot slot) const {
-    return uses_[index_of(slot.cls)][slot.index];
-  }
+  const SlotUses& uses(Slot slot) const { return uses_[index_of(slot.cls)][slot.index]; }
 
   /// Actions of each lane that have been added.
   const LaneCounts& added() const { return added_; }

@@ -275,9 +275,9 @@ private:
   RankOrder order_;
 };
 
-/// Counts the contents of a slot class that live at once. A content lives from the write that begins
-/// it to its last access before the next one begins, or to where that access lets go of its slot
-/// (releases()). A part joins what is there of the same shard.
+/// Counts the contents of a slot class that live at once. A content lives from the write that
+/// begins it to its last access before the next one begins, or to where that access lets go of its
+/// slot (releases()). A part joins what is there of the same shard.
 class Peak {
 public:
   Peak(int slots, std::size_t actions) : lives_(slots), change_(actions + 1) {}
@@ -417,8 +417,7 @@ std::string grid(const Program& program, const std::optional<Violation>& mark) {
   if (mark) {
     const bool at_action = mark->rank >= 0 && mark->action >= 0;
     ranks.narrow(std::max(mark->rank, 0), most_ranks);
-    ticks.narrow(
-        at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0, most_ticks);
+    ticks.narrow(at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0, most_ticks);
   }
   const std::vector<std::vector<std::string>> rows = cells_of(program, mark, ranks, ticks);
   std::string text;

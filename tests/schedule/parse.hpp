@@ -57,7 +57,8 @@ inline Action action_of(std::istream& words, const Program& program) {
     if (word == "after")
       continue;
     if (colon != std::string::npos)
-      a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] = number(word, colon + 1);
+      a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] =
+          number(word, colon + 1);
     else if (word[0] == 'm')
       a.micro_batch = number(word, 1);
     else if (word == "->" || word == "<-" || word == "root") {

@@ -32,7 +32,7 @@ ForeignHome | fresh reads | group | F s1 m0 w0 a1 => F s1 m0 h0 a1 | h0 belongs 
 WrongMicroBatch | fresh reads | relay | loss m1 x0 => loss m0 x0
   | x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2
 WrongKept | fresh reads | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0
-  => BW s0 m0 h0 a1 | a0 holds what shard 0 saved of micro-batch 0
+  => BW s0 m0 h0 a1 | a0 holds what F left of shard 0 and micro-batch 0
 EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0
   | g0 holds nothing
 HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
@@ -51,7 +51,7 @@ SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => 
   | names part 1 of 1
 EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
   => 3 compute embed m0 x0 e0 after inputs_recv:2~ 3 compute join after inputs_recv:2
-  | e0 holds the updated embeddings
+  | e0 holds the updated weights of the embeddings
 ForwardBeforeEmbed | fresh reads | relay | 0 compute embed m0 x0 e0~ 0 compute F s0 m0 h0 a0 x0
   => 0 compute F s0 m0 h0 a0 x0~ 0 compute embed m0 x0 e0 | x0 holds nothing
 BackwardTwice | fresh reads | pipeline | 2 compute W s0

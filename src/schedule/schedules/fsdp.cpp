@@ -8,8 +8,8 @@
 namespace minitaw::schedule {
 namespace {
 /// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice of
-/// each. On two levels, a rail of ranks, one of each group, exchanges slices first: one copy of each
-/// run crosses to a group, where its ranks gather it.
+/// each. On two levels, a rail of ranks, one of each group, exchanges slices first: one copy of
+/// each run crosses to a group, where its ranks gather it.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
@@ -43,7 +43,8 @@ public:
       return copies;
     if (copies.empty()) {
       copies = new_buffers(divided ? SlotClass::kept : SlotClass::weights);
-      local(Kind::load, tick, Phase::fetch_first, shard, owned(shard), copies);
+      const RankBuffers slices = builder_.owned(builder_.everyone(), shard);
+      local(Kind::load, tick, Phase::fetch_first, shard, slices, copies);
       call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copies);
     }
     RankBuffers whole = copies;
@@ -78,8 +79,7 @@ public:
         return;
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
-    const RankBuffers sums =
-        list_of(builder_.everyone(), [&](int r) { return builder_.accumulator(r, shard); });
+    const RankBuffers sums = builder_.accumulators(builder_.everyone(), shard);
     local(Kind::accumulate, tick, Phase::push_last, shard, gradients, sums);
   }
 
@@ -113,12 +113,8 @@ private:
     }
     for (int k = 0; k < groups.count(); ++k)
       inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
-    for (const int r : builder_.everyone()) {
-      if (keeping_.weights == Copies::per_group)
-        builder_.keep_part(r, SlotClass::kept, {groups.local(r), members});
-      if (keeping_.sums == Copies::per_group)
-        builder_.keep_part(r, SlotClass::partial, {groups.local(r), members});
-    }
+    for (const int r : builder_.everyone())
+      kept_.divide(r, {groups.local(r), members});
   }
 
   void call(Kind kind,
@@ -139,25 +135,15 @@ private:
   bool is_inside(bool inner) const { return inner || builder_.groups().count() == 1; }
 
   /// A load of weights or an addition of gradients on every rank.
-  void local(Kind kind,
-      int tick,
-      Phase phase,
-      int shard,
-      const RankBuffers& from,
-      const RankBuffers& to) {
+  void local(
+      Kind kind, int tick, Phase phase, int shard, const RankBuffers& from, const RankBuffers& to) {
     const Payload payload = kind == Kind::load ? Payload::weights : Payload::gradient;
     const Action action = make_action(kind, tick, payload, shard);
     for (const int r : builder_.everyone())
       builder_.local(r, phase, action, is_inside(phase == Phase::fetch_intra), from[r], to[r]);
   }
 
-  RankBuffers new_buffers(SlotClass cls) {
-    return builder_.new_buffers(builder_.everyone(), cls);
-  }
-
-  RankBuffers owned(int shard) const {
-    return list_of(builder_.everyone(), [&](int r) { return builder_.owned(r, shard); });
-  }
+  RankBuffers new_buffers(SlotClass cls) { return builder_.new_buffers(builder_.everyone(), cls); }
 
   Builder& builder_;
   int prefetch_;

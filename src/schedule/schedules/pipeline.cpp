@@ -18,13 +18,9 @@ struct Stages {
 
   int count() const { return ranks * chunks; }
 
-  int at(int r, int chunk) const {
-    return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r;
-  }
+  int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
 
-  int rank_of(int stage) const {
-    return v && stage >= ranks ? count() - 1 - stage : stage % ranks;
-  }
+  int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
 /// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to
@@ -183,8 +179,7 @@ private:
     if (from == to)
       return;
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
-    Action send =
-        make_action(Kind::send, visit.tick, payload, std::max(visit.shard, to_stage));
+    Action send = make_action(Kind::send, visit.tick, payload, std::max(visit.shard, to_stage));
     send.micro_batch = visit.micro_batch;
     const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
     builder_.transfer(Phase::push_inter,

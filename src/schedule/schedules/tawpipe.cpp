@@ -73,9 +73,10 @@ public:
       kept_.emplace_back(builder, groups.members(k), keeping);
       for (int other = 0; other < k; ++other)
         builder.cut_shards(parts(k, other));
+      // Copies and sums of a group are divided among as many of its ranks as there are rails.
+      for (int i = 0; groups.count() > 1 && i < parts(k, k); ++i)
+        kept_[k].divide(groups.rank(k, i), {i, rules_.rails});
     }
-    if (groups.count() > 1)
-      divide_kept_shards();
   }
 
   /// Brings the weights of a visit's shard to every member of a group.
@@ -87,8 +88,7 @@ public:
       weights = copies;
       return;
     }
-    weights =
-        list_of(groups_.members(group), [&](int rank) { return weights_on(rank, shard); });
+    weights = list_of(groups_.members(group), [&](int rank) { return weights_on(rank, shard); });
     if (!copies.empty()) {
       for (const int r : leaders_of(group, shard))
         use_copy(r, shard, tick, copies[groups_.local(r)], weights[groups_.local(r)]);
@@ -146,9 +146,7 @@ private:
     int gateway;  ///< the rank of the owner's group: the owner, or one that passes the part on
   };
 
-  bool owns(int group, int shard) const {
-    return groups_.group_of(owners_[shard]) == group;
-  }
+  bool owns(int group, int shard) const { return groups_.group_of(owners_[shard]) == group; }
 
   bool alone(int group) const { return groups_.size(group) == 1; }
 
@@ -157,25 +155,13 @@ private:
     return std::min({rules_.rails, groups_.size(a), groups_.size(b)});
   }
 
-  /// Copies and sums of a group are divided among as many of its ranks as there are rails.
-  void divide_kept_shards() {
-    for (int k = 0; k < groups_.count(); ++k)
-      for (int i = 0; i < std::min(rules_.rails, groups_.size(k)); ++i) {
-        if (keeping_.weights == Copies::per_group)
-          builder_.keep_part(groups_.rank(k, i), SlotClass::kept, {i, rules_.rails});
-        if (keeping_.sums == Copies::per_group)
-          builder_.keep_part(groups_.rank(k, i), SlotClass::partial, {i, rules_.rails});
-      }
-  }
-
   /// The ways of a shard to and from a group that does not own it.
   std::vector<Rail> rails_of(int group, int shard) const {
     const int owner = owners_[shard], home = groups_.group_of(owner), count = parts(group, home);
     if (count == 1)
       return {{{}, groups_.rank(group, groups_.local(owner) % groups_.size(group)), owner}};
-    return list_of(std::views::iota(0, count), [&](int i) {
-      return Rail{{i, count}, groups_.rank(group, i), groups_.rank(home, i)};
-    });
+    return list_of(std::views::iota(0, count),
+        [&](int i) { return Rail{{i, count}, groups_.rank(group, i), groups_.rank(home, i)}; });
   }
 
   /// The ranks of a group that exchange a shard with other groups: the owner in its own.
@@ -246,8 +232,7 @@ private:
   }
 
   /// Every part of a gradient from the leader for it to the owner, which adds it.
-  void send_home(
-      int group, int shard, int tick, int owner_tick, const RankBuffers& gradients) {
+  void send_home(int group, int shard, int tick, int owner_tick, const RankBuffers& gradients) {
     const int owner = owners_[shard];
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
     // After the sum of the owner's group, which no late message may hold up; not for longer than
@@ -258,10 +243,8 @@ private:
       const bool direct = gateway == owner;
       const VirtualBuffer passing =
           direct ? received : builder_.new_buffer(gateway, SlotClass::contribution);
-      builder_.transfer(Phase::push_inter,
-          send,
-          {leader, gradients[groups_.local(leader)]},
-          {gateway, passing});
+      builder_.transfer(
+          Phase::push_inter, send, {leader, gradients[groups_.local(leader)]}, {gateway, passing});
       if (!direct)
         builder_.transfer(Phase::push_last, send, {gateway, passing}, {owner, received});
       add_to_accumulator(

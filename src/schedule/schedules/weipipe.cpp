@@ -94,9 +94,7 @@ private:
 
   int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
 
-  int backward_shard(int rank, int j) const {
-    return wrapped(ranks_ - 1 - j + rank, ranks_);
-  }
+  int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
 
   auto to_next() const {
     return [this](int r) { return (r + 1) % ranks_; };
@@ -169,12 +167,8 @@ private:
         tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
       const Action add = make_action(Kind::accumulate, tick, Payload::gradient, owned_by(r));
-      builder_.local(r,
-          Phase::push_last,
-          add,
-          false,
-          gradients_.at(r),
-          builder_.accumulator(r, add.shard));
+      builder_.local(
+          r, Phase::push_last, add, false, gradients_.at(r), builder_.accumulator(r, add.shard));
     }
   }
 
