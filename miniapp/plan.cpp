@@ -345,8 +345,8 @@ std::string cells(const std::string& name, const std::vector<std::string>& cells
 }
 
 template <class Kind>
-std::string title_line(const std::string& name, int kinds) {
-  std::vector<std::string> titles = schedule::names_of<Kind>(kinds);
+std::string title_line(const std::string& name) {
+  std::vector<std::string> titles = schedule::names_of<Kind>();
   titles.emplace_back("total");
   return cells(name, titles);
 }
@@ -358,7 +358,7 @@ std::string line(const std::string& name, const auto& bytes) {
 }
 
 std::string traffic_text(const CasePlan& plan) {
-  std::string text = title_line<schedule::Traffic>("bytes per step", schedule::traffic_kinds) +
+  std::string text = title_line<schedule::Traffic>("bytes per step") +
                      line("inside groups", plan.inside) + line("between groups", plan.between);
   const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
   if (plan.groups.size() > 1)
@@ -403,7 +403,7 @@ std::string memory_text(const CasePlan& plan) {
           "left by B / hidden states on rank {}\n",
           slots_text(plan),
           plan.worst) +
-      title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
+      title_line<schedule::Memory>("memory per rank") +
       line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first])

@@ -150,7 +150,7 @@ void trim() {
 }  // namespace
 
 std::string label_of(Memory kind) {
-  return "minitaw::" + schedule::name_of(kind);
+  return "minitaw::" + std::string(schedule::name_of(kind));
 }
 
 MemoryWatch::MemoryWatch() {

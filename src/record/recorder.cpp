@@ -82,7 +82,7 @@ Dataset table(std::string axes,
 }
 
 std::vector<Dataset> memory_of(const std::vector<RankMemory>& ranks) {
-  const auto kinds = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
+  const auto kinds = schedule::names_of<schedule::Memory>();
   const auto bytes = [&](const std::string& name, std::uint64_t RankMemory::* of) {
     return by("rank", "memory/" + name, list_of(ranks, of));
   };
@@ -98,7 +98,7 @@ std::vector<Dataset> memory_of(const std::vector<RankMemory>& ranks) {
 
 std::vector<Dataset> time_of(const CaseResult& r) {
   using Time = trace::RankTime;
-  const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
+  const auto traffic = schedule::names_of<schedule::Traffic>();
   const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
   const auto of_rank = [&](const std::string& name, const auto& part) {
     return by("rank", "time/" + name, list_of(r.time, part));
@@ -116,7 +116,7 @@ std::vector<Dataset> time_of(const CaseResult& r) {
 }
 
 std::vector<Dataset> bytes_of_step(const CaseResult& r) {
-  const auto kinds = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
+  const auto kinds = schedule::names_of<schedule::Traffic>();
   const auto matrix = [&](const std::string& path, const std::vector<std::uint64_t>& bytes) {
     const std::size_t ranks = bytes.empty() ? 0 : static_cast<std::size_t>(r.settings.ranks);
     return Dataset{.path = path,

@@ -2,7 +2,6 @@
 #include "schedule/account.hpp"
 #include <algorithm>
 #include <fmt/format.h>
-#include <limits>
 #include <numeric>
 #include <set>
 #include "base/error.hpp"
@@ -23,34 +22,22 @@ Range moved(const Action& a, const model::Layout& layout) {
 }
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
-  if (cls == SlotClass::gradient || cls == SlotClass::contribution)
-    return shape.grad_dtype();
-  return is_sum(cls) ? model::Dtype::fp32 : shape.dtype;
+  switch (row_of(cls).precision) {
+  case Precision::transit: return shape.grad_dtype();
+  case Precision::sum: return model::Dtype::fp32;
+  default: return shape.dtype;
+  }
 }
 
 Range held(
     const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  const RankProgram& r = program.ranks[rank];
   if (cls == SlotClass::squares)
     return {0, 1};
-  if (of_embeddings(cls))
-    return r.embeddings_slice < 0 ? Range{0, layout.embeddings.elements}
-                                  : range_of(layout.embeddings.elements,
-                                        {r.embeddings_slice, program.embeddings_slices});
-  return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
-}
-
-std::string name_of(Traffic kind) {
-  static constexpr std::array<const char*, traffic_kinds> names = {
-      "weights", "gradients", "activations", "embeddings"};
-  return names[index_of(kind)];
-}
-
-Traffic traffic_of(Payload payload) {
-  using enum Traffic;
-  static constexpr std::array<Traffic, payloads> traffic = {
-      weights, weights, gradients, activations, activations, embeddings, embeddings, gradients};
-  return traffic[index_of(payload)];
+  if (!of_embeddings(cls))
+    return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
+  const int slice = program.ranks[rank].embeddings_slice;
+  return range_of(
+      layout.embeddings.elements, slice < 0 ? Part{} : Part{slice, program.embeddings_slices});
 }
 
 ByteMatrix::ByteMatrix(int ranks)
@@ -67,12 +54,9 @@ std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
 
 std::uint64_t ByteMatrix::inside(const topology::Groups& groups, Traffic kind) const {
   std::uint64_t sum = 0;
-  for (int from = 0; from < ranks_; ++from) {
-    const int first = groups.first(groups.group_of(from)),
-              size = groups.size(groups.group_of(from));
-    for (int to = first; to < first + size; ++to)
+  for (int from = 0; from < ranks_; ++from)
+    for (const int to : groups.members(groups.group_of(from)))
       sum += at(from, to, kind);
-  }
   return sum;
 }
 
@@ -85,19 +69,17 @@ std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) 
 
 std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool leaves) const {
   std::uint64_t sum = 0;
-  for (int near = groups.first(group); near < groups.first(group) + groups.size(group); ++near)
-    for (int far = 0; far < ranks_; ++far) {
-      if (groups.group_of(far) == group)
-        continue;
-      for (int kind = 0; kind < traffic_kinds; ++kind)
-        sum += at(leaves ? near : far, leaves ? far : near, static_cast<Traffic>(kind));
-    }
+  for (const int near : groups.members(group))
+    for (int far = 0; far < ranks_; ++far)
+      if (groups.group_of(far) != group)
+        for (const auto& [kind, name] : table_of<Traffic>)
+          sum += leaves ? at(near, far, kind) : at(far, near, kind);
   return sum;
 }
 
 MessageCounts messages(const Program& program) {
   MessageCounts counts;
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
     for (const Action& a : program.ranks[r].actions) {
       const bool root = a.peer == r;
       if (a.kind == Kind::broadcast && root)
@@ -117,20 +99,18 @@ MessageCounts messages(const Program& program) {
 
 Ticks ticks(const Program& program) {
   Ticks result;
-  int first = std::numeric_limits<int>::max(), last = std::numeric_limits<int>::min();
+  std::set<int> all;
   for (const RankProgram& rank : program.ranks) {
     std::set<int> busy;
     for (const Action& a : rank.actions) {
       if (is_visit(a.kind))
         busy.insert(a.tick);
-      if (!is_visit(a.kind) && !is_communication(a.kind))
-        continue;
-      first = std::min(first, a.tick);
-      last = std::max(last, a.tick);
+      if (is_visit(a.kind) || is_communication(a.kind))
+        all.insert(a.tick);
     }
     result.busy.push_back(static_cast<int>(busy.size()));
   }
-  result.total = first <= last ? last - first + 1 : 0;
+  result.total = all.empty() ? 0 : *all.rbegin() - *all.begin() + 1;
   return result;
 }
 
@@ -159,33 +139,43 @@ std::size_t content_bytes(
   return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
+/// The slots of a rank, each as large as the largest content that an action has in it.
+std::vector<SlotSize> slots_of(const Program& program, int number, const model::Layout& layout) {
+  const RankProgram& rank = program.ranks[number];
+  std::vector<SlotSize> slots;
+  std::array<std::size_t, slot_classes> first{};  // of each class
+  for (const SlotClassRow& row : table_of<SlotClass>) {
+    first[index_of(row.value)] = slots.size();
+    for (int i = 0; i < rank.slots[index_of(row.value)]; ++i)
+      slots.push_back({{row.value, static_cast<std::int16_t>(i)}, 0});
+  }
+  for (const Action& a : rank.actions)
+    for (const Access& access : accesses(a, number)) {
+      const auto [cls, index] = access.slot;
+      std::size_t& bytes = slots[first[index_of(cls)] + index].bytes;
+      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
+    }
+  return slots;
+}
+
 Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
   const RankProgram& rank = program.ranks[number];
   Footprint result;
-  std::array<std::size_t, slot_classes> first{};  // of each class
-  for (int c = 0; c < slot_classes; ++c) {
-    first[c] = result.slots.size();
-    for (int i = 0; i < rank.slots[c]; ++i)
-      result.slots.push_back({{static_cast<SlotClass>(c), static_cast<std::int16_t>(i)}, 0});
-  }
+  result.slots = slots_of(program, number, layout);
   for (const int shard : rank.owned_shards)
     result.optimiser.push_back(
         optimiser_bytes(held(program, number, SlotClass::owned, shard, layout).count, layout));
-  std::array<bool, lanes> reduces{};
+  std::set<Lane> staged;
   for (const Action& a : rank.actions) {
-    for (const Access& access : accesses(a, number)) {
-      const auto [cls, index] = access.slot;
-      std::size_t& bytes = result.slots[first[index_of(cls)] + index].bytes;
-      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
-    }
     if (is_reducing(a.kind))
-      reduces[index_of(a.lane)] = true;
+      staged.insert(a.lane);
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
       result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
   }
   result.workspace = rounded(model::plan_workspace(layout, duties_of(rank, layout)).bytes);
-  result.staging = 2 * chunk_bytes * std::ranges::count(reduces, true);
+  result.staging = 2 * chunk_bytes * staged.size();
   result.tokens = token_batches_of(rank).size() * model::token_bytes(layout.shape);
+
   const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
   for (const SlotSize& slot : result.slots)
     add(memory_of(slot.slot.cls), slot.bytes);
@@ -239,30 +229,6 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
   return matrix;
 }
 
-Memory memory_of(SlotClass cls) {
-  using enum Memory;
-  static constexpr std::array<Memory, slot_classes> by_class = {weights,
-      gradients,
-      weights,
-      weights,
-      gradients,
-      gradients,
-      gradients,
-      activations,
-      activations,
-      activations,
-      weights,
-      gradients,
-      buffers};
-  return by_class[index_of(cls)];
-}
-
-std::string name_of(Memory kind) {
-  static constexpr std::array<const char*, memory_kinds> names = {
-      "weights", "gradients", "optimiser", "activations", "buffers", "tokens"};
-  return names[index_of(kind)];
-}
-
 model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
   model::Duties duties;
   for (const Action& a : rank.actions) {
@@ -290,8 +256,8 @@ std::uint64_t process_bytes(const Program& program, int rank, int steps) {
   std::uint64_t actions = 0;
   for (const RankProgram& each : program.ranks)
     actions += each.actions.size();
-  const std::uint64_t own = program.ranks[rank].actions.size();
-  return actions * sizeof(Action) + own * kept_steps(program, steps) * sizeof(Span);
+  const std::uint64_t timed = program.ranks[rank].actions.size() * kept_steps(program, steps);
+  return actions * sizeof(Action) + timed * sizeof(Span);
 }
 
 std::size_t Footprint::total() const {
@@ -302,11 +268,11 @@ std::vector<Footprint> memory(const Program& program,
     const model::Layout& layout,
     const std::vector<std::int64_t>& micro_batch_per_rank) {
   std::vector<Footprint> result;
-  model::Layout own = layout;
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+  model::Layout of_rank = layout;
+  for (int r = 0; r < std::ssize(program.ranks); ++r) {
     if (!micro_batch_per_rank.empty())
-      own.shape.micro_batch = micro_batch_per_rank[r];
-    result.push_back(footprint_of(program, r, own));
+      of_rank.shape.micro_batch = micro_batch_per_rank[r];
+    result.push_back(footprint_of(program, r, of_rank));
   }
   return result;
 }

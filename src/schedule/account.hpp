@@ -4,33 +4,29 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
-inline constexpr int traffic_kinds = 4;
-[[nodiscard]] std::string name_of(Traffic kind);
-[[nodiscard]] Traffic traffic_of(Payload payload);
-
+/// Bytes of a step from rank to rank, by kind of traffic.
 class ByteMatrix {
 public:
   explicit ByteMatrix(int ranks);
   void add(int from, int to, Traffic kind, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
 
-  [[nodiscard]] int ranks() const { return ranks_; }
+  int ranks() const { return ranks_; }
 
-  [[nodiscard]] const auto& cells() const {
-    return cells_;
-  }  ///< [from][to][kind], the first two in one
+  /// [from][to][kind], the first two in one.
+  const auto& cells() const { return cells_; }
 
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
 
-  /// Bytes that group k sends to other groups, all kinds.
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& of, int group) const {
-    return across(of, group, true);
+  /// Bytes that a group sends to other groups, all kinds.
+  std::uint64_t leaving(const topology::Groups& groups, int group) const {
+    return across(groups, group, true);
   }
 
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& of, int group) const {
-    return across(of, group, false);
+  /// Bytes that a group receives from other groups, all kinds.
+  std::uint64_t entering(const topology::Groups& groups, int group) const {
+    return across(groups, group, false);
   }
 
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
@@ -45,16 +41,12 @@ private:
 /// Bytes that cross each link in one step, as the transports move them. Of a collective's n members
 /// in ring order (from the root, if there is one), with the true sizes of the slices of
 /// base/range.hpp:
-/// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2; reduce:
-/// back;
+/// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2;
+/// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
-enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers, tokens };
-inline constexpr int memory_kinds = 6;
-[[nodiscard]] std::string name_of(Memory kind);
-[[nodiscard]] Memory memory_of(SlotClass cls);
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
@@ -75,14 +67,14 @@ struct Footprint {
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
-  std::size_t tokens =
-      0;  ///< model::token_bytes of each micro-batch; pinned host memory beside a device
+  /// model::token_bytes of each micro-batch; pinned host memory beside a device.
+  std::size_t tokens = 0;
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
   [[nodiscard]] std::size_t total() const;
 
   /// Returns the part that kernels compute in, which is device memory if there is a device: all but
   /// the tokens.
-  [[nodiscard]] std::size_t arena() const { return total() - tokens; }
+  std::size_t arena() const { return total() - tokens; }
 };
 
 /// Returns what the actions of a rank compute.
@@ -98,7 +90,7 @@ inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
 /// Estimate of what a case of so many timed steps takes of a process beside the buffers of a step,
 /// bytes: for the program, as each rank has the actions of all, and for the times of its own.
 [[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
-/// `micro_batch_per_rank`: B of each rank, in place of the layout's.
+/// `micro_batch_per_rank`: B of each rank, instead of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(const Program& program,
     const model::Layout& layout,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});
@@ -126,7 +118,7 @@ struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
   std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
 
-  [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
+  int idle(int rank) const { return total - busy[rank]; }
 };
 
 [[nodiscard]] Ticks ticks(const Program& program);

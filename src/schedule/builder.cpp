@@ -10,6 +10,11 @@
 namespace minitaw::schedule {
 using enum Operand;
 
+namespace {
+constexpr VirtualBuffer all_embeddings{0, SlotClass::embeddings};
+constexpr VirtualBuffer all_embeddings_gradient{0, SlotClass::embeddings_accumulator};
+}  // namespace
+
 Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
   return {.kind = kind,
       .payload = payload,
@@ -21,7 +26,8 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
 
 Builder::Builder(const Request& request, int shards)
     : groups_(groups_of_replica(request.groups, request.replicas)),
-      drafts_(groups_.ranks()) {
+      drafts_(groups_.ranks()),
+      squares_(groups_.ranks()) {
   program_.groups = request.groups;
   program_.shards = shards;
   program_.micro_batches = request.micro_batches;
@@ -36,20 +42,15 @@ Builder::Builder(const Request& request, int shards)
 
 void Builder::own(int rank, int shard) {
   RankProgram& r = program_.ranks[rank];
-  drafts_[rank].owned_slot.resize(shards(), -1);
-  drafts_[rank].owned_slot[shard] = static_cast<int>(r.owned_shards.size());
   r.owned_shards.push_back(shard);
   ++r.slots[index_of(SlotClass::owned)];
   ++r.slots[index_of(SlotClass::accumulator)];
 }
 
-void Builder::slice_owned(int count) {
-  program_.owned_slices = count;
-  cut_shards(count);
-}
-
-void Builder::cut_shards(int count) {
-  program_.shard_parts = std::lcm(program_.shard_parts, count);
+void Builder::own_slice(int rank, Part slice) {
+  program_.ranks[rank].slice = slice.index;
+  program_.owned_slices = slice.count;
+  cut_shards(slice.count);
 }
 
 void Builder::keep_part(int rank, SlotClass cls, Part part) {
@@ -57,30 +58,48 @@ void Builder::keep_part(int rank, SlotClass cls, Part part) {
   cut_shards(part.count);
 }
 
-void Builder::place_embeddings(int embedding_rank, int head_rank) {
+void Builder::cut_shards(int count) {
+  program_.shard_parts = std::lcm(program_.shard_parts, count);
+}
+
+void Builder::split_embeddings(int embedding_rank, int head_rank) {
   const bool split = embedding_rank != head_rank;
   program_.embeddings_split = split;
-  for (int r = 0; r < ranks(); ++r) {
-    RankProgram& rank = program_.ranks[r];
-    const bool holds = r == embedding_rank || r == head_rank;
-    rank.embeddings_slice = split && holds ? (r == head_rank ? 1 : 0) : -1;
-    rank.slots[index_of(SlotClass::embeddings)] = holds ? 1 : 0;
-    rank.slots[index_of(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
-  }
   program_.embeddings_slices = split ? 2 : 1;
+  for (const int r : everyone()) {
+    RankProgram& rank = program_.ranks[r];
+    const bool has = r == embedding_rank || r == head_rank;
+    for (const SlotClass cls : {SlotClass::embeddings, SlotClass::embeddings_accumulator})
+      rank.slots[index_of(cls)] = has ? 1 : 0;
+    if (split && has)
+      rank.embeddings_slice = r == head_rank ? 1 : 0;
+  }
 }
 
 VirtualBuffer Builder::owned(int rank, int shard) const {
-  const std::vector<int>& slots = drafts_[rank].owned_slot;
-  return slots.empty() ? VirtualBuffer{} : VirtualBuffer{slots[shard], SlotClass::owned};
+  const std::vector<int>& owned = program_.ranks[rank].owned_shards;
+  const auto at = std::ranges::find(owned, shard);
+  return {at == owned.end() ? -1 : static_cast<int>(at - owned.begin()), SlotClass::owned};
 }
 
-VirtualBuffer Builder::accumulator(int r, int shard) const {
-  return {owned(r, shard).id, SlotClass::accumulator};
+VirtualBuffer Builder::accumulator(int rank, int shard) const {
+  return {owned(rank, shard).id, SlotClass::accumulator};
+}
+
+RankBuffers Builder::owned(const std::vector<int>& ranks, int shard) const {
+  return list_of(ranks, [&](int rank) { return owned(rank, shard); });
+}
+
+RankBuffers Builder::accumulators(const std::vector<int>& ranks, int shard) const {
+  return list_of(ranks, [&](int rank) { return accumulator(rank, shard); });
 }
 
 VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) {
   return {drafts_[rank].next_buffer++, cls};
+}
+
+RankBuffers Builder::new_buffers(const std::vector<int>& ranks, SlotClass cls) {
+  return list_of(ranks, [&](int rank) { return new_buffer(rank, cls); });
 }
 
 int Builder::communicator(const std::string& name, const std::vector<int>& ranks) {
@@ -102,30 +121,39 @@ int Builder::group(int group) {
   return communicator(fmt::format("group{}", group), groups().members(group));
 }
 
-void Builder::add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses) {
+void Builder::add(int rank, Phase phase, const Action& action, const std::vector<Use>& uses) {
   Emitted emitted{action, phase, {}};
   for (const auto& [operand, buffer] : uses)
-    emitted.buffers[place_of(action.kind, operand)] = buffer;
+    emitted.buffers[index_of(action.kind, operand)] = buffer;
   drafts_[rank].emitted.push_back(emitted);
 }
 
-void Builder::transfer(
-    int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to) {
-  exchange(tick, phase, {{content, from, to}});
+void Builder::local(int rank,
+    Phase phase,
+    Action action,
+    bool inside,
+    VirtualBuffer source,
+    VirtualBuffer destination) {
+  if (action.parts == 1) {
+    const Part from = part_of(program_, rank, source.cls);
+    const Part to = part_of(program_, rank, destination.cls);
+    const Part finer = from.count > to.count ? from : to;
+    action.part = static_cast<std::int16_t>(finer.index);
+    action.parts = static_cast<std::int16_t>(finer.count);
+  }
+  action.lane = lane_of(action.kind, action.payload, inside);
+  add(rank, phase, action, {{Operand::source, source}, {Operand::destination, destination}});
 }
 
-void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
-  for (const auto& [content, from, to] : messages) {
-    const auto add_side = [&](Kind kind, const Endpoint& here, const Endpoint& there) {
-      Action action = make_action(kind, tick, content.payload, content.shard, content.part);
-      action.micro_batch = content.micro_batch;
-      action.lane = lane_of(kind, content.payload, true);
-      action.peer = there.rank;
-      add(here.rank, phase, action, {{buffer, here.buffer}});
-    };
-    add_side(Kind::send, from, to);
-    add_side(Kind::recv, to, from);
-  }
+void Builder::transfer(Phase phase, Action message, Endpoint from, Endpoint to) {
+  const auto add_side = [&](Kind kind, const Endpoint& here, const Endpoint& there) {
+    message.kind = kind;
+    message.lane = lane_of(kind, message.payload, true);
+    message.peer = there.rank;
+    add(here.rank, phase, message, {{buffer, here.buffer}});
+  };
+  add_side(Kind::send, from, to);
+  add_side(Kind::recv, to, from);
 }
 
 void Builder::collective(Phase phase, int communicator, Action action, const RankBuffers& buffers) {
@@ -138,46 +166,69 @@ void Builder::collective(Phase phase, int communicator, Action action, const Ran
     add(members[i], phase, action, {{buffer, buffers[i]}});
 }
 
-void Builder::sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer moved) {
-  const bool inside = program_.groups.together(rank, program_.groups.ranks() - ranks() + rank);
-  action.lane = lane_of(action.kind, action.payload, inside);
-  action.communicator = among_replicas;
-  add(rank, phase, action, {{buffer, moved}});
+void Builder::epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer moved) {
+  collective(
+      Phase::epilogue, world(), make_action(kind, tick, payload), std::vector(ranks(), moved));
+}
+
+Part Builder::embeddings_part(int rank) const {
+  if (program_.embeddings_slices == 1)
+    return {};
+  const int slice = program_.ranks[rank].embeddings_slice;
+  return {slice < 0 ? rank : slice, program_.embeddings_slices};
+}
+
+std::vector<Builder::Updated> Builder::updated_by(int rank) const {
+  std::vector<Updated> all;
+  for (const int shard : program_.ranks[rank].owned_shards)
+    all.push_back(
+        {Payload::weights, Payload::gradient, shard, owned(rank, shard), accumulator(rank, shard)});
+  if (program_.ranks[rank].has_embeddings())
+    all.push_back({Payload::embeddings,
+        Payload::embeddings_gradient,
+        embeddings_part(rank).index,
+        all_embeddings,
+        all_embeddings_gradient});
+  return all;
 }
 
 /// Each shard's gradient as soon as the last contribution of its own replica is in it.
-void Builder::sum_shards_over_replicas(int rank, int tick) {
-  std::vector<int> last(program_.ranks[rank].owned_shards.size(), -1);  // use, by owned slot
+void Builder::sum_over_replicas(int rank, int tick) {
+  const int last_replica = program_.groups.ranks() - ranks() + rank;
+  const auto sum = [&](Phase phase, Action action, VirtualBuffer moved) {
+    action.lane =
+        lane_of(action.kind, action.payload, program_.groups.together(rank, last_replica));
+    action.communicator = among_replicas;
+    add(rank, phase, action, {{buffer, moved}});
+  };
+  const RankProgram& program = program_.ranks[rank];
+  std::vector<int> last(program.owned_shards.size(), -1);  // tick of the last use
   for (const Emitted& e : drafts_[rank].emitted)
     for (const VirtualBuffer v : e.buffers)
       if (v.valid() && v.cls == SlotClass::accumulator)
         last[v.id] = std::max(last[v.id], e.action.tick);
-  std::vector<std::pair<int, int>> by_time;  // tick, shard
-  for (int s = 0; s < shards(); ++s)
-    if (const VirtualBuffer sum = accumulator(rank, s); sum.valid())
-      by_time.emplace_back(std::min(last[sum.id], tick), s);
-  std::ranges::stable_sort(by_time);
-  for (const auto& [when, s] : by_time)
-    sum_over_replicas(rank,
-        Phase::push_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, s, part(rank, SlotClass::owned)),
-        accumulator(rank, s));
+  const Part slice = part_of(program_, rank, SlotClass::owned);
+  for (std::size_t k = 0; k < last.size(); ++k) {
+    const int shard = program.owned_shards[k], when = std::min(last[k], tick);
+    sum(Phase::push_last,
+        make_action(Kind::all_reduce, when, Payload::gradient, shard, slice),
+        accumulator(rank, shard));
+  }
+  if (program.has_embeddings())
+    sum(Phase::epilogue,
+        make_action(
+            Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings_part(rank)),
+        all_embeddings_gradient);
 }
 
-void Builder::square_gradients(int tick, bool together, const std::function<Part(int)>& part_of) {
+void Builder::square_gradients(int tick, bool together) {
   for (const int r : everyone()) {
-    squares_.push_back(new_buffer(r, SlotClass::squares));
-    const auto square = [&](Payload payload, int shard, VirtualBuffer of) {
+    squares_[r] = new_buffer(r, SlotClass::squares);
+    for (const Updated& u : updated_by(r))
       add(r,
           Phase::epilogue,
-          make_action(Kind::square, tick, payload, shard),
-          {{gradient, of}, {Operand::squares, squares_[r]}});
-    };
-    for (int s = 0; s < shards(); ++s)
-      if (owned(r, s).valid())
-        square(Payload::gradient, s, accumulator(r, s));
-    if (program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0)
-      square(Payload::embeddings_gradient, part_of(r).index, embeddings_accumulator());
+          make_action(Kind::square, tick, u.gradient, u.number),
+          {{gradient, u.gradient_buffer}, {squares, squares_[r]}});
   }
   if (together)
     collective(
@@ -185,58 +236,32 @@ void Builder::square_gradients(int tick, bool together, const std::function<Part
 }
 
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
-  const auto holds = [&](int r) {
-    return program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0;
-  };
-  const bool split = program_.embeddings_split;
-  const bool together = ranks() > 1 && !split && holds(0) && holds(ranks() - 1);
-  const bool sliced = together && update == EmbeddingsUpdate::sliced;
-  if (!split)
-    program_.embeddings_slices = sliced ? ranks() : 1;
-  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer moved) {
-    collective(
-        Phase::epilogue, world(), make_action(kind, tick, payload), std::vector(ranks(), moved));
-  };
-  if (together)
-    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce,
+  const bool shared =
+      ranks() > 1 && std::ranges::all_of(program_.ranks, [](const RankProgram& rank) {
+        return rank.has_embeddings() && rank.embeddings_slice < 0;
+      });
+  const bool sliced = shared && update == EmbeddingsUpdate::sliced;
+  if (sliced)
+    program_.embeddings_slices = ranks();
+  if (shared)
+    epilogue_of_all(sliced ? Kind::reduce_scatter : Kind::all_reduce,
+        tick,
         Payload::embeddings_gradient,
-        embeddings_accumulator());
-  // What a rank updates of the embeddings, or all that it holds.
-  const auto part_of = [&](int r) {
-    return split ? Part{program_.ranks[r].embeddings_slice, 2} : sliced ? Part{r, ranks()} : Part{};
-  };
-  for (const int r : everyone()) {
-    if (program_.replicas > 1)
-      sum_shards_over_replicas(r, tick);
-    if (program_.replicas > 1 && holds(r))
-      sum_over_replicas(r,
-          Phase::epilogue,
-          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part_of(r)),
-          embeddings_accumulator());
-  }
-  // Where everybody has the whole gradient, everybody has its squares.
+        all_embeddings_gradient);
+  if (program_.replicas > 1)
+    for (const int r : everyone())
+      sum_over_replicas(r, tick);
+  // Where every rank has the whole gradient, every rank has its squares.
   if (program_.clips)
-    square_gradients(tick, ranks() > 1 && (sliced || !together), part_of);
-  for (const int r : everyone()) {
-    const VirtualBuffer all_squares = program_.clips ? squares_[r] : VirtualBuffer{};
-    for (int s = 0; s < shards(); ++s)
-      if (owned(r, s).valid())
-        add(r,
-            Phase::epilogue,
-            make_action(Kind::update, tick, Payload::weights, s),
-            {{weights, owned(r, s)},
-                {gradient, accumulator(r, s)},
-                {Operand::squares, all_squares}});
-    if (holds(r))
+    square_gradients(tick, ranks() > 1 && (sliced || !shared));
+  for (const int r : everyone())
+    for (const Updated& u : updated_by(r))
       add(r,
           Phase::epilogue,
-          make_action(Kind::update, tick, Payload::embeddings, part_of(r).index),
-          {{weights, embeddings()},
-              {gradient, embeddings_accumulator()},
-              {Operand::squares, all_squares}});
-  }
+          make_action(Kind::update, tick, u.weights, u.number),
+          {{weights, u.weights_buffer}, {gradient, u.gradient_buffer}, {squares, squares_[r]}});
   if (sliced)
-    combine(Kind::all_gather, Payload::embeddings, embeddings());
+    epilogue_of_all(Kind::all_gather, tick, Payload::embeddings, all_embeddings);
   for (const int r : everyone())
     add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});
 }
@@ -261,43 +286,50 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
   return std::move(program_);
 }
 
+void ComputeEmitter::add(const Visit& visit,
+    Kind kind,
+    const std::vector<Builder::Use>& buffers,
+    int shard,
+    bool accumulates) {
+  Action action = make_action(kind, visit.tick, Payload::none, shard);
+  action.micro_batch = visit.micro_batch;
+  action.accumulates = accumulates;
+  std::vector<Builder::Use> used;
+  for (const Use& use : row_of(kind).uses)
+    if (const auto at = std::ranges::find(buffers, use.operand, &Builder::Use::operand);
+        at != buffers.end())
+      used.push_back(*at);
+  builder_.add(rank_, Phase::compute, action, used);
+}
+
 void ComputeEmitter::visit(
-    const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulate) {
-  const auto add = [&](Kind what, int of_shard, std::initializer_list<Builder::Use> uses) {
-    Action a = make_action(what, v.tick, Payload::none, of_shard);
-    a.micro_batch = v.micro_batch;
-    a.accumulates = accumulate && what == v.kind;
-    builder_.add(rank_, Phase::compute, a, uses);
-  };
-  constexpr VirtualBuffer head = Builder::embeddings(),
-                          head_gradient = Builder::embeddings_accumulator();
+    const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulates) {
+  const bool begins = v.shard == 0, ends = v.shard == builder_.shards() - 1;
   VirtualBuffer& state = hidden_states_[v.micro_batch];
-  Kept& kept = kept_[{v.micro_batch, v.shard}];
-  if (v.kind == Kind::forward) {
-    if (v.shard == 0) {
-      state = builder_.new_buffer(rank_, SlotClass::hidden);
-      add(Kind::embed, -1, {{hidden, state}, {weights, head}});
-    }
-    kept.saved = builder_.new_buffer(rank_, SlotClass::saved);
-    add(v.kind, v.shard, {{weights, of_weights}, {saved, kept.saved}, {hidden, state}});
-    if (v.shard == builder_.shards() - 1)
-      add(Kind::loss, -1, {{hidden, state}, {weights, head}, {gradient, head_gradient}});
-    return;
-  }
-  if (v.kind == Kind::backward_weight) {
-    add(v.kind, v.shard, {{saved, kept.saved}, {deferred, kept.deferred}, {gradient, of_gradient}});
-  } else {
-    Builder::Use result{gradient, of_gradient};
-    if (v.kind != Kind::backward) {
-      kept.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
-      result = {deferred, kept.deferred};
-    }
-    add(v.kind, v.shard, {{weights, of_weights}, {saved, kept.saved}, {hidden, state}, result});
-    if (v.shard == 0)
-      add(Kind::embed_backward, -1, {{hidden, state}, {gradient, head_gradient}});
-  }
-  if (v.kind != Kind::backward_input)
-    kept_.erase({v.micro_batch, v.shard});
+  Left& left = left_[{v.micro_batch, v.shard}];
+  if (v.kind == Kind::forward && begins)
+    state = builder_.new_buffer(rank_, SlotClass::hidden);
+  if (v.kind == Kind::forward)
+    left.saved = builder_.new_buffer(rank_, SlotClass::saved);
+  if (v.kind == Kind::backward_input)
+    left.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
+
+  const std::vector<Builder::Use> of_shard = {{weights, of_weights},
+      {saved, left.saved},
+      {hidden, state},
+      {deferred, left.deferred},
+      {gradient, of_gradient}};
+  const std::vector<Builder::Use> of_ends = {
+      {weights, all_embeddings}, {hidden, state}, {gradient, all_embeddings_gradient}};
+  if (v.kind == Kind::forward && begins)
+    add(v, Kind::embed, of_ends);
+  add(v, v.kind, of_shard, v.shard, accumulates);
+  if (v.kind == Kind::forward && ends)
+    add(v, Kind::loss, of_ends);
+  if ((v.kind == Kind::backward || v.kind == Kind::backward_input) && begins)
+    add(v, Kind::embed_backward, of_ends);
+  if (v.kind == Kind::backward || v.kind == Kind::backward_weight)
+    left_.erase({v.micro_batch, v.shard});
 }
 
 LockstepRanks::LockstepRanks(

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <functional>
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -10,7 +9,7 @@ struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
 
-  [[nodiscard]] bool valid() const { return id >= 0; }
+  bool valid() const { return id >= 0; }
 
   friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
@@ -29,18 +28,12 @@ enum class Phase : std::uint8_t {
   push_intra,
   push_inter,
   push_last,
-  epilogue
+  epilogue,
 };
 
 /// Returns an action of this kind; the caller adds operands and peer.
 [[nodiscard]] Action make_action(
     Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
-
-struct MessageContent {
-  Payload payload = Payload::weights;
-  int shard = -1, micro_batch = -1;
-  Part part{};
-};
 
 /// Update of the embeddings at the end of the step, unless they are split or one rank has all.
 enum class EmbeddingsUpdate {
@@ -58,8 +51,8 @@ enum class Overlap {
 };
 
 /// A program under construction: actions over buffers, in any order of emission; finish() sorts,
-/// assigns slots, derives waits. Both sides of every transfer are emitted by one call: one order on
-/// all ranks, so no deadlock by construction.
+/// assigns slots, derives waits. All sides of a transfer are emitted by one call: one order on all
+/// ranks, so no deadlock by construction.
 ///
 /// With replicas, rules see one only: its ranks, groups and micro-batches, counted from 0. finish()
 /// makes the others.
@@ -69,45 +62,37 @@ public:
   /// (groups_of_replica()).
   Builder(const Request& request, int shards);
 
-  [[nodiscard]] const topology::Groups& groups() const { return groups_; }
+  const topology::Groups& groups() const { return groups_; }
 
-  [[nodiscard]] int ranks() const { return groups_.ranks(); }
+  int ranks() const { return groups_.ranks(); }
 
   [[nodiscard]] std::vector<int> everyone() const;  ///< 0, 1, ... ranks() - 1
 
-  [[nodiscard]] int shards() const { return program_.shards; }
+  int shards() const { return program_.shards; }
 
-  [[nodiscard]] int micro_batches() const { return program_.micro_batches / program_.replicas; }
-
-  /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it.
+  /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In
+  /// ascending order of the shards.
   void own(int rank, int shard);
-  /// Makes ranks keep one of `count` slices of their owned shards; keep_slice() says which.
-  void slice_owned(int count);
-
-  void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
-
+  /// Makes the rank own one slice of each of its shards. All ranks have as many slices.
+  void own_slice(int rank, Part slice);
   /// Makes the rank's slots of a class, kept or partial, hold one part of each shard.
   void keep_part(int rank, SlotClass cls, Part part);
-
-  [[nodiscard]] Part part(int rank, SlotClass cls) const { return part_of(program_, rank, cls); }
-
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
+  /// Puts the embedding on one rank, final norm and head on another or the same; the others have
+  /// none of them.
+  void split_embeddings(int embedding_rank, int head_rank);
+
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
-  [[nodiscard]] VirtualBuffer accumulator(int r, int shard) const;
-  /// Puts the embedding on one rank, final norm and head on another or the same; the others hold
-  /// none.
-  void place_embeddings(int embedding_rank, int head_rank);
-
-  [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
-
-  [[nodiscard]] static constexpr VirtualBuffer embeddings_accumulator() {
-    return {0, SlotClass::embeddings_accumulator};
-  }
-
-  /// A new buffer for a slot of a transit class.
+  [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
+  /// The same of each of some ranks, which all own the shard, or its slices.
+  RankBuffers owned(const std::vector<int>& ranks, int shard) const;
+  RankBuffers accumulators(const std::vector<int>& ranks, int shard) const;
+  /// A new buffer for a slot of a class in transit.
   [[nodiscard]] VirtualBuffer new_buffer(int rank, SlotClass cls);
+  [[nodiscard]] RankBuffers new_buffers(const std::vector<int>& ranks, SlotClass cls);
+
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const std::vector<int>& ranks);
   int world();
@@ -120,23 +105,24 @@ public:
 
   /// Emits an action of one rank; `uses` name all operands. Throws LogicError if its kind has no
   /// such one.
-  void add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses);
+  void add(int rank, Phase phase, const Action& action, const std::vector<Use>& uses);
+  /// Emits a load or an addition on a rank, in the lane of the payload's collectives: those inside
+  /// a group, or those that leave it. Unless the action names a part, it is of all that both
+  /// buffers hold.
+  void local(int rank,
+      Phase phase,
+      Action action,
+      bool inside,
+      VirtualBuffer source,
+      VirtualBuffer destination);
 
   struct Endpoint {
     int rank;
     VirtualBuffer buffer;
   };
 
-  struct Message {
-    MessageContent content;
-    Endpoint from, to;
-  };
-
-  /// Emits a send on one side and a recv on the other.
-  void transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to);
-  /// Emits the messages of a tick, in one order on all ranks, for a transport that issues all lanes
-  /// in sequence (NCCL).
-  void exchange(int tick, Phase phase, const std::vector<Message>& messages);
+  /// Emits a message: `send`, an action of this kind, on one side and its recv on the other.
+  void transfer(Phase phase, Action send, Endpoint from, Endpoint to);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
@@ -152,24 +138,33 @@ private:
     VirtualBuffers buffers{};
   };
 
-  struct Rank {
+  struct Draft {
     std::vector<Emitted> emitted;
     int next_buffer = 0;
-    std::vector<int> owned_slot;  ///< by shard; -1: of another rank
   };
 
+  /// What a rank updates at the end of the step: a shard, or a slice of the embeddings.
+  struct Updated {
+    Payload weights, gradient;
+    int number;
+    VirtualBuffer weights_buffer, gradient_buffer;
+  };
+
+  [[nodiscard]] std::vector<Updated> updated_by(int rank) const;
+  /// Part of the embeddings that a rank updates.
+  [[nodiscard]] Part embeddings_part(int rank) const;
   void add_epilogue(int tick, EmbeddingsUpdate update);
-  /// Sums the squares of all gradients on every rank; part_of(r): what rank r updates of the
-  /// embeddings.
-  void square_gradients(int tick, bool together, const std::function<Part(int)>& part_of);
-  void sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer buffer);
-  void sum_shards_over_replicas(int rank, int tick);
+  /// Emits a collective of all ranks on the same buffer of each.
+  void epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer buffer);
+  void sum_over_replicas(int rank, int tick);
+  /// Sums the squares of all gradients on every rank; `together`: over the ranks.
+  void square_gradients(int tick, bool together);
   void finish_rank(int rank, Overlap overlap);
 
   topology::Groups groups_;  ///< of one replica
   Program program_;          ///< ranks and communicators of the first replica, until it is finished
-  std::vector<Rank> drafts_;
-  RankBuffers squares_;  ///< by rank, if gradients are clipped
+  std::vector<Draft> drafts_;  ///< by rank
+  RankBuffers squares_;        ///< by rank; invalid unless gradients are clipped
   std::map<std::string, int> communicators_;
 };
 
@@ -178,7 +173,7 @@ struct Visit {
   int tick = 0, shard = 0, micro_batch = 0;
   Kind kind = Kind::forward;
 
-  [[nodiscard]] bool backward() const { return kind != Kind::forward; }
+  bool backward() const { return kind != Kind::forward; }
 };
 
 /// Emits the compute actions of one rank, with embedding and loss. Keeps the buffers that visits
@@ -193,22 +188,29 @@ public:
   void visit(const Visit& visit,
       VirtualBuffer of_weights,
       VirtualBuffer of_gradient = {},
-      bool accumulate = false);
+      bool accumulates = false);
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard
   /// 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
-  /// Buffers that a visit keeps for later ones of the same shard and micro-batch: F, and B for W.
-  struct Kept {
+  /// Buffers that a visit leaves to later ones of the same shard and micro-batch: F, and B for W.
+  struct Left {
     VirtualBuffer saved, deferred;
   };
+
+  /// Emits an action with those of the buffers that its kind uses.
+  void add(const Visit& visit,
+      Kind kind,
+      const std::vector<Builder::Use>& buffers,
+      int shard = -1,
+      bool accumulates = false);
 
   Builder& builder_;
   int rank_;
   std::map<int, VirtualBuffer> hidden_states_;  ///< by micro-batch
-  std::map<std::pair<int, int>, Kept> kept_;    ///< by micro-batch and shard
+  std::map<std::pair<int, int>, Left> left_;    ///< by micro-batch and shard
 };
 
 /// Ranks that visit the same shards in the same ticks, each with its micro-batches: one by one,
@@ -221,9 +223,12 @@ public:
       int first_tick = 0);
 
   /// Visits of the first rank; those of the others differ only in the micro-batch.
-  [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
+  const std::vector<Visit>& visits() const { return visits_; }
 
-  [[nodiscard]] int last_tick() const { return visits_.back().tick; }
+  int last_tick() const { return visits_.back().tick; }
+
+  /// Whether a visit is of the last micro-batch of each rank.
+  bool is_last(const Visit& visit) const { return visit.micro_batch == visits_.back().micro_batch; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of
   /// each.

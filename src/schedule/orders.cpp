@@ -132,36 +132,35 @@ private:
 }  // namespace
 
 const Visit* set_ticks(Orders& orders) {
-  // Ends by stage and micro-batch; -1: not known yet.
-  std::vector<std::vector<int>> forward(
-      orders.stages(), std::vector<int>(orders.micro_batches, -1));
-  std::vector<std::vector<int>> backward = forward;
+  // When each visit but W ends, by direction, stage and micro-batch; 0: not known yet.
+  using Ends = std::vector<std::vector<int>>;
+  const Ends unknown(orders.stages(), std::vector<int>(orders.micro_batches));
+  std::array<Ends, 2> ends = {unknown, unknown};
   std::vector<std::size_t> next(orders.visits.size());
   std::vector<int> free(orders.visits.size());
-  const auto needed = [&](const Visit& visit) {
-    const int s = visit.shard;
-    if (visit.kind == Kind::forward)
-      return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
-    if (visit.kind == Kind::backward_weight || s + 1 == orders.stages())
+  // When its input is there: -1 if that is not known yet.
+  const auto input_at = [&](const Visit& visit) {
+    const int from = visit.shard + (visit.backward() ? 1 : -1);
+    if (visit.kind == Kind::backward_weight || from < 0 || from == orders.stages())
       return 0;
-    return backward[s + 1][visit.micro_batch];
+    const int end = ends[visit.backward() ? 1 : 0][from][visit.micro_batch];
+    return end > 0 ? end : -1;
   };
   for (bool moved = true; moved;) {
     moved = false;
-    for (std::size_t r = 0; r < orders.visits.size(); ++r)
+    for (std::size_t r = 0; r < next.size(); ++r)
       for (; next[r] < orders.visits[r].size(); ++next[r], moved = true) {
         Visit& visit = orders.visits[r][next[r]];
-        if (needed(visit) < 0)
+        const int input = input_at(visit);
+        if (input < 0)
           break;
-        visit.tick = std::max(needed(visit), free[r]);
+        visit.tick = std::max(input, free[r]);
         free[r] = visit.tick + 1;
-        if (visit.kind == Kind::forward)
-          forward[visit.shard][visit.micro_batch] = free[r];
-        else if (visit.kind != Kind::backward_weight)
-          backward[visit.shard][visit.micro_batch] = free[r];
+        if (visit.kind != Kind::backward_weight)
+          ends[visit.backward() ? 1 : 0][visit.shard][visit.micro_batch] = free[r];
       }
   }
-  for (std::size_t r = 0; r < orders.visits.size(); ++r)
+  for (std::size_t r = 0; r < next.size(); ++r)
     if (next[r] < orders.visits[r].size())
       return &orders.visits[r][next[r]];
   return nullptr;

@@ -19,9 +19,9 @@ struct Orders {
   std::vector<std::vector<Visit>> visits;  ///< of each rank, in order; shards are stages
   int micro_batches = 0;
 
-  [[nodiscard]] int stages() const { return static_cast<int>(rank_of.size()); }
+  int stages() const { return static_cast<int>(rank_of.size()); }
 
-  [[nodiscard]] int ranks() const { return static_cast<int>(visits.size()); }
+  int ranks() const { return static_cast<int>(visits.size()); }
 };
 
 /// Sets the ticks of all visits to when they begin if each takes one tick and messages none: a rank

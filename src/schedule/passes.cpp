@@ -6,27 +6,27 @@
 #include <tuple>
 #include <utility>
 #include "base/error.hpp"
+#include "schedule/rank_order.hpp"
 
 namespace minitaw::schedule {
 namespace {
-/// Buffers by the action after which their slot is free (releases()): messages of one tick do not
-/// wait for each other.
+/// Buffers in transit, by the action after which their slot is free: the last that uses them, or
+/// the last message of its tick (releases()).
 std::vector<std::vector<VirtualBuffer>> released_after(
     const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
-  std::vector<SlotClass> cls(count);
+  std::vector<VirtualBuffer> used(count);
   for (std::size_t i = 0; i < buffers.size(); ++i)
-    for (const VirtualBuffer v : buffers[i]) {
-      if (!v.valid() || is_permanent(v.cls))
-        continue;
-      last[v.id] = std::max(last[v.id], ends[i]);
-      cls[v.id] = v.cls;
-    }
+    for (const VirtualBuffer v : buffers[i])
+      if (v.valid() && !is_permanent(v.cls)) {
+        last[v.id] = std::max(last[v.id], ends[i]);
+        used[v.id] = v;
+      }
   std::vector<std::vector<VirtualBuffer>> released(buffers.size());
-  for (int id = 0; id < count; ++id)
-    if (last[id] >= 0)
-      released[last[id]].push_back({id, cls[id]});
+  for (const VirtualBuffer v : used)
+    if (v.valid())
+      released[last[v.id]].push_back(v);
   return released;
 }
 
@@ -50,7 +50,7 @@ public:
 
   void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
 
-  [[nodiscard]] int size() const { return size_; }
+  int size() const { return size_; }
 
 private:
   bool rotates_;
@@ -62,8 +62,8 @@ private:
 std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
   std::vector<Communicator> all;
   for (int c = 0; c < program.replicas; ++c)
-    for (const Communicator& own : program.communicators) {
-      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
+    for (const Communicator& of_first : program.communicators) {
+      all.push_back({fmt::format("replica{}.{}", c, of_first.name), of_first.ranks});
       for (int& rank : all.back().ranks)
         rank += c * ranks;
     }
@@ -75,155 +75,94 @@ std::vector<Communicator> communicators_of_replicas(const Program& program, int 
   return all;
 }
 
-class WaitDeriver {
-public:
-  WaitDeriver(RankProgram& program, int rank, Overlap overlap)
-      : program_(program),
-        rank_(rank),
-        overlap_(overlap) {
-    for (int c = 0; c < slot_classes; ++c)
-      history_[c].resize(program.slots[c]);
+/// What an action needs to be finished, as `overlap` says and because of the slots it touches: a
+/// read waits for the last write, a write for the last write and the reads since.
+LaneCounts needs_of(const Action& action, int rank, Overlap overlap, const RankOrder& order) {
+  if (action.kind == Kind::join)
+    return order.added();
+  LaneCounts needs{};
+  for (const Access& access : accesses(action, rank)) {
+    const RankOrder::SlotUses& uses = order.uses(access.slot);
+    needs = max_of(needs, uses.written);
+    if (access.write)
+      needs = max_of(needs, uses.read);
   }
-
-  void run() {
-    for (Action& action : program_.actions) {
-      const LaneCounts need = needs(action);
-      reduce(action, need);
-      advance(action);
-    }
+  const bool computes = action.lane == Lane::compute;
+  for (const auto& [lane, name] : table_of<Lane>) {
+    const bool moves_weights = lane == Lane::inputs_recv || lane == Lane::inputs_send;
+    const bool takes_turns = overlap == Overlap::none && (lane == Lane::compute) != computes;
+    if (takes_turns || (overlap == Overlap::not_of_weights && computes && moves_weights))
+      needs[index_of(lane)] = order.added()[index_of(lane)];
   }
+  return needs;
+}
 
-private:
-  LaneCounts needs(const Action& action) {
-    if (action.kind == Kind::join)
-      return issued_;
-    LaneCounts need{};
-    for (const Access& access : accesses(action, rank_)) {
-      const SlotHistory& h = history(access.slot);
-      need = max_of(need, h.written);
-      if (access.write)
-        need = max_of(need, h.read);
-    }
-    if (overlap_ == Overlap::none)
-      need = max_of(need, sequential(action));
-    if (overlap_ == Overlap::not_of_weights && action.lane == Lane::compute)
-      for (const Lane lane : {Lane::inputs_recv, Lane::inputs_send})
-        need[static_cast<int>(lane)] = issued_[static_cast<int>(lane)];
-    return need;
+/// Makes an action wait for what it needs, but for what is finished anyway: before the action in
+/// its lane, or before something else that it needs.
+void wait_for(Action& action, const LaneCounts& needs, const RankOrder& order) {
+  const LaneCounts done = order.done_before(action);
+  for (std::size_t l = 0; l < lanes; ++l) {
+    bool implied = done[l] >= needs[l];
+    for (std::size_t other = 0; other < lanes && !implied; ++other)
+      implied = other != l && needs[other] > 0 && order.at(other, needs[other]).done[l] >= needs[l];
+    if (!implied)
+      action.waits[l] = needs[l];
   }
-
-  /// Everything issued before on the other side of the compute / communication border.
-  [[nodiscard]] LaneCounts sequential(const Action& action) const {
-    LaneCounts need = issued_;
-    const bool computes = action.lane == Lane::compute;
-    for (int l = 0; l < lanes; ++l)
-      if ((l == 0) == computes)
-        need[l] = 0;
-    return need;
-  }
-
-  /// Keeps only the waits that the lane does not know to be met already and that no other wait
-  /// implies.
-  void reduce(Action& action, const LaneCounts& need) {
-    const int own = static_cast<int>(action.lane);
-    LaneCounts& known = known_[own];
-    for (int l = 0; l < lanes; ++l) {
-      if (l == own || need[l] <= known[l])
-        continue;
-      bool implied = false;
-      for (int m = 0; m < lanes; ++m)
-        implied = implied ||
-                  (m != l && m != own && need[m] > known[m] && closure(m, need[m])[l] >= need[l] &&
-                      !(m > l && closure(l, need[l])[m] >= need[m]));
-      if (!implied)
-        action.waits[l] = need[l];
-    }
-    for (int l = 0; l < lanes; ++l)
-      if (l != own && need[l] > 0)
-        known = max_of(known, closure(l, need[l]));
-  }
-
-  /// Returns the actions that are finished once the first `count` actions of a lane are.
-  [[nodiscard]] const LaneCounts& closure(int lane, int count) const {
-    return closures_[lane][count - 1];
-  }
-
-  void advance(const Action& action) {
-    const int own = static_cast<int>(action.lane);
-    const std::int32_t position = ++issued_[own];
-    known_[own][own] = position;
-    closures_[own].push_back(known_[own]);
-    for (const Access& access : accesses(action, rank_))
-      history(access.slot).touch(access, action.lane, position);
-  }
-
-  SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
-
-  RankProgram& program_;
-  int rank_;
-  Overlap overlap_;
-  std::array<std::vector<SlotHistory>, slot_classes> history_;
-  LaneCounts issued_{};
-  std::array<LaneCounts, lanes> known_{};
-  std::array<std::vector<LaneCounts>, lanes> closures_;
-};
+}
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  // Class, slot and part that holds a sum; for the embeddings, what writes their gradient.
+  // Class, slot and part of the sums that have been written. The loss and the embedding's backward
+  // pass write different tensors of one slot: there the kind of action takes the place of a part.
   std::set<std::tuple<SlotClass, int, int>> written;
-  for (Action& a : rank.actions) {
-    if (a.kind == Kind::square)
-      a.accumulates = !written.emplace(SlotClass::squares, 0, 0).second;
-    if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
-      a.accumulates =
-          !written.emplace(SlotClass::embeddings_accumulator, 0, static_cast<int>(a.kind)).second;
-    if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate)
-      continue;
-    const int each = shard_parts / a.parts;
-    for (const Slot slot : a.slots) {
-      if (!is_sum(slot.cls) || !slot.valid())
+  for (Action& a : rank.actions)
+    for (std::size_t i = 0; i < a.slots.size(); ++i) {
+      const Slot slot = a.slots[i];
+      const bool sums = row_of(a.kind).uses[i].touch == Touch::accumulate && is_sum(slot.cls);
+      if (!slot.valid() || !sums)
         continue;
+      const bool of_kind = of_embeddings(slot.cls);
+      const int parts = of_kind ? 1 : shard_parts / a.parts;
+      const int first = of_kind ? static_cast<int>(a.kind) : a.part * parts;
       a.accumulates = false;
-      for (int part = a.part * each; part < (a.part + 1) * each; ++part)
-        if (!written.emplace(slot.cls, slot.index, part).second)
-          a.accumulates = true;
+      for (int part = first; part < first + parts; ++part)
+        a.accumulates |= !written.emplace(slot.cls, slot.index, part).second;
     }
-  }
 }
 
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, buffers, count);
   // The first time says how many slots there must be, the second one chooses out of all of them.
-  for (int time = 0; time < 2; ++time) {
+  for (const bool counts : {true, false}) {
     std::vector<std::int16_t> slot_of(count, -1);
     std::vector<Pool> pools;
-    for (int c = 0; c < slot_classes; ++c)
-      pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
-    for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
-      for (int k = 0; k < most_operands; ++k) {
+    for (const SlotClassRow& row : table_of<SlotClass>)
+      pools.emplace_back(row.value, counts ? 0 : rank.slots[index_of(row.value)]);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      for (std::size_t k = 0; k < most_operands; ++k) {
         const VirtualBuffer v = buffers[i][k];
         if (!v.valid())
           continue;
-        Slot& slot = rank.actions[i].slots[k];
-        slot = {v.cls, static_cast<std::int16_t>(v.id)};
-        if (is_permanent(v.cls))
-          continue;
-        if (slot_of[v.id] < 0)
+        if (!is_permanent(v.cls) && slot_of[v.id] < 0)
           slot_of[v.id] = pools[index_of(v.cls)].take();
-        slot.index = slot_of[v.id];
+        const auto index = static_cast<std::int16_t>(is_permanent(v.cls) ? v.id : slot_of[v.id]);
+        rank.actions[i].slots[k] = {v.cls, index};
       }
       for (const VirtualBuffer v : released[i])
         pools[index_of(v.cls)].release(slot_of[v.id]);
     }
-    for (int c = 0; c < slot_classes; ++c)
-      if (!is_permanent(static_cast<SlotClass>(c)))
-        rank.slots[c] = pools[c].size();
+    for (const SlotClassRow& row : table_of<SlotClass>)
+      if (!row.permanent)
+        rank.slots[index_of(row.value)] = pools[index_of(row.value)].size();
   }
 }
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) {
-  WaitDeriver(program, rank, overlap).run();
+  RankOrder order(program, rank);
+  for (int i = 0; Action & action : program.actions) {
+    wait_for(action, needs_of(action, rank, overlap, order), order);
+    order.add(i++, action);
+  }
 }
 
 topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
@@ -242,7 +181,7 @@ topology::Groups groups_of_replica(const topology::Groups& groups, int replicas)
 
 void make_replicas(Program& program) {
   const int ranks = static_cast<int>(program.ranks.size());
-  const int own = static_cast<int>(program.communicators.size());
+  const int communicators = static_cast<int>(program.communicators.size());  // of a replica
   program.communicators = communicators_of_replicas(program, ranks);
   const std::vector<RankProgram> first = std::exchange(program.ranks, {});
   for (int c = 0; c < program.replicas; ++c)
@@ -253,9 +192,9 @@ void make_replicas(Program& program) {
         if (a.peer >= 0)
           a.peer += c * ranks;
         if (a.communicator >= 0)
-          a.communicator += c * own;
+          a.communicator += c * communicators;
         else if (a.communicator == among_replicas)
-          a.communicator = own * program.replicas + r;
+          a.communicator = communicators * program.replicas + r;
       }
 }
 }  // namespace minitaw::schedule

@@ -4,99 +4,18 @@
 #include <fmt/ranges.h>
 #include <iterator>
 #include <set>
+#include <utility>
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
 namespace {
-using enum Operand;
-using enum Touch;
-
-/// Forms by kind. The slot classes of a transfer follow from its payload.
-constexpr std::array<Form, kinds> forms = {{
-    {"embed", {{{hidden, "x", write}, {weights, "e", read}}}, false, true},
-    {"F", {{{weights, "hw", read}, {saved, "a", write}, {hidden, "x", modify}}}, true, true},
-    {"loss",
-        {{{hidden, "x", modify}, {weights, "e", read}, {gradient, "f", accumulate}}},
-        false,
-        true},
-    {"BW",
-        {{{weights, "hw", read},
-            {saved, "a", read},
-            {hidden, "x", modify},
-            {gradient, "tgp", accumulate}}},
-        true,
-        true},
-    {"B",
-        {{{weights, "hw", read},
-            {saved, "a", read},
-            {hidden, "x", modify},
-            {deferred, "b", write}}},
-        true,
-        true},
-    {"W", {{{saved, "a", read}, {deferred, "b", read}, {gradient, "tg", accumulate}}}, true, true},
-    {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
-    {"square",
-        {{{gradient, "t", read}, {squares, "n", accumulate}}},
-        true},  // of the embeddings: f
-    {"update",
-        {{{weights, "h", modify}, {gradient, "t", read}, {squares, "n", read}}},
-        true},  // e f
-    {"zero", {{{gradient, "g", write}}}, true},
-    {"add", {{{source, "gc", read}, {destination, "tp", accumulate}}}, true},
-    {"load", {{{source, "hwkp", read}, {destination, "wkg", write}}}, true},
-    {"join"},
-    {"send", {{{buffer, "", read}}}},
-    {"recv", {{{buffer, "", write}}}},
-    {"broadcast", {{{buffer, "", write}}}},  // its root reads
-    {"reduce", {{{buffer, "", read}}}},      // its root writes as well
-    {"all_gather", {{{buffer, "", modify}}}},
-    {"reduce_scatter", {{{buffer, "", modify}}}},
-    {"all_reduce", {{{buffer, "", modify}}}},
-}};
-
-constexpr std::array<std::string_view, 10> operand_names = {"none",
-    "weights",
-    "saved",
-    "hidden",
-    "deferred",
-    "gradient",
-    "source",
-    "destination",
-    "buffer",
-    "squares"};
-
-/// Name and prefix of a payload, and the classes of its slots.
-struct Moves {
-  std::string_view name, prefix, classes;
-  bool shard = false, micro_batch = false;
-};
-
-constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""},
-    {"weights", "W", "hwk", true},
-    {"gradient", "G", "tgcp", true},
-    {"activation", "A", "x", true, true},
-    {"activation_grad", "D", "x", true, true},
-    {"embeddings", "E", "e"},
-    {"embeddings_gradient", "EG", "f"},
-    {"squares", "N", "n"}}};
-
-constexpr std::array<std::string_view, lanes> lane_names = {"compute",
-    "inputs_group",
-    "inputs_recv",
-    "inputs_send",
-    "gradients_group",
-    "gradients_recv",
-    "gradients_send"};
-constexpr std::array<char, slot_classes> slot_letters = {
-    'h', 't', 'w', 'k', 'g', 'c', 'p', 'a', 'b', 'x', 'e', 'f', 'n'};
-
 void append_rank(std::string& text, const Program& program, int rank) {
   const RankProgram& r = program.ranks[rank];
   const auto out = std::back_inserter(text);
   fmt::format_to(out, "rank {} slots", rank);
-  for (int c = 0; c < slot_classes; ++c)
-    if (r.slots[c] > 0)
-      fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
+  for (const SlotClassRow& row : table_of<SlotClass>)
+    if (const int count = r.slots[index_of(row.value)]; count > 0)
+      fmt::format_to(out, " {}{}", row.letter, count);
   if (program.owned_slices > 1)
     fmt::format_to(out, " slice {}", r.slice);
   if (r.embeddings_slice >= 0)
@@ -110,11 +29,9 @@ void append_rank(std::string& text, const Program& program, int rank) {
   for (const Action& a : r.actions) {
     fmt::format_to(out, "{:>4} {:<15} {}", a.tick, name_of(a.lane), to_text(a, program));
     const char* separator = " after ";
-    for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0) {
-        fmt::format_to(out, "{}{}:{}", separator, name_of(static_cast<Lane>(l)), a.waits[l]);
-        separator = " ";
-      }
+    for (const auto& [lane, name] : table_of<Lane>)
+      if (const int count = a.waits[index_of(lane)]; count > 0)
+        fmt::format_to(out, "{}{}:{}", std::exchange(separator, " "), name, count);
     text += "\n";
   }
 }
@@ -127,59 +44,58 @@ LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
   return c;
 }
 
-Form form_of(const Action& action) {
-  Form form = forms[index_of(action.kind)];
+KindRow form_of(const Action& action) {
+  KindRow form = row_of(action.kind);
   if (is_communication(action.kind)) {
-    const Moves& what = moves[index_of(action.payload)];
+    const PayloadRow& what = row_of(action.payload);
     form.uses[0].classes = what.classes;
-    form.shard = what.shard;
-    form.micro_batch = what.micro_batch;
-  } else if (of_embeddings(action.payload)) {  // square, update
-    if (action.kind == Kind::update)
-      form.uses[0].classes = "e";
-    form.uses[action.kind == Kind::update ? 1 : 0].classes = "f";
+    form.names = what.names;
   }
+  if (action.kind == Kind::update || action.kind == Kind::square)
+    for (Use& use : form.uses)
+      if (use.classes.size() == 2)
+        use.classes = use.classes.substr(of_embeddings(action.payload) ? 1 : 0, 1);
   // Programs say whether updates clip: the validator holds them to it.
-  if (action.kind == Kind::update && !action[squares].valid())
-    form.uses[2] = {};
+  if (action.kind == Kind::update && !action[Operand::squares].valid())
+    form.uses[index_of(action.kind, Operand::squares)] = {};
   return form;
 }
 
-std::size_t place_of(Kind kind, Operand operand) {
-  const auto& uses = forms[index_of(kind)].uses;
-  for (std::size_t i = 0; i < uses.size() && uses[i].operand != none; ++i)
-    if (uses[i].operand == operand)
-      return i;
-  throw LogicError(fmt::format("{} has no operand {}", name_of(kind), name_of(operand)));
+std::size_t index_of(Kind kind, Operand operand) {
+  const auto& uses = row_of(kind).uses;
+  const auto at = std::ranges::find(uses, operand, &Use::operand);
+  if (operand == Operand::none || at == uses.end())
+    throw LogicError(fmt::format("{} has no operand number {}", name_of(kind), index_of(operand)));
+  return at - uses.begin();
 }
 
 const Slot& Action::operator[](Operand operand) const {
-  return slots[place_of(kind, operand)];
+  return slots[index_of(kind, operand)];
 }
 
 Slot& Action::operator[](Operand operand) {
-  return slots[place_of(kind, operand)];
+  return slots[index_of(kind, operand)];
 }
 
 Accesses accesses(const Action& action, int rank) {
+  using enum Touch;
   Accesses result;
-  const Form& form = forms[index_of(action.kind)];
   for (std::size_t i = 0; i < action.slots.size(); ++i) {
     if (!action.slots[i].valid())
       continue;
-    Touch touch = form.uses[i].touch;
+    const Use& use = row_of(action.kind).uses[i];
+    Touch touch = use.touch;
     if (is_rooted(action.kind) && action.peer == rank)
       touch = action.kind == Kind::broadcast ? read : modify;
     const bool reads =
         touch == read || touch == modify || (touch == accumulate && action.accumulates);
-    result.items[result.count++] = {form.uses[i].operand, action.slots[i], reads, touch != read};
+    result.items[result.count++] = {use.operand, action.slots[i], reads, touch != read};
   }
   return result;
 }
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
-  const bool input = payload == Payload::weights || payload == Payload::activation ||
-                     payload == Payload::embeddings;
+  const bool input = row_of(payload).input;
   if (kind == Kind::send)
     return input ? Lane::inputs_send : Lane::gradients_send;
   if (kind == Kind::recv || !inside)
@@ -187,35 +103,18 @@ Lane lane_of(Kind kind, Payload payload, bool inside) {
   return input ? Lane::inputs_group : Lane::gradients_group;
 }
 
-std::string_view name_of(Kind kind) {
-  return forms[index_of(kind)].name;
-}
-
-std::string_view name_of(Lane lane) {
-  return lane_names[index_of(lane)];
-}
-
-std::string_view name_of(Payload payload) {
-  return moves[index_of(payload)].name;
-}
-
-std::string_view name_of(Operand operand) {
-  return operand_names[index_of(operand)];
-}
-
 std::string payload_text(Payload payload, int shard) {
   if (payload == Payload::none && shard < 0)
     return "";
-  return fmt::format(
-      "{}{}", moves[index_of(payload)].prefix, shard < 0 ? "" : std::to_string(shard));
-}
-
-char letter_of(SlotClass cls) {
-  return slot_letters[index_of(cls)];
+  return fmt::format("{}{}", row_of(payload).prefix, shard < 0 ? "" : std::to_string(shard));
 }
 
 std::string name_of(Slot slot) {
   return fmt::format("{}{}", letter_of(slot.cls), slot.index);
+}
+
+std::string describe(Slot slot) {
+  return fmt::format("{} {}", name_of(slot.cls), name_of(slot));
 }
 
 Part part_of(const Program& program, int rank, SlotClass cls) {
@@ -229,11 +128,16 @@ Part part_of(const Program& program, int rank, SlotClass cls) {
   }
 }
 
+int parts_of(const Program& program, Payload payload) {
+  if (payload == Payload::squares)
+    return 1;
+  return of_embeddings(payload) ? program.embeddings_slices : program.shard_parts;
+}
+
 model::Cut cut_of(const Program& program) {
-  // Whoever has the head computes it for all micro-batches, unless everybody has it.
-  const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
-    return rank.embeddings_slice >= 0 || rank.slots[index_of(SlotClass::embeddings)] == 0;
-  });
+  // Whoever has the head computes it for all micro-batches, unless every rank has it.
+  const bool head_counts = std::ranges::any_of(program.ranks,
+      [](const RankProgram& rank) { return rank.embeddings_slice >= 0 || !rank.has_embeddings(); });
   return {program.shards,
       program.embeddings_slices,
       program.shard_parts,
@@ -243,28 +147,28 @@ model::Cut cut_of(const Program& program) {
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
   std::vector<int> result;
-  for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
+  for (int i = 0; i < std::ssize(rank.actions); ++i)
     if (rank.actions[i].lane == lane)
       result.push_back(i);
   return result;
 }
 
 std::vector<int> releases(const RankProgram& rank) {
-  std::vector<int> ends(rank.actions.size());
+  const std::vector<Action>& actions = rank.actions;
+  std::vector<int> ends(actions.size());
   for (int i = static_cast<int>(ends.size()) - 1; i >= 0; --i) {
-    ends[i] = i;
-    if (i + 1 == static_cast<int>(ends.size()))
-      continue;
-    if (const Action &a = rank.actions[i], &b = rank.actions[i + 1];
-        is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick)
-      ends[i] = ends[i + 1];
+    const bool last = i + 1 == static_cast<int>(ends.size());
+    const bool continues = !last && is_point_to_point(actions[i].kind) &&
+                           is_point_to_point(actions[i + 1].kind) &&
+                           actions[i].tick == actions[i + 1].tick;
+    ends[i] = continues ? ends[i + 1] : i;
   }
   return ends;
 }
 
 bool may_overlap(const Action& earlier, const Action& later) {
   return is_point_to_point(later.kind) && earlier.kind == later.kind &&
-         (later.kind == Kind::send || earlier[buffer] != later[buffer]);
+         (later.kind == Kind::send || earlier[Operand::buffer] != later[Operand::buffer]);
 }
 
 std::vector<int> token_batches_of(const RankProgram& rank) {
@@ -287,9 +191,10 @@ std::string to_text(const Action& a, const Program& program) {
   if (a.micro_batch >= 0)
     add(fmt::format("m{}", a.micro_batch));
   for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
-    if (a.slots[i].valid())
-      add((a.accumulates && form_of(a).uses[i].touch == accumulate ? "+" : "") +
-          name_of(a.slots[i]));
+    if (a.slots[i].valid()) {
+      const bool adds = a.accumulates && row_of(a.kind).uses[i].touch == Touch::accumulate;
+      add((adds ? "+" : "") + name_of(a.slots[i]));
+    }
   if (a.kind == Kind::send)
     add(fmt::format("-> r{}", a.peer));
   if (a.kind == Kind::recv)
@@ -322,7 +227,7 @@ std::string to_text(const Program& program) {
   for (const Communicator& c : program.communicators)
     fmt::format_to(
         std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
     append_rank(text, program, r);
   return text;
 }

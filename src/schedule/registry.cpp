@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/registry.hpp"
 #include <algorithm>
-#include <charconv>
 #include <fmt/ranges.h>
+#include <ranges>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
 
@@ -42,11 +42,9 @@ bool takes(const std::string& allowed, const std::string& value) {
   const std::size_t dots = allowed.find("..");
   if (dots == std::string::npos)
     return allowed == value;
-  int number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc() && end == value.data() + value.size() &&
-         std::to_string(number) == value && number >= std::stoi(allowed.substr(0, dots)) &&
-         number <= std::stoi(allowed.substr(dots + 2));
+  const int first = std::stoi(allowed), last = std::stoi(allowed.substr(dots + 2));
+  return std::ranges::any_of(std::views::iota(first, last + 1),
+      [&](int number) { return std::to_string(number) == value; });
 }
 
 /// "on or off", "auto or 1..64"; a default within the range is not named.
@@ -63,18 +61,19 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string name = text.substr(0, equals);
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  if (option.values.empty()
-          ? value.empty()
-          : std::ranges::none_of(option.values, [&](const auto& of) { return takes(of, value); }))
+  const bool is_allowed =
+      option.values.empty()
+          ? !value.empty()
+          : std::ranges::any_of(option.values, [&](const auto& of) { return takes(of, value); });
+  if (!is_allowed)
     throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"",
         option.name,
         entry.name,
         allowed_text(option),
         value));
-  if (spec.options.contains(option.name))
+  if (!spec.options.emplace(option.name, value).second)
     throw InputError(
         fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
-  spec.options[option.name] = value;
 }
 }  // namespace
 
@@ -103,19 +102,13 @@ const Entry& entry_of(const std::string& name) {
 }
 
 Spec parse_spec(const std::string& text) {
-  Spec spec;
-  std::size_t colon = text.find(':');
-  spec.name = text.substr(0, colon);
+  Spec spec{text.substr(0, text.find(':')), {}};
   const Entry& entry = entry_of(spec.name);
-  while (colon != std::string::npos) {
-    const std::size_t next = text.find(':', colon + 1);
-    parse_option(
-        spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
-    colon = next;
-  }
-  std::erase_if(spec.options, [&](const auto& o) {
-    const std::vector<std::string>& values = option_of(entry, o.first).values;
-    return !values.empty() && o.second == values.front();
+  for (const auto part : std::views::split(text, ':') | std::views::drop(1))
+    parse_option(spec, entry, {part.begin(), part.end()});
+  std::erase_if(spec.options, [&](const auto& given) {
+    const std::vector<std::string>& values = option_of(entry, given.first).values;
+    return !values.empty() && given.second == values.front();
   });
   return spec;
 }
@@ -133,38 +126,6 @@ int number_of(const Spec& spec, const std::string& option) {
   const std::vector<OptionDoc>& known = entry_of(spec.name).options;
   const auto doc = std::ranges::find(known, option, &OptionDoc::name);
   return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
-}
-
-Keeping keeping_of(const Request& request) {
-  const auto where = [&](const char* option) {
-    const std::string value = request.spec.value(option);
-    return value.empty()      ? Keeping::Where::world
-           : value == "group" ? Keeping::Where::group
-                              : Keeping::Where::none;
-  };
-  // Sums of one micro-batch leave as they are.
-  return {where("reshard"),
-      request.spec.options.contains("fetch"),
-      request.micro_batches_of_rank() == 1 ? Keeping::Where::world : where("reduce")};
-}
-
-std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options) {
-  for (const OptionDoc& option :
-      std::initializer_list<OptionDoc>{{"reshard",
-                                           {"world", "group", "none"},
-                                           "where weights stay between visits: with their owners "
-                                           "only; one copy in each group (ZeRO++ "
-                                           "hpZ); a copy on every rank"},
-          {"fetch",
-              {"micro_batch", "step"},
-              "how often weights that stay are fetched from their owners"},
-          {"reduce",
-              {"world", "group", "none"},
-              "how far each micro-batch's gradient is summed: to its owner; in its group; on its "
-              "rank only. "
-              "The rest follows once a step"}})
-    options.push_back(option);
-  return options;
 }
 
 int shards_per_rank(const Spec& spec) {

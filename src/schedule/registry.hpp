@@ -11,7 +11,7 @@ struct Spec {
   std::map<std::string, std::string> options;
 
   /// Empty where it is the default.
-  [[nodiscard]] std::string value(const std::string& option) const {
+  std::string value(const std::string& option) const {
     const auto at = options.find(option);
     return at == options.end() ? "" : at->second;
   }
@@ -35,9 +35,9 @@ struct Request {
   bool clips = false;    ///< gradients are clipped by their norm over the model
   std::string folder{};  ///< from which a file in the spec is named
 
-  [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
+  int ranks_of_replica() const { return groups.ranks() / replicas; }
 
-  [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
+  int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
 
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
@@ -76,24 +76,6 @@ struct Entry {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// What ranks keep of weights and sums within a step, where weights move; between steps all is
-/// sharded over all ranks.
-struct Keeping {
-  enum class Where : std::uint8_t {
-    world,  ///< nothing: back to the owners after every visit (FSDP2: reshard_after_forward = True)
-    group,  ///< one copy in every group, shared by its ranks (ZeRO++ hpZ, MiCS;
-            ///< reshard_after_forward = n)
-    none,   ///< a whole copy on every rank (reshard_after_forward = False)
-  };
-  Where weights = Where::world;  ///< option reshard
-  bool all_step = false;         ///< option fetch: weights of a step's first micro-batch serve all
-  Where gradients =
-      Where::world;  ///< option reduce: how far every micro-batch's gradient is summed
-};
-
-[[nodiscard]] Keeping keeping_of(const Request& request);
-/// A schedule's own options, then those of keeping_of().
-[[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws

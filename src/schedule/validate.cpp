@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <fmt/ranges.h>
+#include <ranges>
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
+#include "schedule/rank_order.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -35,7 +37,9 @@ public:
   }
 
 private:
-  [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
+  const RankProgram& here() const { return program_.ranks[rank_]; }
+
+  int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
 
   template <class... Args>
   [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
@@ -57,10 +61,7 @@ private:
         program_.embeddings_slices});
     if (least < 1 || (program_.embeddings_split && program_.embeddings_slices != 2))
       fail(exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
-    const auto holds = [](const RankProgram& r) {
-      return r.slots[index_of(SlotClass::embeddings)] > 0;
-    };
-    if (std::ranges::none_of(program_.ranks, holds))
+    if (std::ranges::none_of(program_.ranks, &RankProgram::has_embeddings))
       fail(exact_gradients, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators)
       check_communicator(c);
@@ -85,89 +86,90 @@ private:
             part.index,
             part.count,
             program_.shard_parts);
-    const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
-    const int owned_shards = static_cast<int>(here().owned_shards.size());
-    if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
-        count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
+    const int owned = slots(SlotClass::owned), accumulators = slots(SlotClass::accumulator);
+    const int embeddings = slots(SlotClass::embeddings);
+    const int embeddings_accumulators = slots(SlotClass::embeddings_accumulator);
+    const int shards = static_cast<int>(here().owned_shards.size());
+    if (owned != shards || accumulators != shards || embeddings != embeddings_accumulators)
       fail(slots_accounted,
           "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
-          count(SlotClass::owned),
-          count(SlotClass::accumulator),
-          owned_shards,
-          count(SlotClass::embeddings),
-          count(SlotClass::embeddings_accumulator));
+          owned,
+          accumulators,
+          shards,
+          embeddings,
+          embeddings_accumulators);
   }
 
   void check_action() {
     const Action& a = here().actions[action_];
-    const Form form = form_of(a);
-    check_numbers(a, form);
-    check_slots(a, form);
-    check_lane(a);
-    check_partners(a);
-    for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] > issued_[l])
-        fail(no_deadlock,
-            "waits for {} actions of lane {}, of which {} are issued before it",
-            a.waits[l],
-            name_of(static_cast<Lane>(l)),
-            issued_[l]);
-    ++issued_[index_of(a.lane)];
-  }
-
-  void check_numbers(const Action& a, const Form& form) const {
-    const bool slice =
-        (a.kind == Kind::update || a.kind == Kind::square) && of_embeddings(a.payload);
-    // The gradient at the input of the head is that of "shard" number `shards`.
-    const bool hidden_state =
-        a.payload == Payload::activation || a.payload == Payload::activation_grad;
-    const int shards =
-        slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
-    if (form.shard && !within(a.shard, shards))
-      fail(fresh_reads,
-          "names {} {}, expected 0 to {}",
-          slice ? "slice" : "shard",
-          a.shard,
-          shards - 1);
-    if (form.micro_batch && !within(a.micro_batch, program_.micro_batches))
-      fail(fresh_reads,
-          "names micro-batch {}, expected 0 to {}",
-          a.micro_batch,
-          program_.micro_batches - 1);
-    const int parts = hidden_state || a.payload == Payload::squares ? 1
-                      : of_embeddings(a.payload)                    ? program_.embeddings_slices
-                                                                    : program_.shard_parts;
-    if (!within(a.part, a.parts) || parts % a.parts != 0)
-      fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
-  }
-
-  void check_slots(const Action& a, const Form& form) const {
+    const KindRow form = form_of(a);
+    check_numbers(a, form.names);
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
       if (!form.uses[i].classes.empty())
         check_slot(a, a.slots[i], form.uses[i].classes);
       else if (a.slots[i].valid())
-        fail(fresh_reads, "has no use for slot {}", name_of(a.slots[i]));
+        fail(fresh_reads, "has no use for {}", describe(a.slots[i]));
     }
+    check_lane(a);
+    check_partners(a);
+    for (const auto& [lane, name] : table_of<Lane>)
+      if (const std::size_t l = index_of(lane); a.waits[l] > issued_[l])
+        fail(no_deadlock,
+            "waits for {} actions of lane {}, of which {} are issued before it",
+            a.waits[l],
+            name,
+            issued_[l]);
+    ++issued_[index_of(a.lane)];
+  }
+
+  void check_numbers(const Action& a, Names names) const {
+    const bool embeddings = of_embeddings(a.payload) && is_compute(a.kind);  // names a slice
+    const bool hidden_state = row_of(a.payload).traffic == Traffic::activations;
+    // The gradient at the input of the head is that of "shard" number `shards`.
+    const int shards =
+        embeddings ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
+    if (names_shard(names) && !within(a.shard, shards))
+      fail(fresh_reads,
+          "names {} {}, expected 0 to {}",
+          embeddings ? "slice" : "shard",
+          a.shard,
+          shards - 1);
+    if (names_micro_batch(names) && !within(a.micro_batch, program_.micro_batches))
+      fail(fresh_reads,
+          "names micro-batch {}, expected 0 to {}",
+          a.micro_batch,
+          program_.micro_batches - 1);
+    const int parts = hidden_state ? 1 : parts_of(program_, a.payload);
+    if (!within(a.part, a.parts) || parts % a.parts != 0)
+      fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
+  }
+
+  /// "weights or kept weights", of the letters "wk".
+  static std::string names_of_classes(std::string_view letters) {
+    std::vector<std::string_view> names;
+    for (const char letter : letters)
+      for (const SlotClassRow& row : table_of<SlotClass>)
+        if (row.letter == letter)
+          names.push_back(row.name);
+    return fmt::format("{}", fmt::join(names, " or "));
   }
 
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
       fail(fresh_reads,
           "needs a slot of class {} where it has {}",
-          fmt::join(letters, " or "),
-          slot.valid() ? name_of(slot) : "none");
-    const int declared = here().slots[index_of(slot.cls)];
-    if (slot.index >= declared)
+          names_of_classes(letters),
+          slot.valid() ? describe(slot) : "none");
+    if (slot.index >= slots(slot.cls))
       fail(slots_accounted,
-          "uses {}, but the rank declares {} slots {}",
-          name_of(slot),
-          declared,
-          letter_of(slot.cls));
+          "uses {}, but the rank declares {} of this class",
+          describe(slot),
+          counted(slots(slot.cls), "slot"));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().owned_shards[slot.index] != a.shard)
       fail(slot.cls == SlotClass::owned ? fresh_reads : exact_gradients,
           "{} belongs to shard {}",
-          name_of(slot),
+          describe(slot),
           here().owned_shards[slot.index]);
   }
 
@@ -208,140 +210,135 @@ public:
   OrderCheck(const Program& program, int rank)
       : program_(program),
         rank_(rank),
-        actions_(program.ranks[rank].actions) {
-    for (int c = 0; c < slot_classes; ++c)
-      history_[c].resize(program.ranks[rank].slots[c]);
-  }
+        actions_(program.ranks[rank].actions),
+        order_(program.ranks[rank], rank) {}
 
   void run() {
+    const int count = static_cast<int>(actions_.size());
     if (actions_.empty() || actions_.back().kind != Kind::join)
-      fail(
-          all_waited, static_cast<int>(actions_.size()) - 1, "the rank's last action must be join");
-    for (int i = 0; i < static_cast<int>(actions_.size()); ++i) {
+      fail(all_waited, count - 1, "the rank's last action must be join");
+    for (int i = 0; i < count; ++i) {
       const Action& a = actions_[i];
-      std::vector<Finished>& lane = finished_[index_of(a.lane)];
-      LaneCounts known = lane.empty() ? LaneCounts{} : lane.back().known;
-      for (int l = 0; l < lanes; ++l)
-        if (a.waits[l] > 0)
-          known = max_of(known, finished_[l][a.waits[l] - 1].known);
+      const LaneCounts done = order_.done_before(a);
       for (const Access& access : accesses(a, rank_))
-        check_access(i, known, access);
+        check_access(i, done, access);
       if (a.kind == Kind::join)
-        check_join(i, known);
-      const int place = ++known[index_of(a.lane)];
-      lane.push_back({i, known});
-      for (const Access& access : accesses(a, rank_))
-        history(access.slot).touch(access, a.lane, place);
+        check_join(i, done);
+      order_.add(i, a);
     }
   }
 
 private:
-  struct Finished {
-    int action;
-    LaneCounts known;  ///< what is certain once it is finished
-  };
-
   template <class... Args>
   [[noreturn]] void fail(Rule rule, int i, fmt::format_string<Args...> what, Args&&... args) const {
     refuse(rule, program_, rank_, i, what, std::forward<Args>(args)...);
   }
 
-  SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
-
-  void check_access(int i, const LaneCounts& known, const Access& access) {
-    const auto follow =
-        [&](Rule rule, const LaneCounts& others, const char* does, const char* done) {
-          for (int l = 0; l < lanes; ++l)
-            if (others[l] > known[l])
-              fail(rule,
-                  i,
-                  "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
-                  does,
-                  name_of(access.slot),
-                  done,
-                  place(program_, rank_, finished_[l][others[l] - 1].action),
-                  others[l],
-                  name_of(static_cast<Lane>(l)));
-        };
-    const SlotHistory& h = history(access.slot);
+  void check_access(int i, const LaneCounts& done, const Access& access) const {
+    const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
+      for (const auto& [lane, name] : table_of<Lane>)
+        if (const int position = uses[index_of(lane)]; position > done[index_of(lane)])
+          fail(rule,
+              i,
+              "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
+              does,
+              describe(access.slot),
+              use,
+              place(program_, rank_, order_.at(index_of(lane), position).action),
+              position,
+              name);
+    };
+    const RankOrder::SlotUses& uses = order_.uses(access.slot);
     if (access.read)
-      follow(fresh_reads, h.written, "reads", "written");
+      follow(fresh_reads, uses.written, "reads", "written");
     if (!access.write)
       return;
-    follow(no_overwrite, h.written, "overwrites", "written");
-    follow(no_overwrite, h.read, "overwrites", "read");
+    follow(no_overwrite, uses.written, "overwrites", "written");
+    follow(no_overwrite, uses.read, "overwrites", "read");
   }
 
-  void check_join(int i, const LaneCounts& known) const {
+  void check_join(int i, const LaneCounts& done) const {
     if (i + 1 < static_cast<int>(actions_.size()))
       fail(all_waited, i + 1, "comes after join, which must be the rank's last action");
-    for (int l = 0; l < lanes; ++l)
-      if (const auto all = finished_[l].size(); static_cast<std::size_t>(known[l]) < all)
+    for (const auto& [lane, name] : table_of<Lane>)
+      if (const std::size_t l = index_of(lane); done[l] < order_.added()[l])
         fail(all_waited,
-            finished_[l][known[l]].action,
+            order_.at(l, done[l] + 1).action,
             "join does not wait for it; expected a wait for {} actions of lane {}",
-            all,
-            name_of(static_cast<Lane>(l)));
+            order_.added()[l],
+            name);
   }
 
   const Program& program_;
   int rank_;
   const std::vector<Action>& actions_;
-  std::array<std::vector<Finished>, lanes> finished_;
-  std::array<std::vector<SlotHistory>, slot_classes> history_;
+  RankOrder order_;
 };
 
-/// A content lives from the write that begins it to its last access before the next one begins, or
-/// to where that access lets go of its slot (see releases()). A part joins what is there of the
-/// same shard.
-struct Life {
-  int begin = -1, last = -1, shard = -1;
+/// Counts the contents of a slot class that live at once. A content lives from the write that
+/// begins it to its last access before the next one begins, or to where that access lets go of its
+/// slot (releases()). A part joins what is there of the same shard.
+class Peak {
+public:
+  Peak(int slots, std::size_t actions) : lives_(slots), change_(actions + 1) {}
+
+  void touch(int action, const Action& a, const Access& access, int end) {
+    Life& life = lives_[access.slot.index];
+    const bool joins = a.parts > 1 && life.shard == a.shard;
+    if (life.begin < 0 || (access.write && !access.read && !joins)) {
+      close(life);
+      life = {action, action, a.shard};
+    }
+    life.last = std::max(life.last, end);
+  }
+
+  int most() && {
+    for (const Life& life : lives_)
+      close(life);
+    int alive = 0, most = 0;
+    for (const int more : change_)
+      most = std::max(most, alive += more);
+    return most;
+  }
+
+private:
+  struct Life {
+    int begin = -1, last = -1;  ///< actions
+    int shard = -1;
+  };
+
+  void close(const Life& life) {
+    if (life.begin < 0)
+      return;
+    ++change_[life.begin];
+    --change_[life.last + 1];
+  }
+
+  std::vector<Life> lives_;  ///< the last one of each slot
+  std::vector<int> change_;  ///< of the number of contents alive, at each action
 };
 
 /// The slots of a rank for what passes through are as many as contents live at once.
 void check_slots(const Program& program, int rank) {
   const RankProgram& here = program.ranks[rank];
   const std::vector<int> ends = releases(here);
-  std::array<std::vector<Life>, slot_classes> current;
-  std::array<std::vector<int>, slot_classes>
-      change;  // of the number of contents alive, at each action
-  for (std::size_t c = 0; c < slot_classes; ++c) {
-    current[c].resize(here.slots[c]);
-    if (here.slots[c] > 0)
-      change[c].resize(here.actions.size() + 1);
-  }
-  const auto close = [&](std::size_t c, const Life& life) {
-    if (life.begin < 0)
-      return;
-    ++change[c][life.begin];
-    --change[c][life.last + 1];
-  };
-  for (int i = 0; i < static_cast<int>(here.actions.size()); ++i)
-    for (const Access& access : accesses(here.actions[i], rank)) {
-      const Action& a = here.actions[i];
-      const std::size_t c = index_of(access.slot.cls);
-      Life& life = current[c][access.slot.index];
-      const bool joins = a.parts > 1 && life.shard == a.shard;
-      if (life.begin < 0 || (access.write && !access.read && !joins)) {
-        close(c, life);
-        life = {i, i, a.shard};
-      }
-      life.last = std::max(life.last, ends[i]);
-    }
-  for (std::size_t c = 0; c < slot_classes; ++c) {
-    for (const Life& life : current[c])
-      close(c, life);
-    int alive = 0, most = 0;
-    for (const int more : change[c])
-      most = std::max(most, alive += more);
-    if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most < here.slots[c])
+  std::vector<Peak> peaks;
+  for (const int slots : here.slots)
+    peaks.emplace_back(slots, slots > 0 ? here.actions.size() : 0);
+  for (int i = 0; i < std::ssize(here.actions); ++i)
+    for (const Access& access : accesses(here.actions[i], rank))
+      peaks[index_of(access.slot.cls)].touch(i, here.actions[i], access, ends[i]);
+  for (const SlotClassRow& row : table_of<SlotClass>) {
+    const int declared = here.slots[index_of(row.value)];
+    const int most = std::move(peaks[index_of(row.value)]).most();
+    if (!row.permanent && most < declared)
       refuse(slots_accounted,
           program,
           rank,
           -1,
-          "declares {} slots {}, but at most {} of their contents live at once",
-          here.slots[c],
-          letter_of(cls),
+          "declares {} of class {}, but at most {} of their contents live at once",
+          counted(declared, "slot"),
+          row.name,
           most);
   }
 }
@@ -357,18 +354,6 @@ void check(const Program& program) {
 }
 }  // namespace
 
-std::string name_of(Rule rule) {
-  static constexpr std::array<const char*, 8> names = {"fresh reads",
-      "no overwrite",
-      "matched messages",
-      "same collectives",
-      "exact gradients",
-      "all waited",
-      "no deadlock",
-      "slots accounted"};
-  return names[index_of(rule)];
-}
-
 std::optional<Violation> validate(const Program& program) {
   try {
     check(program);
@@ -378,42 +363,37 @@ std::optional<Violation> validate(const Program& program) {
   return std::nullopt;
 }
 
-std::string grid(const Program& program, const std::optional<Violation>& mark) {
-  // A failure in a large program shows its surroundings only.
-  constexpr int most_ranks = 12, most_ticks = 8;
+namespace {
+/// Numbers [begin, end).
+struct Window {
+  int begin = 0, end = 0;
+
+  bool contains(int number) const { return number >= begin && number < end; }
+
+  /// At most `most` of them, around one.
+  void narrow(int centre, int most) {
+    begin = std::clamp(centre - most / 2, begin, std::max(begin, end - most));
+    end = std::min(end, begin + most);
+  }
+};
+
+/// Every visit, and the marked action, by rank and tick, under the numbers of the ticks.
+std::vector<std::vector<std::string>> cells_of(
+    const Program& program, const std::optional<Violation>& mark, Window ranks, Window ticks) {
   const auto marked = [&](int rank, int action) {
     return mark && mark->rank == rank && mark->action == action;
   };
-  int first_rank = 0, last_rank = static_cast<int>(program.ranks.size()), first_tick = 0,
-      last_tick = 0;
-  for (const RankProgram& rank : program.ranks)
-    for (const Action& a : rank.actions) {
-      first_tick = std::min(first_tick, a.tick);
-      last_tick = std::max(last_tick, a.tick + 1);
-    }
-  const auto narrow = [](int& first, int& last, int centre, int most) {
-    first = std::clamp(centre - most / 2, first, std::max(first, last - most));
-    last = std::min(last, first + most);
-  };
-  if (mark) {
-    const bool at_action = mark->rank >= 0 && mark->action >= 0;
-    narrow(first_rank, last_rank, std::max(mark->rank, 0), most_ranks);
-    narrow(first_tick,
-        last_tick,
-        at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0,
-        most_ticks);
-  }
   std::vector<std::vector<std::string>> rows = {{"tick"}};
-  for (int t = first_tick; t < last_tick; ++t)
+  for (int t = ticks.begin; t < ticks.end; ++t)
     rows[0].push_back(std::to_string(t));
-  for (int r = first_rank; r < last_rank; ++r) {
+  for (int r = ranks.begin; r < ranks.end; ++r) {
     std::vector<std::string>& row = rows.emplace_back(rows[0].size());
     row[0] = fmt::format("r{}{}", r, marked(r, -1) ? " <--" : "");
     for (int i = 0; const Action& a : program.ranks[r].actions) {
       const bool here = marked(r, i++);
-      if (a.tick < first_tick || a.tick >= last_tick || (!is_visit(a.kind) && !here))
+      if (!ticks.contains(a.tick) || (!is_visit(a.kind) && !here))
         continue;
-      std::string& cell = row[a.tick - first_tick + 1];
+      std::string& cell = row[a.tick - ticks.begin + 1];
       cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
       if (a.shard >= 0)
         cell += fmt::format(" s{}", a.shard);
@@ -423,15 +403,31 @@ std::string grid(const Program& program, const std::optional<Violation>& mark) {
         cell += " <--";
     }
   }
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c)
-      widths[c] = std::max(widths[c], row[c].size());
+  return rows;
+}
+}  // namespace
+
+std::string grid(const Program& program, const std::optional<Violation>& mark) {
+  // A failure in a large program shows its surroundings only.
+  constexpr int most_ranks = 12, most_ticks = 8;
+  Window ranks{0, static_cast<int>(program.ranks.size())}, ticks;
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      ticks = {std::min(ticks.begin, a.tick), std::max(ticks.end, a.tick + 1)};
+  if (mark) {
+    const bool at_action = mark->rank >= 0 && mark->action >= 0;
+    ranks.narrow(std::max(mark->rank, 0), most_ranks);
+    ticks.narrow(at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0, most_ticks);
+  }
+  const std::vector<std::vector<std::string>> rows = cells_of(program, mark, ranks, ticks);
   std::string text;
   for (const auto& row : rows) {
     text += fmt::format("{:<8}", row[0]);
-    for (std::size_t c = 1; c < row.size(); ++c)
-      text += fmt::format("| {:<{}} ", row[c], widths[c]);
+    for (std::size_t c = 1; c < row.size(); ++c) {
+      const auto size_of = [&](const auto& other) { return other[c].size(); };
+      const std::size_t width = std::ranges::max(rows | std::views::transform(size_of));
+      text += fmt::format("| {:<{}} ", row[c], width);
+    }
     text += "\n";
   }
   return text;

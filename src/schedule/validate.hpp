@@ -5,7 +5,7 @@
 
 namespace minitaw::schedule {
 /// The promises of a program. Names in messages and tests.
-enum class Rule {
+enum class Rule : std::uint8_t {
   fresh_reads,       ///< every read sees the right shard / micro-batch, finished
   no_overwrite,      ///< nothing writes a slot with a pending reader or writer
   matched_messages,  ///< sends and receives match one to one, in order, per pair and payload
@@ -16,7 +16,18 @@ enum class Rule {
   slots_accounted,   ///< declared slots = addressed slots = peak of live contents
 };
 
-[[nodiscard]] std::string name_of(Rule rule);
+template <>
+inline constexpr auto table_of<Rule> = std::to_array<Named<Rule>>({
+    {Rule::fresh_reads, "fresh reads"},
+    {Rule::no_overwrite, "no overwrite"},
+    {Rule::matched_messages, "matched messages"},
+    {Rule::same_collectives, "same collectives"},
+    {Rule::exact_gradients, "exact gradients"},
+    {Rule::all_waited, "all waited"},
+    {Rule::no_deadlock, "no deadlock"},
+    {Rule::slots_accounted, "slots accounted"},
+});
+static_assert(is_complete(Rule::slots_accounted));
 
 struct Violation {
   Rule rule;

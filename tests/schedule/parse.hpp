@@ -14,19 +14,20 @@ inline int number(const std::string& word, std::size_t letters = 0) {
   return std::stoi(word.substr(letters));
 }
 
+/// The value whose row in the table has this name, letter or prefix.
 template <class Enum>
-Enum named(const std::string& name, int count) {
-  for (int i = 0; i < count; ++i)
-    if (name_of(static_cast<Enum>(i)) == name)
-      return static_cast<Enum>(i);
-  throw std::invalid_argument("nothing has this name: " + name);
+Enum named(std::string_view name, const auto& field) {
+  for (const auto& row : table_of<Enum>)
+    if (row.*field == name)
+      return row.value;
+  throw std::invalid_argument("nothing has this name: " + std::string(name));
 }
 
 /// "w2"; no valid slot if it is none.
 inline Slot slot_of(const std::string& word) {
-  for (int c = 0; c < slot_classes; ++c)
-    if (word[0] == letter_of(static_cast<SlotClass>(c)) && std::isdigit(word[1]) != 0)
-      return {static_cast<SlotClass>(c), static_cast<std::int16_t>(number(word, 1))};
+  for (const SlotClassRow& row : table_of<SlotClass>)
+    if (word[0] == row.letter && std::isdigit(word[1]) != 0)
+      return {row.value, static_cast<std::int16_t>(number(word, 1))};
   return {};
 }
 
@@ -34,17 +35,7 @@ inline Slot slot_of(const std::string& word) {
 inline void read_payload(const std::string& word, Action& a) {
   const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()),
                     part = word.find('[');
-  for (const Payload payload : {Payload::weights,
-           Payload::gradient,
-           Payload::activation,
-           Payload::activation_grad,
-           Payload::embeddings,
-           Payload::embeddings_gradient,
-           Payload::squares})
-    if (word.substr(0, letters) == payload_text(payload, -1))
-      a.payload = payload;
-  if (a.payload == Payload::none && word[0] != 's')
-    throw std::invalid_argument("no operand: " + word);
+  a.payload = named<Payload>(word.substr(0, letters), &PayloadRow::prefix);
   if (letters < std::min(word.size(), part))
     a.shard = number(word, letters);
   if (part == std::string::npos)
@@ -57,8 +48,8 @@ inline Action action_of(std::istream& words, const Program& program) {
   Action a;
   std::string lane, kind;
   words >> a.tick >> lane >> kind;
-  a.lane = named<Lane>(lane, lanes);
-  a.kind = named<Kind>(kind, kinds);
+  a.lane = named<Lane>(lane, &Named<Lane>::name);
+  a.kind = named<Kind>(kind, &KindRow::name);
   std::size_t slots = 0;
   for (std::string word; words >> word;) {
     const bool adds = word[0] == '+';
@@ -66,7 +57,8 @@ inline Action action_of(std::istream& words, const Program& program) {
     if (word == "after")
       continue;
     if (colon != std::string::npos)
-      a.waits[index_of(named<Lane>(word.substr(0, colon), lanes))] = number(word, colon + 1);
+      a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] =
+          number(word, colon + 1);
     else if (word[0] == 'm')
       a.micro_batch = number(word, 1);
     else if (word == "->" || word == "<-" || word == "root") {

@@ -1,168 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reference simulator: a training step on made-up numbers.
+// The reference simulator: executes a program on the numbers of reference_step.hpp, its lanes in
+// any order that waits allow.
 #include <map>
 #include <numeric>
 #include <random>
 #include <utility>
-#include "schedule/program.hpp"
+#include "schedule/reference_step.hpp"
 
 namespace minitaw::schedule {
 namespace {
-using Number = std::uint64_t;
-/// A buffer: a number, or one per part of a shard or slice. Gradients add, all else is mixed beyond
-/// recognition.
-using Buffer = std::vector<Number>;
-
-/// Numbers [begin, end) of a buffer.
-struct Run {
-  int begin = 0, end = 0;
-
-  [[nodiscard]] int size() const { return end - begin; }
-};
-
-Buffer within(const Buffer& buffer, Run run) {
-  return {buffer.begin() + run.begin, buffer.begin() + run.end};
-}
-
-void put(Buffer& buffer, Run run, const Buffer& content) {
-  std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
-}
-
-Number mix(Number a, Number b) {
-  Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
-Number mix(Number a, const Buffer& b) {
-  for (const Number n : b)
-    a = mix(a, n);
-  return a;
-}
-
-Buffer first_weights(int shard, int parts) {
-  Buffer weights;
-  for (int i = 0; i < parts; ++i)
-    weights.push_back(mix(mix(1, shard), i));
-  return weights;
-}
-
-/// Numbers of a slice of the embeddings: one of the embedding, one of final norm and head.
-constexpr int per_slice = 2;
-
-Run slices(int begin, int end) {
-  return {per_slice * begin, per_slice * end};
-}
-
-Buffer first_embeddings(int count) {
-  Buffer embeddings;
-  for (int i = 0; i < per_slice * count; ++i)
-    embeddings.push_back(mix(2, i));
-  return embeddings;
-}
-/// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a
-/// slice.
-enum class End { embedding, head };
-
-std::vector<int> places(const Program& p, End end) {
-  std::vector<int> result;
-  const int which = end == End::embedding ? 0 : 1;
-  for (int i = 0; i < per_slice * p.embeddings_slices; ++i)
-    if ((p.embeddings_split ? i / per_slice : i % per_slice) == which)
-      result.push_back(i);
-  return result;
-}
-
-Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
-  Buffer result;
-  for (const int i : places)
-    result.push_back(buffer[static_cast<std::size_t>(i)]);
-  return result;
-}
-
-// The arithmetic of a training step.
-Number embed(const Buffer& embedding, int m) {
-  return mix(mix(3, m), embedding);
-}
-
-Number forward(Number x, const Buffer& w, int s) {
-  return mix(mix(mix(4, x), w), s);
-}
-
-Number loss(Number x, const Buffer& head, int m) {
-  return mix(mix(mix(5, x), m), head);
-}
-
-Number head_gradient(Number x, const Buffer& head, int m, int slice) {
-  return mix(mix(loss(x, head, m), 6), slice);
-}
-
-Number backward(Number x, Number saved, const Buffer& w, int s) {
-  return mix(mix(mix(mix(7, x), saved), w), s);
-}
-
-Number weight_gradient(Number x, Number saved, int s, int part) {
-  return mix(mix(mix(mix(8, x), saved), s), part);
-}
-
-Number embed_gradient(Number x, int m, int slice) {
-  return mix(mix(mix(9, x), m), slice);
-}
-
-Number square(Number gradient) {
-  return mix(11, gradient);
-}
-
-/// `squares`: of all gradients, if they are clipped.
-Number update(Number w, Number gradient, Number squares) {
-  return mix(mix(mix(10, w), gradient), squares);
-}
-
-struct Weights {
-  std::vector<Buffer> shards;
-  Buffer embeddings;
-};
-
-/// The step, done plainly.
-Weights expected(const Program& p) {
-  const std::vector<int> embedding = places(p, End::embedding), head = places(p, End::head);
-  std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
-  for (int s = 0; s < p.shards; ++s)
-    weights.push_back(first_weights(s, p.shard_parts));
-  Buffer embeddings = first_embeddings(p.embeddings_slices),
-         embeddings_gradient(per_slice * p.embeddings_slices);
-  for (int m = 0; m < p.micro_batches; ++m) {
-    Number x = embed(at_places(embeddings, embedding), m);
-    std::vector<Number> saved;
-    for (int s = 0; s < p.shards; ++s) {
-      saved.push_back(x);
-      x = forward(x, weights[s], s);
-    }
-    for (const int i : head)
-      embeddings_gradient[i] += head_gradient(x, at_places(embeddings, head), m, i);
-    x = loss(x, at_places(embeddings, head), m);
-    for (int s = p.shards - 1; s >= 0; --s) {
-      for (int i = 0; i < p.shard_parts; ++i)
-        gradients[s][i] += weight_gradient(x, saved[s], s, i);
-      x = backward(x, saved[s], weights[s], s);
-    }
-    for (const int i : embedding)
-      embeddings_gradient[i] += embed_gradient(x, m, i);
-  }
-  Number squares = 0;
-  for (const Buffer& gradient : gradients)
-    for (const Number g : gradient)
-      squares += p.clips ? square(g) : 0;
-  for (const Number g : embeddings_gradient)
-    squares += p.clips ? square(g) : 0;
-  for (int s = 0; s < p.shards; ++s)
-    for (int i = 0; i < p.shard_parts; ++i)
-      weights[s][i] = update(weights[s][i], gradients[s][i], squares);
-  for (std::size_t i = 0; i < embeddings.size(); ++i)
-    embeddings[i] = update(embeddings[i], embeddings_gradient[i], squares);
-  return {weights, embeddings};
-}
+using namespace reference;
 
 struct Wrong {
   std::string what;
@@ -502,16 +349,16 @@ private:
     const int m = a.micro_batch;
     switch (a.kind) {
     case Kind::embed:
-      out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)};
+      out(0) = {embed(picked(now.held[1], positions(p_, End::embedding)), m)};
       break;
     case Kind::forward:
       out(1) = {in(2)};
       out(2) = {forward(in(2), now.held[0], a.shard)};
       break;
     case Kind::loss: {
-      const Buffer head = at_places(now.held[1], places(p_, End::head));
+      const Buffer head = picked(now.held[1], positions(p_, End::head));
       out(0) = {loss(in(0), head, m)};
-      add(2, places(p_, End::head), [&](int slice) {
+      add(2, positions(p_, End::head), [&](int slice) {
         return head_gradient(in(0), head, m, slice);
       });
       break;
@@ -528,7 +375,7 @@ private:
       add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
       break;
     case Kind::embed_backward:
-      add(1, places(p_, End::embedding), [&](int slice) {
+      add(1, positions(p_, End::embedding), [&](int slice) {
         return embed_gradient(in(0), m, slice);
       });
       break;

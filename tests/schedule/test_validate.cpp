@@ -25,38 +25,38 @@ void PrintTo(const Broken& broken, std::ostream* out) {
 /// is the end of a line; a line that begins with a blank continues the one before.
 const std::string replacements = R"(
 MissingWaitOnReceive | fresh reads | relay | w0 a1 x0 after inputs_recv:2 => w0 a1 x0
-  | rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by
+  | rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads weights w0, which may still be written by
 MissingWaitBeforeSend | fresh reads | relay | send G1 g0 -> r1 after compute:5 => send G1 g0 -> r1
   | expected a wait for 5 actions of lane compute
 ForeignHome | fresh reads | group | F s1 m0 w0 a1 => F s1 m0 h0 a1 | h0 belongs to shard 0
 WrongMicroBatch | fresh reads | relay | loss m1 x0 => loss m0 x0
   | x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2
 WrongKept | fresh reads | relay | BW s1 m0 w0 a1 => BW s1 m0 w0 a0 | BW s0 m0 h0 a0
-  => BW s0 m0 h0 a1 | a0 holds what shard 0 saved of micro-batch 0
+  => BW s0 m0 h0 a1 | a0 holds what F left of shard 0 and micro-batch 0
 EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 +g0
   | g0 holds nothing
 HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
-PartBehindTheLast | fresh reads | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
+PartAfterTheLast | fresh reads | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
 WrongClass | fresh reads | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0
-  | needs a slot of class t or g
-OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for slot a0
+  | needs a slot of class accumulator or gradient or contribution or partial sum where it has weights w0
+OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for saved activations a0
 NoSlot | fresh reads | relay | send W0 h0 => send W0 | where it has none
-ShardBehindTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~rank 1
+ShardAfterTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~rank 1
   => 4 compute zero G2 g0 after inputs_recv:5~ 4 compute join after inputs_recv:7~rank 1
   | names shard 2
-MicroBatchBehindTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
+MicroBatchAfterTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
 PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1
   => send A1[0/2] | recv A1 => recv A1[0/2] | names part 0 of 2
 SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1]
   | names part 1 of 1
 EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
   => 3 compute embed m0 x0 e0 after inputs_recv:2~ 3 compute join after inputs_recv:2
-  | e0 holds the updated embeddings
+  | e0 holds the updated weights of the embeddings
 ForwardBeforeEmbed | fresh reads | relay | 0 compute embed m0 x0 e0~ 0 compute F s0 m0 h0 a0 x0
   => 0 compute F s0 m0 h0 a0 x0~ 0 compute embed m0 x0 e0 | x0 holds nothing
 BackwardTwice | fresh reads | pipeline | 2 compute W s0
   => 2 compute B s0 m0 h0 a0 x0 b0~ 2 compute W s0
-  | x0 holds the gradient of micro-batch 0 behind shard -1, expected
+  | x0 holds the gradient of micro-batch 0 after shard -1, expected
 BackwardFromAnInput | fresh reads | pipeline | 2 compute B s0
   => 2 compute embed m0 x0 e0 after inputs_recv:2~ 2 compute B s0
   | x0 holds micro-batch 0 before shard 0, expected the gradient
@@ -64,7 +64,7 @@ WeightGradientTooSoon | fresh reads | pipeline | 2 compute B s0
   => 2 compute W s0 m0 a0 b0 t0~ 2 compute B s0 | b0 holds nothing, expected what B left
 EmbedBackwardTooSoon | fresh reads | pipeline | 2 compute B s0
   => 2 compute dembed m0 x0 f0 after inputs_recv:2~ 2 compute B s0
-  | expected the gradient of micro-batch 0 behind shard -1
+  | expected the gradient of micro-batch 0 after shard -1
 GathersUpdatedWeights | fresh reads | group | shards 2~ => shards 2~shard_parts 2~
   | join after inputs_group:7~rank 1 => join after inputs_group:8~rank 1
   | 4 compute join after inputs_group:8
@@ -82,12 +82,12 @@ NoRoomForAnotherSlice | fresh reads | pipeline | 3 compute join~rank 1
   => 3 inputs_recv send EG[1/2] f0 -> r0 after compute:6~ 3 compute join after inputs_recv:3
   | f0 has no room for parts 1 to 1
 OverwrittenGradient | no overwrite | relay | BW s0 m1 w0 a0 x0 g0 after inputs_recv:4
-  => BW s0 m1 w0 a0 x0 g0 | overwrites g0
+  => BW s0 m1 w0 a0 x0 g0 | overwrites gradient g0
 ReductionUnderBackward | no overwrite | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4
-  => BW s0 m1 w0 a0 x0 g0 | overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1
+  => BW s0 m1 w0 a0 x0 g0 | overwrites gradient g0, which may still be written by rank 1, tick 2, 'reduce G1
 ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- r1
   => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
-  => b0 after inputs_recv:1 gradients_recv:1 | overwrites x0, which may still be read by
+  => b0 after inputs_recv:1 gradients_recv:1 | overwrites hidden state x0, which may still be read by
 OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | the same message
 OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5
   | the same message
@@ -98,7 +98,7 @@ OtherPayload | matched messages | pipeline | recv A1 => recv D1 | is left for it
 NothingToSend | matched messages | pipeline | send A1 m0 x0 => send s1 | moves nothing
 ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0
   | its peer is its own rank
-ToNobody | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2
+ToNoOne | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2
   | of the peer is left for it
 OtherOrder | same collectives | group | F s0 m1 w0 a0 x0 after inputs_group:1
   => F s0 m1 w0 a0 x0 after inputs_group:2
@@ -116,7 +116,7 @@ OtherShardOfACollective | same collectives | group | broadcast W1 w0 root r1
   => broadcast W0 w0 root r1 | expected the collective of
 OneShardForTwoRanks | same collectives | group | reduce G1 g0 root r1 => reduce_scatter G1 g0
   | 1 parts cannot be shared by 2 ranks
-CommunicatorOfNobody | same collectives | relay | world 0 1~ => world 0 1~communicator none~
+CommunicatorOfNoOne | same collectives | relay | world 0 1~ => world 0 1~communicator none~
   | none must name ranks
 CommunicatorOfRank2 | same collectives | relay | world 0 1~ => world 0 1 2~ | world must name ranks
 CommunicatorOfRankMinus1 | same collectives | relay | world 0 1~ => world -1 0 1~
@@ -174,11 +174,11 @@ WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1
   => F s0 m1 w0 a0 x0 after inputs_recv:3
   | waits for 3 actions of lane inputs_recv, of which 2 are issued before it
 OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2
-  => rank 1 slots h1 t1 w1 g1 a1 | uses a1, but the rank declares 1 slots a
+  => rank 1 slots h1 t1 w1 g1 a1 | uses saved activations a1, but the rank declares 1 slot of this class
 SlotNotNeeded | slots accounted | pipeline | x1 e1 f1 embeddings 0 => x2 e1 f1 embeddings 0
   | recv D1 m0 x0 => recv D1 m0 x1 | B s0 m0 h0 a0 x0 => B s0 m0 h0 a0 x1
   | dembed m0 x0 f0 => dembed m0 x1 f0~ 2 compute embed m0 x0 e0
-  | declares 2 slots x, but at most 1 of their contents live at once
+  | declares 2 slots of class hidden state, but at most 1 of their contents live at once
 MoreRanksThanHaveActions | slots accounted | relay | groups 1+1 => groups 1+1+1
   | 2 ranks have actions
 HomesNotCounted | slots accounted | relay | rank 0 slots h1 t1 => rank 0 slots h2 t1
@@ -355,7 +355,7 @@ std::vector<Broken> broken_programs() {
       {"SendsAnotherGradientOfOne",
           fresh,
           planted("1f1b", mislabel(Payload::activation_grad)),
-          "expected the gradient of micro-batch 0 behind shard 0"},
+          "expected the gradient of micro-batch 0 after shard 0"},
       {"OtherMicroBatch",
           matched,
           planted("1f1b", first(1, receives, [](Action& a) { ++a.micro_batch; })),
@@ -399,7 +399,7 @@ std::vector<Broken> broken_programs() {
       {"OverwritesTheEnds",
           exact,
           planted("tawpipe", each([](Action& a) { a.accumulates &= a.kind != Kind::loss; })),
-          "overwrites what this step has added to f0"},
+          "overwrites what this step has added to embeddings' accumulator f0"},
       {"UpdatesTheHeadTooSoon",
           exact,
           planted("1f1b", update_before_the_last_loss),

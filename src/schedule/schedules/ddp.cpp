@@ -8,21 +8,20 @@ namespace {
 /// reference.
 Program make(const Request& request) {
   Builder builder(request, request.layers);
-  std::vector<RankBuffers> weights(request.layers), gradients(request.layers);  // by rank
-  for (int s = 0; s < request.layers; ++s)
-    for (const int r : builder.everyone()) {
+  const std::vector<int> all = builder.everyone();
+  for (int s = 0; s < builder.shards(); ++s)
+    for (const int r : all)
       builder.own(r, s);
-      weights[s].push_back(builder.owned(r, s));
-      gradients[s].push_back(builder.accumulator(r, s));
-    }
-  LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
-  for (std::size_t i = 0; i < lockstep.visits().size(); ++i)
-    lockstep.compute(i, weights[lockstep.visits()[i].shard], gradients[lockstep.visits()[i].shard]);
-  for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s)
+  LockstepRanks lockstep(builder, all, request.micro_batches_of_rank());
+  for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
+    const int shard = lockstep.visits()[i].shard;
+    lockstep.compute(i, builder.owned(all, shard), builder.accumulators(all, shard));
+  }
+  for (int s = 0; builder.ranks() > 1 && s < builder.shards(); ++s)
     builder.collective(Phase::push_intra,
         builder.world(),
         make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s),
-        gradients[s]);
+        builder.accumulators(all, s));
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
 }  // namespace

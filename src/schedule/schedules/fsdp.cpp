@@ -2,137 +2,85 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include "base/error.hpp"
+#include "schedule/keeping.hpp"
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
 namespace {
-using Where = Keeping::Where;
-
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one. On two
-/// levels, ranks with the same place in their groups exchange slices: one copy of each run crosses.
-/// Copies are `kept` and `partial`.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice of
+/// each. On two levels, a rail of ranks, one of each group, exchanges slices first: one copy of
+/// each run crosses to a group, where its ranks gather it.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
       : builder_(builder),
         prefetch_(prefetch),
-        keeping_(keeping),
-        copies_(builder.shards()),
-        sums_(builder.shards()) {
+        keeping_(in_groups(keeping, builder.groups(), hierarchical)),
+        kept_(builder, builder.everyone(), keeping_) {
     const topology::Groups& groups = builder.groups();
-    const int members = groups.size(0);
-    const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
-    builder.slice_owned(builder.ranks());
+    const bool two_levels = hierarchical && has_levels(groups);
     for (const int r : builder.everyone()) {
-      // Ranks of one all-gather keep neighbouring slices, so that they gather one run.
-      builder.keep_slice(r, two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r);
+      // Ranks of one all-gather own neighbouring slices, so that they gather one run.
+      const int slice = two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r;
+      builder.own_slice(r, {slice, builder.ranks()});
       for (int s = 0; s < builder.shards(); ++s)
         builder.own(r, s);
     }
-    if (!two_levels) {
+    if (two_levels)
+      add_levels(groups);
+    else
       outer_.push_back({"world", builder.everyone(), {}});
-      // A group of one rank shares its copy with nobody, a group of all ranks has the owners.
-      const Where alike = groups.count() > 1 ? Where::none : Where::world;
-      if (keeping_.weights == Where::group)
-        keeping_.weights = alike;
-      if (keeping_.gradients == Where::group)
-        keeping_.gradients = alike;
-      return;
-    }
-    for (int l = 0; l < members; ++l) {
-      outer_.push_back({fmt::format("rail{}", l), {}, {l, members}});
-      for (int k = 0; k < groups.count(); ++k)
-        outer_.back().ranks.push_back(groups.rank(k, l));
-    }
-    for (int k = 0; k < groups.count(); ++k)
-      inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
-    for (const int r : builder.everyone()) {
-      if (keeping_.weights == Where::group)
-        builder.keep_part(r, SlotClass::kept, {groups.local(r), members});
-      if (keeping_.gradients == Where::group)
-        builder.keep_part(r, SlotClass::partial, {groups.local(r), members});
-    }
   }
 
+  /// The weights of a visit on every rank.
   RankBuffers gather(const Visit& visit) {
     const int shard = visit.shard, tick = visit.tick - prefetch_;
     if (builder_.ranks() == 1)
       return {builder_.owned(0, shard)};
-    RankBuffers& copy = copies_[shard];
-    if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step))
-      copy.clear();
-    const bool fetches = copy.empty(), shares = keeping_.weights == Where::group;
-    if (fetches) {
-      copy = buffers(shares ? SlotClass::kept : SlotClass::weights);
-      const RankBuffers owned =
-          list_of(builder_.everyone(), [&](int r) { return builder_.owned(r, shard); });
-      local(Kind::load, tick, Phase::fetch_first, shard, SlotClass::owned, outer_side, owned, copy);
-      call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
+    const bool divided = keeping_.weights == Copies::per_group;
+    RankBuffers& copies = kept_.copies_for(visit);
+    if (!copies.empty() && !divided)
+      return copies;
+    if (copies.empty()) {
+      copies = new_buffers(divided ? SlotClass::kept : SlotClass::weights);
+      const RankBuffers slices = builder_.owned(builder_.everyone(), shard);
+      local(Kind::load, tick, Phase::fetch_first, shard, slices, copies);
+      call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copies);
     }
-    if (!shares && !fetches)
-      return copy;
-    const RankBuffers whole = shares ? buffers(SlotClass::weights) : copy;
-    if (shares)
-      local(Kind::load, tick, Phase::fetch_intra, shard, SlotClass::kept, inner_side, copy, whole);
+    RankBuffers whole = copies;
+    if (divided) {
+      whole = new_buffers(SlotClass::weights);
+      local(Kind::load, tick, Phase::fetch_intra, shard, copies, whole);
+    }
     call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
     return whole;
   }
 
+  /// The buffers to which every rank's visit writes the shard's gradient.
   RankBuffers gradients(int shard) {
     if (builder_.ranks() == 1)
       return {builder_.accumulator(0, shard)};
-    return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
+    return keeping_.sums == Copies::per_rank ? kept_.sums_of(shard)
+                                             : new_buffers(SlotClass::gradient);
   }
 
-  /// Adds the gradient to the accumulators of the slices, or to the sums of the last micro-batch's
-  /// visit.
+  /// Adds the gradient to the accumulators of the slices, or to the sums until the `last`
+  /// micro-batch.
   void scatter(const Visit& visit, RankBuffers gradients, bool last) {
     const int shard = visit.shard, tick = visit.tick + 1;
-    if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last))
+    if (builder_.ranks() == 1 || (keeping_.sums == Copies::per_rank && !last))
       return;
-    if (keeping_.gradients == Where::none) {
-      gradients = buffers(SlotClass::gradient);
-      local(Kind::load,
-          tick,
-          Phase::push_intra,
-          shard,
-          SlotClass::partial,
-          inner_.empty() ? outer_side : inner_side,
-          sum_of(shard),
-          gradients);
-    }
+    if (keeping_.sums == Copies::per_rank)
+      gradients = kept_.load_sums(shard, tick, is_inside(!inner_.empty()));
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
-    if (keeping_.gradients == Where::group) {
-      local(Kind::accumulate,
-          tick,
-          Phase::push_intra,
-          shard,
-          SlotClass::partial,
-          inner_side,
-          gradients,
-          sum_of(shard));
+    if (keeping_.sums == Copies::per_group) {
+      kept_.add_to_sums(builder_.everyone(), shard, tick, gradients, last);
       if (!last)
         return;
-      local(Kind::load,
-          tick,
-          Phase::push_intra,
-          shard,
-          SlotClass::partial,
-          inner_side,
-          sum_of(shard),
-          gradients);
     }
     call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
-    const RankBuffers owned =
-        list_of(builder_.everyone(), [&](int r) { return builder_.accumulator(r, shard); });
-    local(Kind::accumulate,
-        tick,
-        Phase::push_last,
-        shard,
-        SlotClass::owned,
-        outer_side,
-        gradients,
-        owned);
+    const RankBuffers sums = builder_.accumulators(builder_.everyone(), shard);
+    local(Kind::accumulate, tick, Phase::push_last, shard, gradients, sums);
   }
 
 private:
@@ -143,57 +91,65 @@ private:
     Part part;
   };
 
+  static bool has_levels(const topology::Groups& groups) {
+    return groups.count() > 1 && groups.size(0) > 1;
+  }
+
+  /// A group of one rank shares its copy with no one, a group of all ranks has the owners.
+  static Keeping in_groups(Keeping keeping, const topology::Groups& groups, bool hierarchical) {
+    if (!hierarchical || !has_levels(groups))
+      for (Copies* copies : {&keeping.weights, &keeping.sums})
+        if (*copies == Copies::per_group)
+          *copies = groups.count() > 1 ? Copies::per_rank : Copies::none;
+    return keeping;
+  }
+
+  void add_levels(const topology::Groups& groups) {
+    const int members = groups.size(0);
+    for (int l = 0; l < members; ++l) {
+      outer_.push_back({fmt::format("rail{}", l), {}, {l, members}});
+      for (int k = 0; k < groups.count(); ++k)
+        outer_.back().ranks.push_back(groups.rank(k, l));
+    }
+    for (int k = 0; k < groups.count(); ++k)
+      inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
+    for (const int r : builder_.everyone())
+      kept_.divide(r, {groups.local(r), members});
+  }
+
   void call(Kind kind,
       int tick,
       Phase phase,
       int shard,
       const std::vector<Leg>& legs,
-      const RankBuffers& all) {
+      const RankBuffers& buffers) {
     const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
     for (const Leg& leg : legs)
       builder_.collective(phase,
           builder_.communicator(leg.name, leg.ranks),
           make_action(kind, tick, payload, shard, leg.part),
-          list_of(leg.ranks, [&](int r) { return all[r]; }));
+          list_of(leg.ranks, [&](int r) { return buffers[r]; }));
   }
 
-  enum Side { outer_side, inner_side };
+  /// Whether what happens on the inner level, or the outer one, stays inside a group.
+  bool is_inside(bool inner) const { return inner || builder_.groups().count() == 1; }
 
-  /// A copy or addition on every rank of what its slots of `cls` hold, in the lane of the leg
-  /// beside it.
-  void local(Kind kind,
-      int tick,
-      Phase phase,
-      int shard,
-      SlotClass cls,
-      Side side,
-      const RankBuffers& from,
-      const RankBuffers& to) {
-    const bool weights = from[0].cls == SlotClass::owned || from[0].cls == SlotClass::kept;
-    const bool inside = side == inner_side || builder_.groups().count() == 1;
-    for (const int r : builder_.everyone()) {
-      Action a = make_action(
-          kind, tick, weights ? Payload::weights : Payload::gradient, shard, builder_.part(r, cls));
-      a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload, inside);
-      builder_.add(r, phase, a, {{Operand::source, from[r]}, {Operand::destination, to[r]}});
-    }
+  /// A load of weights or an addition of gradients on every rank.
+  void local(
+      Kind kind, int tick, Phase phase, int shard, const RankBuffers& from, const RankBuffers& to) {
+    const Payload payload = kind == Kind::load ? Payload::weights : Payload::gradient;
+    const Action action = make_action(kind, tick, payload, shard);
+    for (const int r : builder_.everyone())
+      builder_.local(r, phase, action, is_inside(phase == Phase::fetch_intra), from[r], to[r]);
   }
 
-  RankBuffers buffers(SlotClass cls) {
-    return list_of(builder_.everyone(), [&](int r) { return builder_.new_buffer(r, cls); });
-  }
-
-  const RankBuffers& sum_of(int shard) {
-    if (sums_[shard].empty())
-      sums_[shard] = buffers(SlotClass::partial);
-    return sums_[shard];
-  }
+  RankBuffers new_buffers(SlotClass cls) { return builder_.new_buffers(builder_.everyone(), cls); }
 
   Builder& builder_;
   int prefetch_;
   Keeping keeping_;
+  KeptBuffers kept_;
   std::vector<Leg> outer_, inner_;
-  std::vector<RankBuffers> copies_, sums_;  ///< by shard and rank, while they are there
 };
 
 void require(const Request& request) {
@@ -227,13 +183,11 @@ Program make(const Request& request) {
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
-    const bool last = i + 2 * static_cast<std::size_t>(units) >=
-                      lockstep.visits().size();  // micro-batch of the step
     const RankBuffers weights = sharding.gather(now);
     const RankBuffers gradients = now.backward() ? sharding.gradients(now.shard) : RankBuffers();
     lockstep.compute(i, weights, gradients);
     if (now.backward())
-      sharding.scatter(now, gradients, last);
+      sharding.scatter(now, gradients, lockstep.is_last(now));
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
 }

@@ -10,21 +10,17 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Placement of the stages, `chunks` on each rank: round the ranks, or to the last rank and back,
-/// in a V.
+/// Which rank has each stage, `chunks` on each: round the ranks, or to the last rank and back, in a
+/// V.
 struct Stages {
   int ranks, chunks;
   bool v;
 
-  [[nodiscard]] int count() const { return ranks * chunks; }
+  int count() const { return ranks * chunks; }
 
-  [[nodiscard]] int at(int r, int chunk) const {
-    return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r;
-  }
+  int at(int r, int chunk) const { return v && chunk == 1 ? count() - 1 - r : chunk * ranks + r; }
 
-  [[nodiscard]] int rank_of(int stage) const {
-    return v && stage >= ranks ? count() - 1 - stage : stage % ranks;
-  }
+  int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
 /// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to
@@ -155,38 +151,26 @@ public:
       builder.own(rank_of_[s], s);
     for (int r = 0; r < orders.ranks(); ++r)
       emitters_.emplace_back(builder, r);
-    builder.place_embeddings(rank_of_.front(), rank_of_.back());
+    builder.split_embeddings(rank_of_.front(), rank_of_.back());
     for (const auto& of_rank : orders.visits)
       visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
+  /// Emits all visits and messages; returns the last tick.
   int run() {
-    int tick = 0;
     for (const Visit& visit : visits_) {
-      if (visit.tick > tick)
-        send(tick);
-      tick = visit.tick;
-      emit(visit);
+      const int rank = rank_of_[visit.shard];
+      emitters_[rank].visit(
+          visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
+      if (visit.kind != Kind::backward_weight)
+        pass_on(visit);
     }
-    return tick;
+    return visits_.back().tick;
   }
 
 private:
-  void emit(const Visit& visit) {
-    const int rank = rank_of_[visit.shard];
-    emitters_[rank].visit(
-        visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
-    if (visit.kind != Kind::backward_weight)
-      pass_on(visit);
-  }
-
-  /// Messages of the tick, which other ranks need in a later one.
-  void send(int tick) {
-    builder_.exchange(tick, Phase::push_inter, messages_);
-    messages_.clear();
-  }
-
+  /// The hidden state, or its gradient, to the rank that needs it in a later tick.
   void pass_on(const Visit& visit) {
     const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
     if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size()))
@@ -195,12 +179,13 @@ private:
     if (from == to)
       return;
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
-    const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
+    Action send = make_action(Kind::send, visit.tick, payload, std::max(visit.shard, to_stage));
+    send.micro_batch = visit.micro_batch;
     const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
-    messages_.push_back(
-        {{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
-            {from, sent},
-            {to, received}});
+    builder_.transfer(Phase::push_inter,
+        send,
+        {from, emitters_[from].hidden_state(visit.micro_batch)},
+        {to, received});
     emitters_[to].hidden_state(visit.micro_batch) = received;
   }
 
@@ -208,7 +193,6 @@ private:
   std::vector<int> rank_of_;  ///< by stage
   std::vector<ComputeEmitter> emitters_;
   std::vector<Visit> visits_;  ///< of all ranks, by tick
-  std::vector<Builder::Message> messages_;
 };
 
 Program build_pipeline(const Request& request, const Orders& orders) {

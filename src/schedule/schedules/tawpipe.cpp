@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <ranges>
 #include "base/error.hpp"
+#include "schedule/keeping.hpp"
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
 namespace {
-using Where = Keeping::Where;
-
 /// Owner rank of each shard: shards go round-robin over the groups that still have a rank with
 /// fewer shards than the rest, and inside group k over its ranks, from rank k on. With n equal
 /// groups this is rank (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but
@@ -29,12 +28,14 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
   return owners;
 }
 
-/// Ticks at which the group relay moves shards, relative to the tick that computes with them.
-struct RelayTiming {
+/// How the group relay moves shards.
+struct RelayRules {
   int fetch_inter;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
   int fetch_intra;  ///< ticks ahead that the group broadcasts
   int grad_ticks;   ///< ticks after B at which its gradient leaves, in the order of issue; as many
                     ///< buffers
+  int rails;        ///< ranks of a group that share a message to another group
+  bool passes_on;   ///< a group takes shards from the group before it, which has just used them
 };
 
 /// Decides who sends each shard to whom, and returns its gradient.
@@ -51,278 +52,203 @@ struct RelayTiming {
 /// gradients come back likewise.
 ///
 /// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all
-/// ranks or single ones. With dbs=off, a group takes shards from the group before it, which has
-/// just used them.
-///
-/// What stays in a group is with its leaders for the shard, spread over its ranks as owned shards
-/// are.
+/// ranks or single ones. What stays in a group is with its leaders for the shard, spread over its
+/// ranks as owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder,
       const topology::Groups& groups,
       std::vector<int> owners,
-      RelayTiming timing,
-      int rails,
-      bool passes_on,
+      RelayRules rules,
       const Keeping& keeping)
       : builder_(builder),
         groups_(groups),
         owners_(std::move(owners)),
-        timing_(timing),
-        rails_(rails),
-        passes_on_(passes_on),
+        rules_(rules),
         keeping_(keeping),
-        weights_(groups.count()),
-        copies_(groups.count()),
-        sums_(groups.count()) {
-    // One number of parts for all that a rank keeps.
-    if (keeping.weights == Where::group || keeping.gradients == Where::group)
-      for (const int size : groups.sizes())
-        rails_ = std::min(rails_, size);
-    for (int a = 0; a < groups.count(); ++a) {
-      copies_[a].resize(builder.shards());
-      sums_[a].resize(builder.shards());
-      for (int b = 0; b < a; ++b)
-        builder.cut_shards(parts(a, b));
-      for (int i = 0; groups.count() > 1 && i < std::min(rails_, groups.size(a)); ++i)
-        for (const auto& [where, cls] : {std::pair(keeping.weights, SlotClass::kept),
-                 std::pair(keeping.gradients, SlotClass::partial)})
-          if (where == Where::group)
-            builder.keep_part(groups.rank(a, i), cls, {i, rails_});
+        weights_(groups.count()) {
+    if (keeping.weights == Copies::per_group || keeping.sums == Copies::per_group)
+      rules_.rails = std::min(rules.rails, std::ranges::min(groups.sizes()));
+    for (int k = 0; k < groups.count(); ++k) {
+      kept_.emplace_back(builder, groups.members(k), keeping);
+      for (int other = 0; other < k; ++other)
+        builder.cut_shards(parts(k, other));
+      // Copies and sums of a group are divided among as many of its ranks as there are rails.
+      for (int i = 0; groups.count() > 1 && i < parts(k, k); ++i)
+        kept_[k].divide(groups.rank(k, i), {i, rules_.rails});
     }
   }
 
-  /// Returns the weights of the shard that a group fetched last, one buffer per member, in rank
-  /// order.
-  [[nodiscard]] const RankBuffers& weights(int group) const { return weights_[group]; }
-
-  /// The shard's weights on every member of a group for a visit.
+  /// Brings the weights of a visit's shard to every member of a group.
   void fetch(int group, const Visit& visit) {
-    const int shard = visit.shard, tick = visit.tick - timing_.fetch_intra;
-    RankBuffers &buffers = weights_[group], &copy = copies_[group][shard];
-    if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step))
-      copy.clear();
-    const bool fetches = copy.empty();
-    if (!fetches && keeping_.weights == Where::none) {
-      buffers = copy;
+    const int shard = visit.shard, tick = visit.tick - rules_.fetch_intra;
+    RankBuffers& weights = weights_[group];
+    RankBuffers& copies = kept_[group].copies_for(visit);
+    if (!copies.empty() && keeping_.weights == Copies::per_rank) {
+      weights = copies;
       return;
     }
-    buffers.clear();
-    for (const int r : groups_.members(group)) {
-      const VirtualBuffer kept = fetches ? VirtualBuffer{} : copy[groups_.local(r)];
-      const bool ready = kept.valid() && kept.cls != SlotClass::kept;
-      buffers.push_back(ready ? kept : weights_on(r, shard));
-      if (kept.valid() && !ready)
-        local(Kind::load, Payload::weights, r, shard, tick, kept, buffers.back());
+    weights = list_of(groups_.members(group), [&](int rank) { return weights_on(rank, shard); });
+    if (!copies.empty()) {
+      for (const int r : leaders_of(group, shard))
+        use_copy(r, shard, tick, copies[groups_.local(r)], weights[groups_.local(r)]);
+    } else {
+      if (!owns(group, shard))
+        send_to(group, shard, visit.tick - rules_.fetch_inter);
+      if (keeping_.weights != Copies::none)
+        copies = copies_of(group, shard, tick, weights);
     }
-    if (fetches && !owns(group, shard))
-      send_to(group, shard, visit.tick - timing_.fetch_inter);
-    if (fetches && keeping_.weights != Where::world)
-      copy = copy_of(group, shard, tick, buffers);
-    inside(Payload::weights, group, shard, tick, buffers);
+    inside(Payload::weights, group, shard, tick, weights);
   }
 
+  /// The weights that a group fetched last, a buffer of each member.
+  const RankBuffers& weights(int group) const { return weights_[group]; }
+
   /// Returns the buffers to which each member's B writes the shard's gradient.
-  [[nodiscard]] RankBuffers gradients(int group, int shard) {
+  RankBuffers gradients(int group, int shard) {
     if (sums_on_ranks(group, shard))
-      return sum_of(group, shard);
+      return kept_[group].sums_of(shard);
     if (alone(group) && owns(group, shard))
       return {builder_.accumulator(owners_[shard], shard)};
-    return new_buffers(group, SlotClass::gradient);
+    return builder_.new_buffers(groups_.members(group), SlotClass::gradient);
   }
 
   /// Moves the gradients of a visit to the owner, or as far as each micro-batch's go; the `last`
-  /// with all before.
+  /// with all before. They leave the group at `tick`; at `owner_tick` the owner's group is as far.
   void return_gradients(
       int group, int shard, int tick, int owner_tick, RankBuffers gradients, bool last) {
-    const int owner = owners_[shard];
-    const std::vector<int> leaders = leaders_of(group, shard);
     if (sums_on_ranks(group, shard)) {
       if (!last)
         return;
-      for (const int r : groups_.members(group)) {
-        gradients[groups_.local(r)] = builder_.new_buffer(r, SlotClass::gradient);
-        local(Kind::load,
-            Payload::gradient,
-            r,
-            shard,
-            tick,
-            sum_of(group, shard)[groups_.local(r)],
-            gradients[groups_.local(r)]);
-      }
+      gradients = kept_[group].load_sums(shard, tick, true);
     }
     inside(Payload::gradient, group, shard, tick, gradients);
     if (owns(group, shard)) {
-      // Right behind the reduction, in the same lane.
+      // Right after the reduction, in the same lane.
       if (!alone(group))
-        add_to_accumulator(shard,
-            tick,
-            Phase::push_intra,
-            Lane::gradients_group,
-            {},
-            gradients[groups_.local(owner)]);
+        add_to_accumulator(
+            Phase::push_intra, shard, tick, {}, true, gradients[groups_.local(owners_[shard])]);
       return;
     }
-    if (keeping_.gradients == Where::group && !alone(group)) {
-      const RankBuffers& sums = sum_of(group, shard);
-      for (const int r : leaders)
-        local(Kind::accumulate,
-            Payload::gradient,
-            r,
-            shard,
-            tick,
-            gradients[groups_.local(r)],
-            sums[groups_.local(r)]);
+    if (keeping_.sums == Copies::per_group && !alone(group)) {
+      kept_[group].add_to_sums(leaders_of(group, shard), shard, tick, gradients, last);
       if (!last)
         return;
-      for (const int r : leaders)
-        local(Kind::load,
-            Payload::gradient,
-            r,
-            shard,
-            tick,
-            sums[groups_.local(r)],
-            gradients[groups_.local(r)]);
     }
-    const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
-    // Behind the own group's sum, which no late message may hold up; not for longer than two ticks,
-    // to save slots.
-    const int added = owner_tick - tick <= 2 ? std::max(tick, owner_tick) : tick;
-    for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
-      const MessageContent content{
-          Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
-      const int receiver = counterpart(content);
-      const bool direct = receiver == owner;
-      const VirtualBuffer passing =
-          direct ? received : builder_.new_buffer(receiver, SlotClass::contribution);
-      builder_.transfer(tick,
-          Phase::push_inter,
-          content,
-          {leaders[i], gradients[groups_.local(leaders[i])]},
-          {receiver, passing});
-      if (!direct)
-        builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
-      add_to_accumulator(shard,
-          added,
-          direct ? Phase::push_inter : Phase::push_last,
-          Lane::gradients_recv,
-          content.part,
-          received);
-    }
+    send_home(group, shard, tick, owner_tick, gradients);
   }
 
 private:
-  [[nodiscard]] bool owns(int group, int shard) const {
-    return groups_.group_of(owners_[shard]) == group;
-  }
+  /// The way of one part of a shard between the owner's group and another.
+  struct Rail {
+    Part part;
+    int leader;   ///< the rank of the other group
+    int gateway;  ///< the rank of the owner's group: the owner, or one that passes the part on
+  };
 
-  [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }
+  bool owns(int group, int shard) const { return groups_.group_of(owners_[shard]) == group; }
+
+  bool alone(int group) const { return groups_.size(group) == 1; }
 
   /// Parts that a message between two groups is cut into.
-  [[nodiscard]] int parts(int a, int b) const {
-    return std::min({rails_, groups_.size(a), groups_.size(b)});
+  int parts(int a, int b) const {
+    return std::min({rules_.rails, groups_.size(a), groups_.size(b)});
   }
 
-  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the
-  /// owner in its own.
-  [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
-    const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
-    if (owns(group, shard))
-      return {owner};
+  /// The ways of a shard to and from a group that does not own it.
+  std::vector<Rail> rails_of(int group, int shard) const {
+    const int owner = owners_[shard], home = groups_.group_of(owner), count = parts(group, home);
     if (count == 1)
-      return {groups_.rank(group, groups_.local(owner) % groups_.size(group))};
-    return list_of(std::views::iota(0, count), [&](int i) { return groups_.rank(group, i); });
+      return {{{}, groups_.rank(group, groups_.local(owner) % groups_.size(group)), owner}};
+    return list_of(std::views::iota(0, count),
+        [&](int i) { return Rail{{i, count}, groups_.rank(group, i), groups_.rank(home, i)}; });
   }
 
-  RankBuffers new_buffers(int group, SlotClass cls) {
-    return list_of(groups_.members(group), [&](int r) { return builder_.new_buffer(r, cls); });
-  }
-
-  /// The rank of the owner's group through which a part goes.
-  [[nodiscard]] int counterpart(const MessageContent& content) const {
-    const int owner = owners_[content.shard];
-    return content.part.count == 1 ? owner
-                                   : groups_.rank(groups_.group_of(owner), content.part.index);
+  /// The ranks of a group that exchange a shard with other groups: the owner in its own.
+  std::vector<int> leaders_of(int group, int shard) const {
+    return owns(group, shard) ? std::vector{owners_[shard]}
+                              : list_of(rails_of(group, shard), &Rail::leader);
   }
 
   /// Returns whether each rank sums its own gradients, where they are not the owner's at once.
-  [[nodiscard]] bool sums_on_ranks(int group, int shard) const {
-    return (keeping_.gradients == Where::none ||
-               (keeping_.gradients == Where::group && alone(group))) &&
-           !(alone(group) && owns(group, shard));
+  bool sums_on_ranks(int group, int shard) const {
+    if (alone(group))
+      return keeping_.sums != Copies::none && !owns(group, shard);
+    return keeping_.sums == Copies::per_rank;
   }
 
-  /// What stays of the shard in `buffers`: on every member, or with the leaders, each one's part
-  /// once it is there.
-  RankBuffers copy_of(int group, int shard, int tick, const RankBuffers& buffers) {
-    if (keeping_.weights == Where::none)
-      return buffers;
-    RankBuffers copy(buffers.size());
-    const std::vector<int> leaders = leaders_of(group, shard);
-    for (const int r : leaders) {
-      VirtualBuffer& kept = copy[groups_.local(r)] = buffers[groups_.local(r)];
-      if (leaders.size() == 1)
-        continue;
-      kept = builder_.new_buffer(r, SlotClass::kept);
-      local(Kind::load, Payload::weights, r, shard, tick, buffers[groups_.local(r)], kept);
-    }
-    return copy;
-  }
-
-  /// Sums of the shard's gradient in a group; those of its leaders, or of all members.
-  const RankBuffers& sum_of(int group, int shard) {
-    RankBuffers& sums = sums_[group][shard];
-    if (sums.empty())
-      sums = new_buffers(group, SlotClass::partial);
-    return sums;
-  }
-
-  /// A copy or addition on a rank of the part that it keeps, beside the collectives of its group.
-  void local(Kind kind,
-      Payload payload,
-      int rank,
-      int shard,
-      int tick,
-      VirtualBuffer from,
-      VirtualBuffer to) {
-    const bool weights = payload == Payload::weights;
-    const Part part = builder_.part(rank, weights ? SlotClass::kept : SlotClass::partial);
-    Action a = make_action(kind, tick, payload, shard, part);
-    a.lane = weights ? Lane::inputs_group : Lane::gradients_group;
-    builder_.add(rank,
-        weights ? Phase::fetch_intra : Phase::push_intra,
-        a,
-        {{Operand::source, from}, {Operand::destination, to}});
-  }
-
-  [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
+  VirtualBuffer weights_on(int rank, int shard) {
     return rank == owners_[shard] ? builder_.owned(rank, shard)
                                   : builder_.new_buffer(rank, SlotClass::weights);
+  }
+
+  /// Copies of the shard in `weights`: on every member, or with the leaders, each one's part once
+  /// it is there.
+  RankBuffers copies_of(int group, int shard, int tick, const RankBuffers& weights) {
+    if (keeping_.weights == Copies::per_rank)
+      return weights;
+    RankBuffers copies(weights.size());
+    const std::vector<int> leaders = leaders_of(group, shard);
+    for (const int r : leaders) {
+      VirtualBuffer& copy = copies[groups_.local(r)] = weights[groups_.local(r)];
+      if (leaders.size() == 1)
+        continue;
+      copy = builder_.new_buffer(r, SlotClass::kept);
+      load_weights(r, shard, tick, weights[groups_.local(r)], copy);
+    }
+    return copies;
+  }
+
+  /// Makes a leader's copy, whole or a part, what it has of the weights.
+  void use_copy(int leader, int shard, int tick, VirtualBuffer copy, VirtualBuffer& weights) {
+    if (copy.cls == SlotClass::kept)
+      load_weights(leader, shard, tick, copy, weights);
+    else
+      weights = copy;
+  }
+
+  void load_weights(int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
+    const Action load = make_action(Kind::load, tick, Payload::weights, shard);
+    builder_.local(rank, Phase::fetch_intra, load, true, from, to);
   }
 
   /// Every part of a shard from another group to the leader for it.
   void send_to(int group, int shard, int tick) {
     const int owner = owners_[shard];
-    const std::vector<int> leaders = leaders_of(group, shard);
-    for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
-      const MessageContent content{
-          Payload::weights, shard, -1, {i, static_cast<int>(leaders.size())}};
+    for (const auto& [part, leader, gateway] : rails_of(group, shard)) {
+      const Action send = make_action(Kind::send, tick, Payload::weights, shard, part);
       Builder::Endpoint from;
-      if (passes_on_ && group > 0 && !owns(group - 1, shard)) {
-        const int leader = leaders_of(group - 1, shard)[0];
-        from = {leader, weights_[group - 1][groups_.local(leader)]};
+      if (rules_.passes_on && group > 0 && !owns(group - 1, shard)) {
+        const int sender = leaders_of(group - 1, shard)[0];
+        from = {sender, weights_[group - 1][groups_.local(sender)]};
       } else {
-        const int sender = counterpart(content);
-        from = {sender, weights_on(sender, shard)};
-        if (sender != owner)
-          builder_.transfer(
-              tick, Phase::fetch_first, content, {owner, builder_.owned(owner, shard)}, from);
+        from = {gateway, weights_on(gateway, shard)};
+        if (gateway != owner)
+          builder_.transfer(Phase::fetch_first, send, {owner, builder_.owned(owner, shard)}, from);
       }
-      builder_.transfer(tick,
-          Phase::fetch_inter,
-          content,
-          from,
-          {leaders[i], weights_[group][groups_.local(leaders[i])]});
+      builder_.transfer(
+          Phase::fetch_inter, send, from, {leader, weights_[group][groups_.local(leader)]});
+    }
+  }
+
+  /// Every part of a gradient from the leader for it to the owner, which adds it.
+  void send_home(int group, int shard, int tick, int owner_tick, const RankBuffers& gradients) {
+    const int owner = owners_[shard];
+    const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
+    // After the sum of the owner's group, which no late message may hold up; not for longer than
+    // two ticks, to save slots.
+    const int added = owner_tick - tick <= 2 ? std::max(tick, owner_tick) : tick;
+    for (const auto& [part, leader, gateway] : rails_of(group, shard)) {
+      const Action send = make_action(Kind::send, tick, Payload::gradient, shard, part);
+      const bool direct = gateway == owner;
+      const VirtualBuffer passing =
+          direct ? received : builder_.new_buffer(gateway, SlotClass::contribution);
+      builder_.transfer(
+          Phase::push_inter, send, {leader, gradients[groups_.local(leader)]}, {gateway, passing});
+      if (!direct)
+        builder_.transfer(Phase::push_last, send, {gateway, passing}, {owner, received});
+      add_to_accumulator(
+          direct ? Phase::push_inter : Phase::push_last, shard, added, part, false, received);
     }
   }
 
@@ -332,48 +258,68 @@ private:
     if (alone(group))
       return;
     const bool weights = payload == Payload::weights;
+    const Phase phase = weights ? Phase::fetch_intra : Phase::push_intra;
+    const int communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
     const std::vector<int> leaders = leaders_of(group, shard);
     const int parts = static_cast<int>(leaders.size());
-    const bool all_lead = parts == groups_.size(group);
-    for (int i = 0; i < (all_lead ? 1 : parts); ++i) {
-      Action a =
-          make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
-      a.peer = leaders[i];
-      if (all_lead)
-        a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
-      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra,
-          groups_.count() == 1 ? builder_.world() : builder_.group(group),
-          a,
-          buffers);
+    if (parts == groups_.size(group)) {
+      const Kind kind = weights ? Kind::all_gather : Kind::reduce_scatter;
+      return builder_.collective(
+          phase, communicator, make_action(kind, tick, payload, shard), buffers);
+    }
+    for (int i = 0; i < parts; ++i) {
+      const Kind kind = weights ? Kind::broadcast : Kind::reduce;
+      Action action = make_action(kind, tick, payload, shard, {i, parts});
+      action.peer = leaders[i];
+      builder_.collective(phase, communicator, action, buffers);
     }
   }
 
   void add_to_accumulator(
-      int shard, int tick, Phase phase, Lane lane, Part part, VirtualBuffer gradient) {
-    Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
-    add.lane = lane;
-    builder_.add(owners_[shard],
+      Phase phase, int shard, int tick, Part part, bool inside, VirtualBuffer gradient) {
+    const int owner = owners_[shard];
+    builder_.local(owner,
         phase,
-        add,
-        {{Operand::source, gradient},
-            {Operand::destination, builder_.accumulator(owners_[shard], shard)}});
+        make_action(Kind::accumulate, tick, Payload::gradient, shard, part),
+        inside,
+        gradient,
+        builder_.accumulator(owner, shard));
   }
 
   Builder& builder_;
   const topology::Groups& groups_;
   std::vector<int> owners_;
-  RelayTiming timing_;
-  int rails_;
-  bool passes_on_;
+  RelayRules rules_;
   Keeping keeping_;
-  std::vector<RankBuffers> weights_;                     ///< by group and member
-  std::vector<std::vector<RankBuffers>> copies_, sums_;  ///< by group, shard and member
+  std::vector<RankBuffers> weights_;  ///< by group and member
+  std::vector<KeptBuffers> kept_;     ///< by group
 };
 
-RelayTiming timing(const Spec& spec) {
-  return spec.value("cco") == "serial"
-             ? RelayTiming{0, 0, 0}
-             : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
+RelayRules rules_of(const Spec& spec) {
+  RelayRules rules{.fetch_inter = number_of(spec, "prefetch"),
+      .fetch_intra = 1,
+      .grad_ticks = number_of(spec, "grad_ticks"),
+      .rails = number_of(spec, "rails"),
+      .passes_on = spec.options.contains("dbs")};
+  if (spec.value("cco") == "serial")
+    rules.fetch_inter = rules.fetch_intra = rules.grad_ticks = 0;
+  return rules;
+}
+
+/// What waits although it needs no data.
+Overlap overlap_of(const Spec& spec) {
+  const std::string cco = spec.value("cco");
+  if (cco.empty())
+    return Overlap::full;
+  return cco == "serial" ? Overlap::none : Overlap::not_of_weights;
+}
+
+/// The groups that share a shard's visit.
+topology::Groups groups_of(const Spec& spec, const topology::Groups& groups) {
+  const std::string gwps = spec.value("gwps");
+  if (gwps.empty())
+    return groups;
+  return topology::Groups::equal(groups.ranks(), gwps == "direct" ? groups.ranks() : 1);
 }
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a
@@ -413,28 +359,24 @@ void require(const Request& request) {
 /// between groups), grad_ticks (ticks after which gradients leave their group), rails (see
 /// GroupRelay).
 Program make(const Request& request) {
-  const auto& options = request.spec.options;
-  const bool direct = request.spec.value("gwps") == "direct";
-  const int ranks = request.ranks_of_replica();
-  Builder builder(request, ranks);
-  const topology::Groups groups = !options.contains("gwps")
-                                      ? builder.groups()
-                                      : topology::Groups::equal(ranks, direct ? ranks : 1);
-  const std::vector<int> owners = round_robin_owners(groups, ranks);
-  for (int s = 0; s < ranks; ++s)
+  const int shards = request.ranks_of_replica();
+  Builder builder(request, shards);
+  const topology::Groups groups = groups_of(request.spec, builder.groups());
+  const std::vector<int> owners = round_robin_owners(groups, shards);
+  for (int s = 0; s < shards; ++s)
     builder.own(owners[s], s);
-  const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder,
-      groups,
-      owners,
-      when,
-      number_of(request.spec, "rails"),
-      options.contains("dbs"),
-      keeping_of(request));
+  const RelayRules rules = rules_of(request.spec);
+  GroupRelay relay(builder, groups, owners, rules, keeping_of(request));
+  const bool staggered = request.spec.value("gwps") != "direct";
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
-    all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), direct ? 0 : k);
-  for (std::size_t i = 0; i < all[0].visits().size(); ++i)
+    all.emplace_back(
+        builder, groups.members(k), request.micro_batches_of_rank(), staggered ? k : 0);
+
+  for (std::size_t i = 0; i < all[0].visits().size(); ++i) {
+    const auto leaves = [&](int group) {
+      return std::min(all[group].visits()[i].tick + rules.grad_ticks, all[group].last_tick() + 1);
+    };
     for (int k = 0; k < groups.count(); ++k) {
       const Visit& now = all[k].visits()[i];
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
@@ -442,22 +384,18 @@ Program make(const Request& request) {
         relay.fetch(k, now);
       const RankBuffers gradients = now.backward() ? relay.gradients(k, now.shard) : RankBuffers();
       all[k].compute(i, relay.weights(k), gradients);
-      const auto leaves = [&](int group) {
-        return std::min(all[group].visits()[i].tick + when.grad_ticks, all[group].last_tick() + 1);
-      };
       if (now.backward())
         relay.return_gradients(k,
             now.shard,
             leaves(k),
             leaves(groups.group_of(owners[now.shard])),
             gradients,
-            i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
+            all[k].is_last(now));
     }
-  return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
+  }
+  return std::move(builder).finish(all.back().last_tick() + std::min(rules.grad_ticks, 1),
       EmbeddingsUpdate::sliced,
-      when.grad_ticks == 0      ? Overlap::none
-      : options.contains("cco") ? Overlap::not_of_weights
-                                : Overlap::full);
+      overlap_of(request.spec));
 }
 }  // namespace
 

@@ -14,14 +14,14 @@ struct Clock {
   bool naive;
 
   /// Positions between the same visits of two micro-batches of a rank.
-  [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
+  int round() const { return naive ? 2 * ranks : ranks; }
 
-  [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
+  int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
 
   /// Interleaved, the rings turn by turns once the first rank has been through all shards.
-  [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
+  int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
 
-  [[nodiscard]] int backward_tick(int j) const {
+  int backward_tick(int j) const {
     if (naive)
       return ranks + j;
     const int both = positions() - ranks;  // turns that the rings share
@@ -38,20 +38,20 @@ public:
         cls_(cls),
         buffers_(builder.ranks()) {}
 
-  [[nodiscard]] VirtualBuffer& at(int rank) { return buffers_[rank]; }
+  VirtualBuffer& at(int rank) { return buffers_[rank]; }
 
-  /// Everybody sends the shard shard_of(rank) to the rank to_of(rank).
+  /// Every rank sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
-    RankBuffers moved(buffers_.size());
-    std::vector<Builder::Message> messages;
-    for (int r = 0; r < builder_.ranks(); ++r) {
+    const RankBuffers sent = buffers_;
+    for (const int r : builder_.everyone()) {
       const int to = to_of(r);
-      moved[to] = to == r ? buffers_[r] : builder_.new_buffer(to, cls_);
+      buffers_[to] = to == r ? sent[r] : builder_.new_buffer(to, cls_);
       if (to != r)
-        messages.push_back({{payload_, shard_of(r), -1, {}}, {r, buffers_[r]}, {to, moved[to]}});
+        builder_.transfer(phase,
+            make_action(Kind::send, tick, payload_, shard_of(r)),
+            {r, sent[r]},
+            {to, buffers_[to]});
     }
-    builder_.exchange(tick, phase, messages);
-    buffers_ = moved;
   }
 
 private:
@@ -71,59 +71,64 @@ public:
         backward_(builder, Payload::weights, SlotClass::weights),
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
     for (int r = 0; r < ranks_; ++r) {
-      builder.own(r, wrapped(-r, ranks_));
+      builder.own(r, owned_by(r));
       emitters_.emplace_back(builder, r);
     }
   }
 
+  /// Emits all turns; returns the tick of the last one.
   int run() {
+    const int turns = clock_.positions();
     // A rank's backward visit of its last shard follows the forward visit.
-    for (int i = 0; i < clock_.positions() + ranks_ - 1; ++i) {
-      if (i <= last())
-        turn_forward(i);
-      if (i >= ranks_ - 1)
-        turn_backward(i - ranks_ + 1);
+    for (int i = 0; i < turns + ranks_ - 1; ++i) {
+      if (i < turns)
+        turn_forward(i, i + 1 == turns);
+      if (const int j = i - ranks_ + 1; j >= 0)
+        turn_backward(j, j + 1 == turns);
     }
-    return last_tick_;
+    return clock_.backward_tick(turns - 1);
   }
 
 private:
-  [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
+  int owned_by(int rank) const { return wrapped(-rank, ranks_); }
 
-  [[nodiscard]] int backward_shard(int rank, int j) const {
-    return wrapped(ranks_ - 1 - j + rank, ranks_);
-  }
+  int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
 
-  [[nodiscard]] auto to_next() const {
+  int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
+
+  auto to_next() const {
     return [this](int r) { return (r + 1) % ranks_; };
   }
 
-  [[nodiscard]] int last() const { return clock_.positions() - 1; }
-
-  /// The visit of a rank that is `since` positions into its work; nothing while the ring turns for
-  /// others.
-  [[nodiscard]] bool works(int since) const {
-    return since >= 0 && since / clock_.round() < clock_.per_rank &&
-           since % clock_.round() < ranks_;
-  }
-
-  [[nodiscard]] int micro_batch(int rank, int since) const {
-    return rank * clock_.per_rank + since / clock_.round();
+  /// Emits the visit of a rank that is `since` positions into its work; nothing while the ring
+  /// turns for others.
+  void visit(int rank,
+      int since,
+      int tick,
+      int shard,
+      Kind kind,
+      VirtualBuffer weights,
+      VirtualBuffer gradient) {
+    const int number = since / clock_.round();  // of the micro-batch on this rank
+    if (since < 0 || number >= clock_.per_rank || since % clock_.round() >= ranks_)
+      return;
+    const int micro_batch = rank * clock_.per_rank + number;
+    const bool adds = kind == Kind::backward;  // the ring brings the gradient of other ranks
+    emitters_[rank].visit({tick, shard, micro_batch, kind}, weights, gradient, adds);
   }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
-  void turn_forward(int i) {
+  void turn_forward(int i, bool last) {
     const int tick = clock_.forward_tick(i);
     for (int r = 0; r < ranks_; ++r) {
+      const int shard = forward_shard(r, i);
       if (i % ranks_ == 0)
-        forward_.at(r) = builder_.owned(r, forward_shard(r, i));
-      if (works(i - r))
-        emitters_[r].visit(
-            {tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward}, forward_.at(r));
+        forward_.at(r) = builder_.owned(r, shard);
+      visit(r, i - r, tick, shard, Kind::forward, forward_.at(r), {});
     }
     if (i == ranks_ - 1)
       fork(tick);
-    if (i < last() && i % ranks_ != ranks_ - 1)
+    if (!last && i % ranks_ != ranks_ - 1)
       forward_.move(
           tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); }, to_next());
   }
@@ -145,16 +150,12 @@ private:
         [&](int r) { return (ranks_ - r) % ranks_; });
   }
 
-  void turn_backward(int j) {
-    const int tick = last_tick_ = clock_.backward_tick(j);
-    for (int r = 0; r < ranks_; ++r)
-      if (works(j - r))
-        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
-            backward_.at(r),
-            gradients_.at(r),
-            true);
+  void turn_backward(int j, bool last) {
+    const int tick = clock_.backward_tick(j);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
-    if (j == last())
+    for (int r = 0; r < ranks_; ++r)
+      visit(r, j - r, tick, shard_of(r), Kind::backward, backward_.at(r), gradients_.at(r));
+    if (last)
       return return_gradients(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
     gradients_.move(tick, Phase::push_inter, shard_of, to_next());
@@ -165,13 +166,9 @@ private:
     gradients_.move(
         tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
-      Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
-      add.lane = Lane::gradients_recv;
-      builder_.add(r,
-          Phase::push_last,
-          add,
-          {{Operand::source, gradients_.at(r)},
-              {Operand::destination, builder_.accumulator(r, add.shard)}});
+      const Action add = make_action(Kind::accumulate, tick, Payload::gradient, owned_by(r));
+      builder_.local(
+          r, Phase::push_last, add, false, gradients_.at(r), builder_.accumulator(r, add.shard));
     }
   }
 
@@ -180,7 +177,6 @@ private:
   Clock clock_;
   Ring forward_, backward_, gradients_;
   std::vector<ComputeEmitter> emitters_;
-  int last_tick_ = 0;
 };
 
 /// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P;

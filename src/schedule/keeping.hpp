@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "schedule/builder.hpp"
+
+/// What ranks keep of weights and gradients between the visits of a step, in schedules that move
+/// weights. Between steps, everything is with its owners only.
+namespace minitaw::schedule {
+/// What stays of a shard after a visit, beside what its owner has. In the order of the options'
+/// values.
+enum class Copies : std::uint8_t {
+  none,       ///< `world`: nothing (FSDP2: reshard_after_forward = True)
+  per_group,  ///< `group`: one in every group, a part on each of its ranks (ZeRO++ hpZ, MiCS;
+              ///< reshard_after_forward = n)
+  per_rank,   ///< `none`: a whole one on every rank (reshard_after_forward = False)
+};
+
+struct Keeping {
+  Copies weights = Copies::none;  ///< option reshard
+  bool all_step = false;       ///< option fetch: weights of the first micro-batch serve all others
+  Copies sums = Copies::none;  ///< option reduce: what sums the gradients of the micro-batches
+};
+
+[[nodiscard]] Keeping keeping_of(const Request& request);
+/// A schedule's own options, then those of keeping_of().
+[[nodiscard]] std::vector<OptionDoc> with_keeping(std::vector<OptionDoc> options);
+
+/// The buffers in which some consecutive ranks keep shards.
+class KeptBuffers {
+public:
+  KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping& keeping);
+
+  /// Makes a rank keep one part of what its group keeps.
+  void divide(int rank, Part part);
+  /// Copies that serve a visit, one of each rank; empty if the weights must be fetched, whose
+  /// copies the caller puts there.
+  [[nodiscard]] RankBuffers& copies_for(const Visit& visit);
+  /// Sums of a shard's gradient, one of each rank.
+  [[nodiscard]] const RankBuffers& sums_of(int shard);
+  /// Emits new buffers with these sums, which may be reduced. `inside`: for a collective of a
+  /// group.
+  [[nodiscard]] RankBuffers load_sums(int shard, int tick, bool inside);
+  /// Adds the gradients of a group to its sums, on the ranks of it that have some. After the
+  /// `last` micro-batch the sums replace the gradients.
+  void add_to_sums(
+      const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last);
+
+private:
+  Builder& builder_;
+  std::vector<int> ranks_;
+  Keeping keeping_;
+  std::vector<RankBuffers> copies_, sums_;  ///< by shard; empty while there are none
+};
+}  // namespace minitaw::schedule

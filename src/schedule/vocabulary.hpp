@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+#include "base/range.hpp"
+
+/// The words that programs are written in: enumerations, each with the one table that says
+/// everything about its values.
+namespace minitaw::schedule {
+/// Index of a value in the table of its enumeration, or in an array with an entry for each value.
+template <class Enum>
+constexpr std::size_t index_of(Enum value) {
+  return static_cast<std::size_t>(value);
+}
+
+/// The table of an enumeration: a row for each value, in order. Specialised beside each of them.
+template <class Enum>
+inline constexpr auto table_of = nullptr;
+
+/// Returns whether the table has a row for each value up to `last`, in order.
+template <class Enum>
+constexpr bool is_complete(Enum last) {
+  std::size_t rows = 0;
+  for (const auto& row : table_of<Enum>)
+    if (index_of(row.value) != rows++)
+      return false;
+  return rows == index_of(last) + 1;
+}
+
+/// A row of an enumeration of which there is only a name to know.
+template <class Enum>
+struct Named {
+  Enum value;
+  std::string_view name;
+};
+
+// ---- Memory and traffic: what slots and payloads are counted as ----
+
+enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers, tokens };
+
+template <>
+inline constexpr auto table_of<Memory> = std::to_array<Named<Memory>>({
+    {Memory::weights, "weights"},
+    {Memory::gradients, "gradients"},
+    {Memory::optimiser, "optimiser"},
+    {Memory::activations, "activations"},
+    {Memory::buffers, "buffers"},
+    {Memory::tokens, "tokens"},
+});
+static_assert(is_complete(Memory::tokens));
+inline constexpr int memory_kinds = table_of<Memory>.size();
+
+enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
+
+template <>
+inline constexpr auto table_of<Traffic> = std::to_array<Named<Traffic>>({
+    {Traffic::weights, "weights"},
+    {Traffic::gradients, "gradients"},
+    {Traffic::activations, "activations"},
+    {Traffic::embeddings, "embeddings"},
+});
+static_assert(is_complete(Traffic::embeddings));
+inline constexpr int traffic_kinds = table_of<Traffic>.size();
+
+// ---- Lanes ----
+
+/// A queue of a rank, in order, of inputs of the computation or gradients. A transfer waits only in
+/// its lane: receives, sends and collectives of a group pass each other
+/// (docs/decisions/0013-lanes-by-direction.md).
+enum class Lane : std::uint8_t {
+  compute,
+  inputs_group,     ///< collectives inside a group
+  inputs_recv,      ///< receives, and collectives that leave a group
+  inputs_send,      ///< sends
+  gradients_group,  ///< the same for gradients
+  gradients_recv,
+  gradients_send,
+};
+
+template <>
+inline constexpr auto table_of<Lane> = std::to_array<Named<Lane>>({
+    {Lane::compute, "compute"},
+    {Lane::inputs_group, "inputs_group"},
+    {Lane::inputs_recv, "inputs_recv"},
+    {Lane::inputs_send, "inputs_send"},
+    {Lane::gradients_group, "gradients_group"},
+    {Lane::gradients_recv, "gradients_recv"},
+    {Lane::gradients_send, "gradients_send"},
+});
+static_assert(is_complete(Lane::gradients_send));
+inline constexpr int lanes = table_of<Lane>.size();
+
+// ---- Classes of slots ----
+
+/// Class of a slot: a named buffer of a rank.
+enum class SlotClass : std::uint8_t {
+  owned,         ///< weights of an owned shard or slice of one
+  accumulator,   ///< gradient of an owned shard or slice, summed over the step
+  weights,       ///< weights passing through, or kept whole for later visits
+  kept,          ///< a part of a shard's weights, kept for later visits in the group
+  gradient,      ///< a gradient contribution passing through
+  contribution,  ///< one from another rank, at its own time: computing never waits for its slot
+  partial,       ///< gradient of a shard or a part of it, summed here before it goes to its owner
+  saved,         ///< what F saves for the backward pass of one (shard, micro-batch)
+  deferred,      ///< what B leaves for W of one (shard, micro-batch)
+  hidden,        ///< hidden state of a micro-batch, later its gradient
+  embeddings,    ///< weights of embedding and LM head, or the slice that the rank has
+  embeddings_accumulator,  ///< their gradient, summed over the step
+  squares,                 ///< sum of the squares of gradients, a number and scratch
+};
+
+/// Type of the values in a slot.
+enum class Precision : std::uint8_t {
+  compute,  ///< that of the kernels
+  transit,  ///< grad_dtype: gradients on their way to a sum
+  sum,      ///< fp32: sums of several micro-batches
+};
+
+struct SlotClassRow {
+  SlotClass value;
+  char letter;            ///< in texts of programs
+  std::string_view name;  ///< in sentences
+  Memory memory;
+  Precision precision = Precision::compute;
+  bool permanent = false;  ///< keeps its content from step to step
+  bool of_embeddings = false;
+};
+
+template <>
+inline constexpr auto table_of<SlotClass> = [] {
+  using enum Memory;
+  using enum Precision;
+  constexpr bool permanent = true, of_embeddings = true;
+  return std::to_array<SlotClassRow>({
+      {SlotClass::owned, 'h', "owned weights", weights, compute, permanent},
+      {SlotClass::accumulator, 't', "accumulator", gradients, sum, permanent},
+      {SlotClass::weights, 'w', "weights", weights},
+      {SlotClass::kept, 'k', "kept weights", weights},
+      {SlotClass::gradient, 'g', "gradient", gradients, transit},
+      {SlotClass::contribution, 'c', "contribution", gradients, transit},
+      {SlotClass::partial, 'p', "partial sum", gradients, sum},
+      {SlotClass::saved, 'a', "saved activations", activations},
+      {SlotClass::deferred, 'b', "deferred inputs", activations},
+      {SlotClass::hidden, 'x', "hidden state", activations},
+      {SlotClass::embeddings, 'e', "embeddings", weights, compute, permanent, of_embeddings},
+      {SlotClass::embeddings_accumulator,
+          'f',
+          "embeddings' accumulator",
+          gradients,
+          sum,
+          permanent,
+          of_embeddings},
+      {SlotClass::squares, 'n', "squares", buffers, sum},
+  });
+}();
+static_assert(is_complete(SlotClass::squares));
+inline constexpr int slot_classes = table_of<SlotClass>.size();
+
+// ---- Payloads ----
+
+/// What an action moves or updates. In texts, before the number of a shard: "W3".
+enum class Payload : std::uint8_t {
+  none,
+  weights,
+  gradient,
+  activation,       ///< hidden state of a micro-batch at the input of the shard
+  activation_grad,  ///< its gradient
+  embeddings,       ///< weights of embedding and LM head
+  embeddings_gradient,
+  squares,  ///< sum of the squares of all gradients
+};
+
+/// What an action names, in texts and for the validator.
+enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
+
+struct PayloadRow {
+  Payload value;
+  std::string_view name, prefix;
+  std::string_view classes;  ///< letters of the slots that messages move it from and to
+  Traffic traffic;
+  Names names = Names::nothing;
+  bool input = false;  ///< of a computation, not a result: decides the lane
+};
+
+template <>
+inline constexpr auto table_of<Payload> = [] {
+  using enum Traffic;
+  using enum Names;
+  constexpr bool input = true;
+  return std::to_array<PayloadRow>({
+      {Payload::none, "none", "s", "", weights},
+      {Payload::weights, "weights", "W", "hwk", weights, shard, input},
+      {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
+      {Payload::activation, "activation", "A", "x", activations, both, input},
+      {Payload::activation_grad, "activation_grad", "D", "x", activations, both},
+      {Payload::embeddings, "embeddings", "E", "e", embeddings, nothing, input},
+      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", embeddings},
+      {Payload::squares, "squares", "N", "n", gradients},
+  });
+}();
+static_assert(is_complete(Payload::squares));
+
+// ---- Kinds of actions and their operands ----
+
+enum class Operand : std::uint8_t {
+  none,
+  weights,      ///< of a shard, or of embedding and LM head
+  saved,        ///< activations that F saves for the backward pass
+  hidden,       ///< hidden state of a micro-batch, or its gradient; changed in place
+  deferred,     ///< inputs of the weight gradient that B leaves for W
+  gradient,     ///< of a shard, or of embedding and LM head
+  source,       ///< add, load: the buffer that is read
+  destination,  ///< add, load: the buffer that is written
+  buffer,       ///< messages and collectives: the buffer that moves
+  squares,      ///< square; update, where the gradient is clipped
+};
+
+/// Use of an operand's slot by an action.
+enum class Touch : std::uint8_t {
+  read,
+  write,
+  modify,      ///< both
+  accumulate,  ///< written, and read as well if the action accumulates
+};
+
+struct Use {
+  Operand operand = Operand::none;
+  std::string_view classes = {};  ///< letters of the classes that its slot may be of
+  Touch touch = Touch::read;
+};
+
+inline constexpr int most_operands = 4;  ///< of one action
+
+/// Kind of an action.
+enum class Kind : std::uint8_t {
+  embed,
+  forward,
+  loss,
+  backward,         ///< both halves of the backward pass
+  backward_input,   ///< towards the input
+  backward_weight,  ///< towards the weights
+  embed_backward,
+  square,  ///< adds the squares of a gradient to those of the whole model
+  update,
+  zero,
+  accumulate,  ///< destination = source, or += if the action accumulates
+  load,        ///< destination = source, rounded to its precision
+  join,        ///< the rank's step ends here
+  send,
+  recv,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+};
+
+/// What sort of work an action is.
+enum class Work : std::uint8_t {
+  visit,       ///< computation of a tick: F, BW, B or W
+  compute,     ///< computation beside it
+  local,       ///< copy or addition on one rank
+  join,        ///< none
+  message,     ///< from one rank to another
+  collective,  ///< of all ranks of a communicator
+};
+
+struct KindRow {
+  Kind value;
+  std::string_view name;  ///< in texts of programs
+  Work work;
+  Names names = Names::nothing;
+  /// The operands in the order of Action::slots: only this table knows it.
+  std::array<Use, most_operands> uses = {};
+  bool rooted = false;    ///< a collective from or to one rank
+  bool reducing = false;  ///< a collective that adds up
+};
+
+/// The slot classes of a transfer follow from its payload, as does what it names. Of square and
+/// update the second letter is for embeddings.
+template <>
+inline constexpr auto table_of<Kind> = [] {
+  using enum Operand;
+  using enum Touch;
+  using enum Work;
+  using enum Names;
+  constexpr bool rooted = true, reducing = true;
+  constexpr Use weights_of_shard{weights, "hw", read}, saved_before{saved, "a", read};
+  constexpr Use state{hidden, "x", modify}, left_by_b{deferred, "b", read};
+  return std::to_array<KindRow>({
+      {Kind::embed, "embed", compute, micro_batch, {{{hidden, "x", write}, {weights, "e", read}}}},
+      {Kind::forward, "F", visit, both, {{weights_of_shard, {saved, "a", write}, state}}},
+      {Kind::loss,
+          "loss",
+          compute,
+          micro_batch,
+          {{state, {weights, "e", read}, {gradient, "f", accumulate}}}},
+      {Kind::backward,
+          "BW",
+          visit,
+          both,
+          {{weights_of_shard, saved_before, state, {gradient, "tgp", accumulate}}}},
+      {Kind::backward_input,
+          "B",
+          visit,
+          both,
+          {{weights_of_shard, saved_before, state, {deferred, "b", write}}}},
+      {Kind::backward_weight,
+          "W",
+          visit,
+          both,
+          {{saved_before, left_by_b, {gradient, "tg", accumulate}}}},
+      {Kind::embed_backward,
+          "dembed",
+          compute,
+          micro_batch,
+          {{{hidden, "x", read}, {gradient, "f", accumulate}}}},
+      {Kind::square,
+          "square",
+          compute,
+          shard,
+          {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
+      {Kind::update,
+          "update",
+          compute,
+          shard,
+          {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read}}}},
+      {Kind::zero, "zero", local, shard, {{{gradient, "g", write}}}},
+      {Kind::accumulate,
+          "add",
+          local,
+          shard,
+          {{{source, "gc", read}, {destination, "tp", accumulate}}}},
+      {Kind::load, "load", local, shard, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
+      {Kind::join, "join", join},
+      {Kind::send, "send", message, nothing, {{{buffer, "", read}}}},
+      {Kind::recv, "recv", message, nothing, {{{buffer, "", write}}}},
+      // The root of a broadcast reads, that of a reduction writes as well.
+      {Kind::broadcast, "broadcast", collective, nothing, {{{buffer, "", write}}}, rooted},
+      {Kind::reduce, "reduce", collective, nothing, {{{buffer, "", read}}}, rooted, reducing},
+      {Kind::all_gather, "all_gather", collective, nothing, {{{buffer, "", modify}}}},
+      {Kind::reduce_scatter,
+          "reduce_scatter",
+          collective,
+          nothing,
+          {{{buffer, "", modify}}},
+          !rooted,
+          reducing},
+      {Kind::all_reduce,
+          "all_reduce",
+          collective,
+          nothing,
+          {{{buffer, "", modify}}},
+          !rooted,
+          reducing},
+  });
+}();
+static_assert(is_complete(Kind::all_reduce));
+
+// ---- Reading the tables ----
+
+/// The row of a value in the table of its enumeration.
+template <class Enum>
+constexpr const auto& row_of(Enum value) {
+  return table_of<Enum>[index_of(value)];
+}
+
+template <class Enum>
+  requires requires { table_of<Enum>.front().name; }
+constexpr std::string_view name_of(Enum value) {
+  return row_of(value).name;
+}
+
+/// Names of all values of an enumeration, in order.
+template <class Enum>
+[[nodiscard]] std::vector<std::string> names_of() {
+  return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
+}
+
+constexpr bool names_shard(Names names) {
+  return names == Names::shard || names == Names::both;
+}
+
+constexpr bool names_micro_batch(Names names) {
+  return names == Names::micro_batch || names == Names::both;
+}
+
+constexpr char letter_of(SlotClass cls) {
+  return row_of(cls).letter;
+}
+
+constexpr Memory memory_of(SlotClass cls) {
+  return row_of(cls).memory;
+}
+
+/// True for slots that sum gradients of several micro-batches, or their squares: fp32.
+constexpr bool is_sum(SlotClass cls) {
+  return row_of(cls).precision == Precision::sum;
+}
+
+/// True for slots that keep their content from step to step.
+constexpr bool is_permanent(SlotClass cls) {
+  return row_of(cls).permanent;
+}
+
+constexpr bool of_embeddings(SlotClass cls) {
+  return row_of(cls).of_embeddings;
+}
+
+constexpr bool of_embeddings(Payload payload) {
+  return row_of(payload).traffic == Traffic::embeddings;
+}
+
+constexpr Traffic traffic_of(Payload payload) {
+  return row_of(payload).traffic;
+}
+
+/// F, BW, B or W: the actions that take a tick.
+constexpr bool is_visit(Kind kind) {
+  return row_of(kind).work == Work::visit;
+}
+
+constexpr bool is_compute(Kind kind) {
+  return is_visit(kind) || row_of(kind).work == Work::compute;
+}
+
+constexpr bool is_point_to_point(Kind kind) {
+  return row_of(kind).work == Work::message;
+}
+
+constexpr bool is_collective(Kind kind) {
+  return row_of(kind).work == Work::collective;
+}
+
+constexpr bool is_communication(Kind kind) {
+  return is_point_to_point(kind) || is_collective(kind);
+}
+
+constexpr bool is_rooted(Kind kind) {
+  return row_of(kind).rooted;
+}
+
+constexpr bool is_reducing(Kind kind) {
+  return row_of(kind).reducing;
+}
+}  // namespace minitaw::schedule
