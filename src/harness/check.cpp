@@ -22,13 +22,7 @@ std::vector<float> to_host(model::Buffer buffer) {
   const Device device(buffer.as<T>(), buffer.bytes / sizeof(T));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
   std::vector<float> values(host.size());
-  const auto value = [](T v) {
-    if constexpr (std::is_same_v<T, float>)
-      return v;
-    else
-      return to_float(v);
-  };
-  std::transform(host.data(), host.data() + host.size(), values.begin(), value);
+  convert<false>(values.data(), host.data(), std::ssize(values));
   return values;
 }
 
