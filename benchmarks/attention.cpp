@@ -45,18 +45,18 @@ struct Buffers {
 
   void forward() const {
     kernels::attention_forward<E>(
-        ExecutionSpace(), y.matrix(), lse.vector(), qkv.matrix(), z, kernel);
+        ExecutionSpace(), {y.matrix(), lse.vector(), qkv.matrix(), z}, kernel);
   }
 
   void backward() const {
     kernels::attention_backward<E>(ExecutionSpace(),
-        dqkv.matrix(),
-        delta.vector(),
-        dy.matrix(),
-        qkv.matrix(),
-        y.matrix(),
-        lse.vector(),
-        z,
+        {.dqkv = dqkv.matrix(),
+            .delta = delta.vector(),
+            .dy = dy.matrix(),
+            .qkv = qkv.matrix(),
+            .y = y.matrix(),
+            .lse = lse.vector(),
+            .sizes = z},
         kernel);
   }
 

@@ -68,13 +68,7 @@ Limit square_product() {
   const std::int64_t n = !kernels::on_host ? 8192 : std::is_same_v<E, float> ? 1024 : 256;
   const Values<E> a(n, n), b(n, n), c(n, n);
   const auto run = [=] {
-    kernels::matmul<E, E>(ExecutionSpace(),
-        c.matrix(),
-        a.matrix(),
-        kernels::Op::plain,
-        b.matrix(),
-        kernels::Op::transposed,
-        0);
+    kernels::matmul<E, E>(ExecutionSpace(), c.matrix(), {a.matrix()}, {b.matrix(), true}, 0);
   };
   const auto side = static_cast<double>(n);
   return limit_of(2 * side * side * side, timed(run, 0.5), fmt::format("{0} x {0} x {0}", n));

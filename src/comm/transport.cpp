@@ -50,19 +50,9 @@ Transport::Started SoloTransport::start_transfer(
   throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
 }
 
-// Plain loops: they run on communication threads, which must not enter the compute threads'
-// parallel regions.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements) {
-  if (dtype == model::Dtype::fp32) {
-    auto* __restrict const to = reinterpret_cast<float*>(target);
-    const auto* __restrict const from = reinterpret_cast<const float*>(other);
-    for (std::int64_t i = 0; i < elements; ++i)
-      to[i] += from[i];
-  } else {
-    auto* __restrict const to = reinterpret_cast<Bf16*>(target);
-    const auto* __restrict const from = reinterpret_cast<const Bf16*>(other);
-    for (std::int64_t i = 0; i < elements; ++i)
-      to[i] = to_bf16(to_float(to[i]) + to_float(from[i]));
-  }
+  model::with_element(dtype, [&]<class E>(E) {
+    convert<true>(reinterpret_cast<E*>(target), reinterpret_cast<const E*>(other), elements);
+  });
 }
 }  // namespace minitaw::comm

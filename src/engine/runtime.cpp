@@ -21,53 +21,17 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
   return held(program, rank, SlotClass::embeddings, -1, layout);
 }
 
-// Called by the host build only.
-[[maybe_unused]] float to_float(float value) {
-  return value;
-}
-
-template <class E>
-[[maybe_unused]] E rounded(float value) {
-  if constexpr (std::is_same_v<E, Bf16>)
-    return to_bf16(value);
-  else
-    return value;
-}
-
-/// sum = contribution, or +=. On a host a plain loop: communication threads may not enter compute's
-/// parallel regions.
-template <class E>
-void add_to_accumulator(schedule::Lane lane,
-    float* sum,
-    const E* contribution,
-    std::int64_t elements,
-    bool accumulate) {
-  if constexpr (kernels::on_host) {
-    if (accumulate)
-      for (std::int64_t i = 0; i < elements; ++i)
-        sum[i] += to_float(contribution[i]);
+/// to = the fp32 sums in `from`, rounded.
+void round_sums(schedule::Lane lane, Buffer to, Buffer from, model::Dtype dtype) {
+  const auto elements = static_cast<std::int64_t>(from.bytes / sizeof(float));
+  model::with_element(dtype, [&]<class E>(E) {
+    if constexpr (kernels::on_host)
+      convert<false>(to.as<E>(), from.as<const float>(), elements);
     else
-      for (std::int64_t i = 0; i < elements; ++i)
-        sum[i] = to_float(contribution[i]);
-  } else {
-    kernels::add<E>(lane_space(lane),
-        kernels::Vector<float>(sum, elements),
-        kernels::Vector<const E>(contribution, elements),
-        accumulate);
-  }
-}
-
-/// to = from, rounded, as add_to_accumulator().
-template <class E>
-void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
-  if constexpr (kernels::on_host) {
-    for (std::int64_t i = 0; i < elements; ++i)
-      to[i] = rounded<E>(from[i]);
-  } else {
-    kernels::round<E>(lane_space(lane),
-        kernels::Vector<E>(to, elements),
-        kernels::Vector<const float>(from, elements));
-  }
+      kernels::round<E>(lane_space(lane),
+          kernels::Vector<E>(to.as<E>(), elements),
+          kernels::Vector<const float>(from.as<const float>(), elements));
+  });
 }
 }  // namespace
 
@@ -305,22 +269,28 @@ comm::Collective Runtime::collective(const Action& a) const {
 }
 
 void Runtime::add(const Action& a) const {
+  const Buffer from = part(a, Operand::source);
   float* const sum = part(a, Operand::destination).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
   model::with_element(dtype_of(a[Operand::source]), [&]<class E>(E) {
-    add_to_accumulator(
-        a.lane, sum, part(a, Operand::source).as<const E>(), elements, a.accumulates);
+    if constexpr (!kernels::on_host)
+      kernels::add<E>(lane_space(a.lane),
+          kernels::Vector<float>(sum, elements),
+          kernels::Vector<const E>(from.as<const E>(), elements),
+          a.accumulates);
+    else if (a.accumulates)
+      convert<true>(sum, from.as<const E>(), elements);
+    else
+      convert<false>(sum, from.as<const E>(), elements);
   });
 }
 
 void Runtime::load(const Action& a) const {
   const Buffer from = part(a, Operand::source), to = part(a, Operand::destination);
   if (dtype_of(a[Operand::source]) != dtype_of(a[Operand::destination]))
-    return model::with_element(dtype_of(a[Operand::destination]), [&]<class E>(E) {
-      round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count);
-    });
+    return round_sums(a.lane, to, from, dtype_of(a[Operand::destination]));
   if constexpr (kernels::on_host)
-    std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
+    std::memcpy(to.data, from.data, from.bytes);  // no parallel region, as in convert()
   else
     Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }

@@ -2,7 +2,6 @@
 #include "harness/check.hpp"
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <optional>
 #include <type_traits>
 #include "base/bf16.hpp"
@@ -13,7 +12,7 @@
 
 namespace minitaw::harness {
 namespace {
-using comm::mpi::check, model::ReferenceTensors;
+using comm::mpi::check, model::ReferenceTensors, schedule::SlotClass;
 
 template <class T>
 std::vector<float> to_host(model::Buffer buffer) {
@@ -22,13 +21,7 @@ std::vector<float> to_host(model::Buffer buffer) {
   const Device device(buffer.as<T>(), buffer.bytes / sizeof(T));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
   std::vector<float> values(host.size());
-  const auto value = [](T v) {
-    if constexpr (std::is_same_v<T, float>)
-      return v;
-    else
-      return to_float(v);
-  };
-  std::transform(host.data(), host.data() + host.size(), values.begin(), value);
+  convert<false>(values.data(), host.data(), std::ssize(values));
   return values;
 }
 
@@ -62,6 +55,72 @@ int updater_of(const schedule::Program& program, int slice) {
       });
 }
 
+/// Elements of a slot of one rank: a part of a flat buffer of the model.
+struct Piece {
+  int rank;
+  schedule::Slot slot;
+  Range range;
+};
+
+std::vector<Piece> pieces_of_shard(const engine::Runtime& runtime, Which which, int shard) {
+  const schedule::Program& program = runtime.program();
+  const auto cls = which == Which::weights ? SlotClass::owned : SlotClass::accumulator;
+  const std::int64_t each = runtime.layout().shards[shard].elements / program.owned_slices;
+  std::vector<Piece> pieces;
+  for (int k = 0; k < program.owned_slices; ++k) {
+    const int owner = owner_of(program, shard, k);
+    const std::vector<int>& owned = program.ranks[owner].owned_shards;
+    const auto index = std::ranges::find(owned, shard) - owned.begin();
+    pieces.push_back({owner, {cls, static_cast<std::int16_t>(index)}, {0, each}});
+  }
+  return pieces;
+}
+
+std::vector<Piece> pieces_of_embeddings(const engine::Runtime& runtime, Which which) {
+  const schedule::Program& program = runtime.program();
+  const model::Layout& layout = runtime.layout();
+  const auto cls =
+      which == Which::weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator;
+  const std::int64_t slice = layout.embeddings.slice;
+  std::vector<Piece> pieces;
+  for (int k = 0; k < program.embeddings_slices; ++k) {
+    const int owner = updater_of(program, k);
+    const Range there = held(program, owner, SlotClass::embeddings, -1, layout);
+    pieces.push_back({owner, {cls, 0}, {k * slice - there.begin, slice}});
+  }
+  return pieces;
+}
+
+std::vector<float> values_of(const engine::Runtime& runtime, const Piece& piece) {
+  const model::Dtype dtype = dtype_of(piece.slot.cls, runtime.layout().shape);
+  const std::size_t width = model::bytes_of(dtype);
+  const model::Buffer slot = runtime.arena().slot(piece.slot);
+  const model::Buffer part{slot.data + piece.range.begin * width, piece.range.count * width};
+  return dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
+}
+
+/// On rank 0 the values of all pieces, one after the other. Collective.
+std::vector<float> fetch(
+    const engine::Runtime& runtime, const std::vector<Piece>& pieces, MPI_Comm comm) {
+  const bool first = runtime.rank() == 0;
+  std::vector<float> all;
+  for (const Piece& piece : pieces) {
+    const int count = static_cast<int>(piece.range.count);
+    const bool mine = piece.rank == runtime.rank();
+    if (!first && !mine)
+      continue;
+    std::vector<float> values = mine ? values_of(runtime, piece) : std::vector<float>(count);
+    if (!first)
+      check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
+    else if (!mine)
+      check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.rank, 0, comm, MPI_STATUS_IGNORE),
+          "gathering tensors");
+    if (first)
+      all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
 template <class T>
 void append(std::vector<NamedTensor>& result,
     const std::vector<model::Tensor>& tensors,
@@ -70,22 +129,26 @@ void append(std::vector<NamedTensor>& result,
     result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
 }
 
-double root_mean_square(double sum, std::size_t count) {
-  return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
-}
-
+/// Of some values, or errors: their root mean square, 0 of none.
 struct Squares {
   double sum = 0;
   std::size_t count = 0;
 
-  Squares& operator+=(std::span<const float> values) {
-    for (const float value : values)
-      sum += double{value} * value;
-    count += values.size();
+  void add(double value) {
+    sum += value * value;
+    ++count;
+  }
+
+  template <class T>
+  Squares& add_all(std::span<const T> values) {
+    for (const double value : values)
+      add(value);
     return *this;
   }
 
-  [[nodiscard]] double mean_root() const { return root_mean_square(sum, count); }
+  [[nodiscard]] double mean_root() const {
+    return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
+  }
 };
 
 /// What tensors of all layers have in common: "w13".
@@ -93,66 +156,25 @@ std::string_view role_of(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
 
+/// Where gradients cancel, rounding does not shrink: a tensor counts as at least this share of the
+/// root mean square of all (docs/verify.md, "What is compared").
+constexpr double least_share = 0.1;
+
+/// No tensor counts as smaller, so that two zeros do not differ.
+constexpr double least_size = 1e-9;
+
+void require_same(std::size_t a, std::size_t b) {
+  if (a != b)
+    throw LogicError(fmt::format("engine: {} and {} values cannot be compared", a, b));
+}
+
 float rounded(double value) {
   return to_float(to_bf16(static_cast<float>(value)));
 }
 
-/// Written so that not-a-number is out.
-bool within(double error, double limit) {
-  return error <= limit;
-}
-
 /// Not-a-number is the worst of all and must not compare as small.
 bool is_worse(double error, double worst) {
-  return !within(error, worst) && !std::isnan(worst);
-}
-
-// docs/verify.md derives and measures these.
-
-/// How much smaller than usual the norm of `numbers` random numbers is at the worst of `places` in
-/// 999 of 1000 models.
-double smaller(double places, double numbers) {
-  return std::pow(1e3 * places, 1 / numbers);
-}
-
-/// Growth of rounding by hidden states that are small at a norm: the more, the fewer elements they
-/// have.
-double growth_at_norms(const Case& c) {
-  const double tokens = tokens_of_step(c),
-               directions = static_cast<double>(c.shape.hidden > 2 ? c.shape.hidden : 1),
-               rare = smaller((2.0 * c.shape.layers + 1) * tokens, directions);
-  return 1 + rare * std::min(1.0, rare / std::sqrt(tokens));
-}
-
-/// Rounding of a value in the case's type, and of the longest sum in fp32.
-double unit(const Case& c) {
-  const model::Shape& s = c.shape;
-  const std::int64_t longest = std::max({s.hidden, std::ranges::max(s.ffn), s.vocab, s.tokens()});
-  return (s.dtype == model::Dtype::bf16 ? 0x1p-8 : 0) +
-         0x1p-24 * std::sqrt(static_cast<double>(longest + c.micro_batches));
-}
-
-/// Noise of two builds that round independently of each other, once in each half of a block and
-/// back.
-double independent_noise(const Case& c) {
-  return unit(c) * std::sqrt(c.shape.layers + 1.0) * growth_at_norms(c);
-}
-
-/// `first` and `later`: relative difference of the gradients of correct builds, as a rule.
-Tolerance tolerance(const Case& c, std::string_view reference, double first, double later) {
-  const auto hidden = static_cast<double>(c.shape.hidden),
-             vocab = static_cast<double>(c.shape.vocab);
-  const double cancels = vocab > 1 ? smaller(1, vocab * (vocab - 1)) : 1,
-               averages = std::sqrt(std::min({tokens_of_step(c), vocab, 128.0}));
-  // What a step changes of the smallest weights; finite, so that no limit is not-a-number.
-  const double change = std::min(10.0, c.learning_rate * std::sqrt(2 * c.shape.layers * hidden));
-  const double lost = std::min(0.3, 2 * change * (c.steps - 1)) / std::sqrt(4 * later * cancels);
-  later *= (1 + lost) * std::exp(10 * change * std::sqrt(growth_at_norms(c)));
-  const auto step = [&](double noise) {
-    return Tolerance::Step{2 * noise / averages, 4 * noise * cancels};
-  };
-  // AdamW rounds a weight by at most 2^-24 of it in each step.
-  return {std::string(reference), step(first), step(later), 1e-6 + 1e-7 * c.steps};
+  return !(error <= worst) && !std::isnan(worst);
 }
 
 /// Calls visit(name, values) for every tensor, in the order of gather().
@@ -203,11 +225,11 @@ Difference compare_weights(
   return result;
 }
 
+/// Bytes of what the references consist of.
 struct Parts {
-  std::uint64_t arena;  ///< of the serial baseline
-  std::uint64_t tensors =
-      0;  ///< all of the model once, fp32; gathered, there twice: flat, and by name
-  std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
+  std::uint64_t arena;            ///< of the serial baseline
+  std::uint64_t tensors = 0;      ///< of the model once, fp32
+  std::uint64_t activations = 0;  ///< of the float64 model
 };
 
 Parts parts_of(const Case& c) {
@@ -225,70 +247,16 @@ Parts parts_of(const Case& c) {
 }  // namespace
 
 std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
-  using schedule::SlotClass;
-  const model::Layout& layout = runtime.layout();
-  const schedule::Program& program = runtime.program();
-  const int rank = runtime.rank();
-  const bool weights = which == Which::weights;
-  // Gradient accumulators are fp32, weights of the compute type.
-  const model::Dtype dtype = weights ? layout.shape.dtype : model::Dtype::fp32;
   std::vector<NamedTensor> result;
-  std::vector<float> flat;
-  // Appends `elements` values from `begin` on of a slot of `owner` on rank 0.
-  const auto take = [&](int owner,
-                        SlotClass cls,
-                        std::ptrdiff_t index,
-                        std::int64_t begin,
-                        std::int64_t elements) {
-    if (rank != 0 && rank != owner)
-      return;
-    std::vector<float> values(elements);
-    if (rank == owner) {
-      const std::size_t width = model::bytes_of(dtype);
-      const model::Buffer slot = runtime.arena().slot({cls, static_cast<std::int16_t>(index)});
-      const model::Buffer part{slot.data + begin * width, elements * width};
-      values = dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
-      if (rank != 0)
-        check(MPI_Send(values.data(), static_cast<int>(elements), MPI_FLOAT, 0, 0, comm),
-            "sending tensors");
-    } else {
-      check(MPI_Recv(values.data(),
-                static_cast<int>(elements),
-                MPI_FLOAT,
-                owner,
-                0,
-                comm,
-                MPI_STATUS_IGNORE),
-          "gathering tensors");
-    }
-    if (rank == 0)
-      flat.insert(flat.end(), values.begin(), values.end());
+  const auto add = [&](const model::Flat& part, const std::vector<Piece>& pieces) {
+    const std::vector<float> flat = fetch(runtime, pieces, comm);
+    if (runtime.rank() == 0)
+      append(result, part.tensors, flat);
   };
-  for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
-    for (int k = 0; k < program.owned_slices; ++k) {
-      const int owner = owner_of(program, s, k);
-      const std::vector<int>& owned = program.ranks[owner].owned_shards;
-      take(owner,
-          weights ? SlotClass::owned : SlotClass::accumulator,
-          std::ranges::find(owned, s) - owned.begin(),
-          0,
-          layout.shards[s].elements / program.owned_slices);
-    }
-    if (rank == 0)
-      append(result, layout.shards[s].tensors, flat);
-    flat.clear();
-  }
-  for (int k = 0; k < program.embeddings_slices; ++k) {
-    const int owner = updater_of(program, k);
-    const std::int64_t slice = layout.embeddings.slice;
-    take(owner,
-        weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator,
-        0,
-        k * slice - held(program, owner, SlotClass::embeddings, -1, layout).begin,
-        slice);
-  }
-  if (rank == 0)
-    append(result, layout.embeddings.tensors, flat);
+  const model::Layout& layout = runtime.layout();
+  for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s)
+    add(layout.shards[s], pieces_of_shard(runtime, which, s));
+  add(layout.embeddings, pieces_of_embeddings(runtime, which));
   return result;
 }
 
@@ -302,21 +270,22 @@ Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vecto
   Squares all;
   std::map<std::string_view, Squares> alike;
   for (const NamedTensor& t : b) {
-    all += t.values;
-    alike[role_of(t.name)] += t.values;
+    all.add_all<float>(t.values);
+    alike[role_of(t.name)].add_all<float>(t.values);
   }
-  const double least = std::max(0.1 * all.mean_root(), 1e-9);
+  const double least = std::max(least_share * all.mean_root(), least_size);
+
   Difference result;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const std::vector<float>&found = a[i].values, &wanted = b[i].values;
-    if (found.size() != wanted.size())
-      throw LogicError("engine: a tensor of another size cannot be compared");
-    double apart = 0;
+    require_same(found.size(), wanted.size());
+    Squares apart;
     for (std::size_t k = 0; k < found.size(); ++k)
-      apart += (double{found[k]} - wanted[k]) * (double{found[k]} - wanted[k]);
-    const double size =
-        std::max({(Squares() += wanted).mean_root(), alike[role_of(b[i].name)].mean_root(), least});
-    const double relative = root_mean_square(apart, found.size()) / size;
+      apart.add(double{found[k]} - wanted[k]);
+    const double size = std::max({Squares().add_all<float>(wanted).mean_root(),
+        alike[role_of(b[i].name)].mean_root(),
+        least});
+    const double relative = apart.mean_root() / size;
     if (is_worse(relative, result.worst))
       result = {relative, a[i].name};
   }
@@ -325,12 +294,9 @@ Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vecto
 
 double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack) {
-  if (tensor.values.size() != wanted.size())
-    throw LogicError("engine: a tensor of another size cannot be compared");
-  double norm = 0, apart = 0;
-  for (const double w : wanted)
-    norm += w * w;
-  const double size = root_mean_square(norm, wanted.size());
+  require_same(tensor.values.size(), wanted.size());
+  const double size = Squares().add_all(wanted).mean_root();
+  Squares apart;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const double value = tensor.values[i];
     double right = wanted[i];
@@ -338,28 +304,9 @@ double weight_error(
       const double either = slack * std::max(std::abs(right), size);
       right = std::clamp<double>(value, rounded(right - either), rounded(right + either));
     }
-    apart += (value - right) * (value - right);
+    apart.add(value - right);
   }
-  return root_mean_square(apart, wanted.size()) / std::max(size, 1e-9);
-}
-
-Tolerance serial_tolerance(const Case& c) {
-  const bool narrow = c.shape.dtype == model::Dtype::bf16;
-  // Each rank rounds the sum that it passes on.
-  const double passed = narrow ? unit(c) * std::sqrt(c.ranks) : 0,
-               both = std::hypot(passed, std::numbers::sqrt2 * independent_noise(c));
-  // In the first step the same kernels have the same weights and micro-batches.
-  const bool alike = narrow && kernels::on_host && c.micro_batch_per_rank.empty();
-  return tolerance(c, serial_name, alike ? passed : both, both);
-}
-
-Tolerance float64_tolerance(const Case& c) {
-  const double noise = independent_noise(c);
-  return tolerance(c, float64_name, noise, noise);
-}
-
-double Tolerance::largest(int steps) const {
-  return std::max(first.gradient, steps > 1 ? later.gradient / 2 : 0);
+  return apart.mean_root() / std::max(size, least_size);
 }
 
 double Check::Figure::share() const {
@@ -396,7 +343,7 @@ std::string Check::failure(const Tolerance& t) const {
   if (!bytes.empty())
     return bytes;
   for (const Figure& f : figures(t))
-    if (!within(f.error, f.allowed))
+    if (!(f.error <= f.allowed))  // not-a-number is out
       return fmt::format(
           "{} differs from {} by {:.1e} (allowed {:.1e})", f.what, f.from, f.error, f.allowed);
   return unused;
@@ -482,26 +429,29 @@ Reference float64_reference(const Case& any, int steps) {
   return reference;
 }
 
+/// Gathered tensors are there twice, flat and by name, while the case compares with a third copy.
 ReferenceMemory memory_of_check(const Case& c) {
   const Parts p = parts_of(c);
-  return {p.arena + 2 * p.tensors, 3 * p.tensors};
+  return {.alone = p.arena + 2 * p.tensors, .beside = 3 * p.tensors};
 }
 
 ReferenceMemory memory_of_verify(const Case& c, int steps, int held) {
+  // weights, both moments and a gradient of the model in double precision
+  constexpr std::uint64_t in_double = 8;
   const Parts p = parts_of(c);
-  const std::uint64_t kept =
-      (steps > 1 ? 2 : 1) * p.tensors;  // gradients of the first and of the last step
-  const std::uint64_t serial = p.arena + 10 * p.tensors,
-                      float64 = 8 * p.tensors + p.activations + kept;
-  return {std::max(serial, float64) + held * kept, 10 * p.tensors + kept + held * kept};
+  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients: first and last step
+  const std::uint64_t serial = p.arena + (in_double + 2) * p.tensors;
+  const std::uint64_t float64 = in_double * p.tensors + p.activations + kept;
+  return {.alone = std::max(serial, float64) + held * kept,
+      .beside = (in_double + 2) * p.tensors + kept + held * kept};
 }
 
 const Reference& References::of(const Case& c) {
-  constexpr std::size_t most = std::size_t{1} << 25;
+  constexpr std::size_t most_values = std::size_t{1} << 25;  // 128 MiB
   const std::string key = reference_key(c);
   if (const auto at = known_.find(key); at != known_.end())
     return at->second;
-  if (values_ > most) {
+  if (values_ > most_values) {
     known_.clear();
     values_ = 0;
   }

@@ -60,12 +60,12 @@ Attention parse_attention(std::string_view text) {
 
 template <class E>
 Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
-  if (kernel == Attention::automatic)
+  if (kernel == Attention::automatic) {
     for (const Attention faster : {Attention::host, Attention::cudnn})
       if (reason_against<E>(faster, sizes).empty())
         return faster;
-  if (kernel == Attention::automatic)
     return Attention::portable;
+  }
   if (const std::string reason = reason_against<E>(kernel, sizes); !reason.empty())
     throw InputError(
         fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
@@ -86,51 +86,44 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, 
 }
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec,
-    Matrix<E> y,
-    Vector<float> lse,
-    MatrixIn<E> qkv,
-    const AttentionSizes& sizes,
-    Attention kernel) {
-  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
+void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p, Attention kernel) {
+  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, p.sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
-      return detail::host::attention_forward(exec, y, lse, qkv, sizes);
+      return detail::host::attention_forward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
-      detail::cuda::Queue& queue = queue_for(exec, {y.data(), lse.data(), qkv.data()});
+      detail::cuda::Queue& queue = queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data()});
       return queue.attention.forward(
-          sizes, y.data(), lse.data(), qkv.data(), queue.workspace.data());
+          p.sizes, p.y.data(), p.lse.data(), p.qkv.data(), queue.workspace.data());
     }
 #endif
-  detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
+  detail::portable::attention_forward(exec, p);
 }
 
 template <class E>
-void attention_backward(const ExecutionSpace& exec,
-    Matrix<E> dqkv,
-    Vector<float> delta,
-    MatrixIn<E> dy,
-    MatrixIn<E> qkv,
-    MatrixIn<E> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes,
-    Attention kernel) {
-  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
+void attention_backward(
+    const ExecutionSpace& exec, const AttentionBackward<E>& p, Attention kernel) {
+  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, p.sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
-      return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+      return detail::host::attention_backward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
       detail::cuda::Queue& queue =
-          queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
-      return queue.attention.backward(
-          sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), queue.workspace.data());
+          queue_for(exec, {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data()});
+      return queue.attention.backward(p.sizes,
+          p.dqkv.data(),
+          p.dy.data(),
+          p.qkv.data(),
+          p.y.data(),
+          p.lse.data(),
+          queue.workspace.data());
     }
 #endif
-  detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
+  detail::portable::attention_backward(exec, p);
 }
 
 MINITAW_INSTANTIATE(resolve_attention)

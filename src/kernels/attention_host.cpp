@@ -135,12 +135,11 @@ struct Tile {
   }
 };
 
-/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of
-/// `to`. Rows after them, up to a whole block, keep their values: they are multiplied, too, into
-/// rows that are never read.
-void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
-  for (int i = 0; i < count; ++i) {
-    const float* const in = from + i * stride;
+/// Packs rows of `width` values, times `factor`; zeros up to the width of `to`. Rows after them, up
+/// to a whole block, keep their values: they are multiplied, too, into rows that are never read.
+void pack(const HeadRows<const float>& from, int width, float factor, Packed to) {
+  for (int i = 0; i < from.count; ++i) {
+    const float* const in = from.first + i * from.stride;
     float* const out = to.data + i * to.row;
     for (int c = 0; c < width; ++c)
       out[c] = in[c] * factor;
@@ -149,10 +148,10 @@ void pack(const float* from, std::int64_t stride, int count, int width, float fa
   }
 }
 
-void unpack(Packed from, float factor, float* to, std::int64_t stride, int count, int width) {
-  for (int i = 0; i < count; ++i)
+void unpack(Packed from, float factor, const HeadRows<float>& to, int width) {
+  for (int i = 0; i < to.count; ++i)
     for (int c = 0; c < width; ++c)
-      to[i * stride + c] = from.data[i * from.row + c] * factor;
+      to.first[i * to.stride + c] = from.data[i * from.row + c] * factor;
 }
 
 /// to [width][tile], zeros behind `count`.
@@ -215,8 +214,6 @@ struct Inputs {
   Matrix<const float> qkv;
   AttentionSizes z;
 
-  [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
-
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
 
   template <class Work>
@@ -233,13 +230,13 @@ struct Inputs {
 
   void load_queries(const Head& at, int q, Packed to, float* columns) const {
     const int nq = std::min(tile, z.seq - q);
-    pack(qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim, scaling(), to);
+    pack(at.queries(qkv.data(), q, nq), z.head_dim, scaling(), to);
     transpose(to, nq, z.head_dim, columns);
   }
 
   void load_keys(const Head& at, const Tile& t, Packed key, Packed value) const {
-    pack(qkv.data() + at.key + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, key);
-    pack(qkv.data() + at.value + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, value);
+    pack(at.keys(qkv.data(), t.k, t.nk), z.head_dim, 1, key);
+    pack(at.values(qkv.data(), t.k, t.nk), z.head_dim, 1, value);
   }
 };
 
@@ -259,17 +256,18 @@ struct Forward : Inputs {
   };
 
   void operator()(const TileTeam& team) const {
-    const int heads = z.batch * z.heads, task = team.league_rank();
-    const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
-    const Head at(z, task % heads / z.heads, task % z.heads);
+    const QueryTile task(z, tile, team.league_rank());
+    const Head& at = task.head;
     const Work work = work_of<Work>(team);
-    load_queries(at, q, work.key, work.query);
+
+    load_queries(at, task.begin, work.key, work.query);
     std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
     std::fill_n(work.sum, tile, 0.0F);
     std::fill_n(work.out.data, tile * work.out.row, 0.0F);
-    for (int k = 0; k <= q; k += tile)
-      add_keys(at, Tile::at(q, k, z.seq), work);
-    finish(at, q, work);
+
+    for (int k = 0; k <= task.begin; k += tile)
+      add_keys(at, Tile::at(task.begin, k, z.seq), work);
+    finish(task, work);
   }
 
   void add_keys(const Head& at, const Tile& t, const Work& work) const {
@@ -321,15 +319,15 @@ struct Forward : Inputs {
     }
   }
 
-  void finish(const Head& at, int q, const Work& work) const {
-    const int nq = std::min(tile, z.seq - q);
-    for (int r = 0; r < nq; ++r) {
+  void finish(const QueryTile& task, const Work& work) const {
+    const HeadRows<float> out = task.head.outputs(y.data(), task.begin, task.count);
+    for (int r = 0; r < task.count; ++r) {
       const float* const row = work.out.data + r * work.out.row;
-      float* const out = y.data() + at.output + (q + r) * at.y_stride;
+      float* const to = out.first + r * out.stride;
       const float factor = 1.0F / work.sum[r];
       for (int c = 0; c < z.head_dim; ++c)
-        out[c] = row[c] * factor;
-      lse(at.row + q + r) = work.largest[r] + std::log(work.sum[r]);
+        to[c] = row[c] * factor;
+      lse(task.head.row + task.begin + r) = work.largest[r] + std::log(work.sum[r]);
     }
   }
 };
@@ -396,10 +394,8 @@ struct Backward : Inputs {
   }
 
   void operator()(ByQueries, const TileTeam& team) const {
-    const int heads = z.batch * z.heads, task = team.league_rank();
-    const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
-    const Head at(z, task % heads / z.heads, task % z.heads);
-    add_queries(at, q, work_of<Work>(team), [](const Head&, const Tile&) {});
+    const QueryTile task(z, tile, team.league_rank());
+    add_queries(task.head, task.begin, work_of<Work>(team), [](const Head&, const Tile&) {});
   }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
@@ -413,23 +409,20 @@ struct Backward : Inputs {
       also(at, t);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
-    unpack(work.dquery,
-        scaling(),
-        dqkv.data() + at.query + q * at.stride,
-        at.stride,
-        std::min(tile, z.seq - q),
-        z.head_dim);
+    const int nq = std::min(tile, z.seq - q);
+    unpack(work.dquery, scaling(), at.queries(dqkv.data(), q, nq), z.head_dim);
   }
 
   void load_queries(const Head& at, int q, const Work& work) const {
     const int nq = std::min(tile, z.seq - q), d = z.head_dim;
-    const std::int64_t y_row = at.output + q * at.y_stride;
     Inputs::load_queries(at, q, work.query, work.query_columns);
-    pack(dy.data() + y_row, at.y_stride, nq, d, 1, work.slope);
+    pack(at.outputs(dy.data(), q, nq), d, 1, work.slope);
     transpose(work.slope, nq, d, work.slope_columns);
+
+    const HeadRows<const float> outputs = at.outputs(y.data(), q, nq);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
-      const float* const out = y.data() + y_row + r * at.y_stride;
+      const float* const out = outputs.first + r * outputs.stride;
       const float* const slope = work.slope.data + r * work.slope.row;
       work.delta[r] = lane_sum<float>(d, [=](int i) { return out[i] * slope[i]; });
     }
@@ -440,19 +433,19 @@ struct Backward : Inputs {
 
   /// `first`: nothing has been added to the gradients of these keys and values.
   void load_sums(const Head& at, const Tile& t, bool first, const Work& work) const {
-    const std::int64_t row = t.k * at.stride;
-    for (const auto& [sums, place] : {std::pair{work.dkey, at.key}, {work.dvalue, at.value}}) {
-      if (first)
-        std::fill_n(sums.data, tile * sums.row, 0.0F);
-      else
-        pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
+    const float* const sums = dqkv.data();
+    if (first) {
+      for (const Packed& part : {work.dkey, work.dvalue})
+        std::fill_n(part.data, tile * part.row, 0.0F);
+    } else {
+      pack(at.keys(sums, t.k, t.nk), z.head_dim, 1, work.dkey);
+      pack(at.values(sums, t.k, t.nk), z.head_dim, 1, work.dvalue);
     }
   }
 
   void store_sums(const Head& at, const Tile& t, const Work& work) const {
-    const std::int64_t row = t.k * at.stride;
-    unpack(work.dkey, 1, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
-    unpack(work.dvalue, 1, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
+    unpack(work.dkey, 1, at.keys(dqkv.data(), t.k, t.nk), z.head_dim);
+    unpack(work.dvalue, 1, at.values(dqkv.data(), t.k, t.nk), z.head_dim);
   }
 
   void differentiate(const Tile& t, const Work& work) const {
@@ -500,34 +493,26 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 }
 }  // namespace
 
-void attention_forward(const ExecutionSpace& exec,
-    Matrix<float> y,
-    Vector<float> lse,
-    Matrix<const float> qkv,
-    const AttentionSizes& sizes) {
-  const Forward forward{{qkv, sizes}, y, lse};
+void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p) {
+  const Forward forward{{p.qkv, p.sizes}, p.y, p.lse};
+  const std::int64_t heads = std::int64_t{p.sizes.batch} * p.sizes.heads;
   Kokkos::parallel_for("minitaw::attention_forward",
-      tile_policy(exec,
-          std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
-          forward.scratch_floats<Forward::Work>()),
+      tile_policy(
+          exec, heads * tiles_of(p.sizes.seq, tile), forward.scratch_floats<Forward::Work>()),
       forward);
 }
 
-void attention_backward(const ExecutionSpace& exec,
-    Matrix<float> dqkv,
-    Matrix<const float> dy,
-    Matrix<const float> qkv,
-    Matrix<const float> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes,
-    Tasks tasks) {
-  const Backward backward{{qkv, sizes}, dqkv, dy, y, lse};
-  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
+void attention_backward(
+    const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks) {
+  const Backward backward{{p.qkv, p.sizes}, p.dqkv, p.dy, p.y, p.lse};
+  const std::int64_t heads = std::int64_t{p.sizes.batch} * p.sizes.kv_heads;
   if (tasks == Tasks::automatic)
     tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
+
   if (tasks == Tasks::heads)
     return launch<ByHead>(exec, heads, backward);
-  launch<ByKeys>(exec, heads * backward.tiles(), backward);
-  launch<ByQueries>(exec, heads * sizes.group() * backward.tiles(), backward);
+  const int tiles = tiles_of(p.sizes.seq, tile);
+  launch<ByKeys>(exec, heads * tiles, backward);
+  launch<ByQueries>(exec, heads * p.sizes.group() * tiles, backward);
 }
 }  // namespace minitaw::kernels::detail::host

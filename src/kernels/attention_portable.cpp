@@ -28,7 +28,6 @@ KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
 struct Launch {
   int tile = on_host && small_tiles_on_host ? 8 : 16;  ///< queries and keys of a tile
   int level = 1;                                       ///< of scratch memory
-  int tiles;                                           ///< of a sequence
   Policy policy;
 
   /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the
@@ -42,13 +41,16 @@ struct Launch {
     const auto bytes = [&](int side) {
       return Scratch::shmem_size(floats(side, pitch(z.head_dim)));
     };
-    for (const int side : {8, 16})
-      if (!on_host && std::cmp_less(bytes(side), Policy::scratch_size_max(0)))
-        tile = side, level = 0;
-    tiles = (z.seq + tile - 1) / tile;
+    for (const int side : {8, 16}) {
+      if (on_host || !std::cmp_less(bytes(side), Policy::scratch_size_max(0)))
+        continue;
+      tile = side;
+      level = 0;
+    }
+    const int device_threads = tile == 16 ? 256 : 128;
     policy = Policy(exec,
-        static_cast<int>(tiles * heads),
-        on_host ? threads_on_host : (tile == 16 ? 256 : 128));
+        static_cast<int>(tiles_of(z.seq, tile) * heads),
+        on_host ? threads_on_host : device_threads);
     policy.set_scratch_size(level, Kokkos::PerTeam(bytes(tile)));
   }
 
@@ -69,13 +71,19 @@ KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& bo
   team.team_barrier();
 }
 
-/// to [tile, width] = rows first .. first + count of `from`, `stride` apart; the rest is zero.
+template <int tile>
+KOKKOS_INLINE_FUNCTION void clear_tile(const Team& team, float* to, int width) {
+  together(team, tile * pitch(width), [=](int i) { to[i] = 0; });
+}
+
+/// to [tile, width] = the rows; what is left of it is zero.
 template <int tile, class E>
 KOKKOS_INLINE_FUNCTION void load_tile(
-    const Team& team, float* to, const E* from, std::int64_t stride, int count, int width) {
+    const Team& team, float* to, const HeadRows<const E>& from, int width) {
   together(team, tile * width, [=](int i) {
     const int row = i / width, column = i % width;
-    to[row * pitch(width) + column] = row < count ? load(from[row * stride + column]) : 0.0F;
+    to[row * pitch(width) + column] =
+        row < from.count ? load(from.first[row * from.stride + column]) : 0.0F;
   });
 }
 
@@ -108,14 +116,18 @@ KOKKOS_INLINE_FUNCTION void add_product(
   });
 }
 
-/// Rows first .. first + count of `to` = from [tile, width].
+/// The rows = from [tile, width].
 template <class E>
 KOKKOS_INLINE_FUNCTION void store_tile(
-    const Team& team, E* to, std::int64_t stride, const float* from, int count, int width) {
-  together(team, count * width, [=](int i) {
+    const Team& team, const HeadRows<E>& to, const float* from, int width) {
+  together(team, to.count * width, [=](int i) {
     const int row = i / width, column = i % width;
-    to[row * stride + column] = store<E>(from[row * pitch(width) + column]);
+    to.first[row * to.stride + column] = store<E>(from[row * pitch(width) + column]);
   });
+}
+
+KOKKOS_INLINE_FUNCTION float scaling_of(const AttentionSizes& z) {
+  return 1.0F / Kokkos::sqrt(static_cast<float>(z.head_dim));
 }
 
 /// A team computes one tile of queries of one head: scores of a tile of keys at a time, online
@@ -126,7 +138,7 @@ struct Forward {
   float* lse;
   const E* qkv;
   AttentionSizes z;
-  int tiles, level;
+  int level;
 
   struct Work {
     float *query, *key, *value, *sum, *score, *largest, *total, *shrink;
@@ -143,34 +155,29 @@ struct Forward {
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const int heads = z.batch * z.heads, head = team.league_rank() % heads;
-    const int q = (tiles - 1 - team.league_rank() / heads) * tile;  // longest first
-    const Head at(z, head / z.heads, head % z.heads);
+    const QueryTile task(z, tile, team.league_rank());
     const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(z.head_dim)));
     const Work work(scratch.data(), z.head_dim);
-    const int nq = Kokkos::min(tile, z.seq - q);
-    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, nq, z.head_dim);
-    together(team, tile * pitch(z.head_dim), [=](int i) { work.sum[i] = 0; });
+
+    const auto queries = task.head.queries(qkv, task.begin, task.count);
+    load_tile<tile>(team, work.query, queries, z.head_dim);
+    clear_tile<tile>(team, work.sum, z.head_dim);
     together(team, tile, [=](int r) {
       work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
       work.total[r] = 0;
     });
-    for (int k = 0; k < q + nq; k += tile)
-      add_keys(team, work, at, q, k);
-    finish(team, work, at, q, nq);
+
+    for (int k = 0; k < task.begin + task.count; k += tile)
+      add_keys(team, work, task, k);
+    finish(team, work, task);
   }
 
   KOKKOS_FUNCTION void add_keys(
-      const Team& team, const Work& work, const Head& at, int q, int k) const {
-    const int nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
-    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
-    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
-    scores_of<tile>(team,
-        work.score,
-        work.query,
-        work.key,
-        width,
-        1.0F / Kokkos::sqrt(static_cast<float>(width)));
+      const Team& team, const Work& work, const QueryTile& task, int k) const {
+    const int q = task.begin, nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
+    load_tile<tile>(team, work.key, task.head.keys(qkv, k, nk), width);
+    load_tile<tile>(team, work.value, task.head.values(qkv, k, nk), width);
+    scores_of<tile>(team, work.score, work.query, work.key, width, scaling_of(z));
     together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
     together(
         team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
@@ -193,15 +200,15 @@ struct Forward {
     work.shrink[r] = shrink;
   }
 
-  KOKKOS_FUNCTION void finish(
-      const Team& team, const Work& work, const Head& at, int q, int nq) const {
+  KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const QueryTile& task) const {
     const int width = z.head_dim;
-    float* const statistics = lse + at.row + q;
+    float* const statistics = lse + task.head.row + task.begin;
     together(
         team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
-    store_tile(team, y + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
-    together(
-        team, nq, [=](int r) { statistics[r] = work.largest[r] + Kokkos::log(work.total[r]); });
+    store_tile(team, task.head.outputs(y, task.begin, task.count), work.sum, width);
+    together(team, task.count, [=](int r) {
+      statistics[r] = work.largest[r] + Kokkos::log(work.total[r]);
+    });
   }
 };
 
@@ -247,28 +254,32 @@ struct Inputs {
   const E *dy, *qkv;
   const float *lse, *delta;
   AttentionSizes z;
-  int tiles, level;
+  int level;
+
+  KOKKOS_FUNCTION Work<tile> work_of(const Team& team) const {
+    const Scratch scratch(team.team_scratch(level), backward_floats(tile, pitch(z.head_dim)));
+    return Work<tile>(scratch.data(), z.head_dim);
+  }
 
   KOKKOS_FUNCTION void load_queries(
       const Team& team, const Work<tile>& work, const Head& at, int q) const {
     const int count = Kokkos::min(tile, z.seq - q);
-    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, count, z.head_dim);
-    load_tile<tile>(
-        team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
+    load_tile<tile>(team, work.query, at.queries(qkv, q, count), z.head_dim);
+    load_tile<tile>(team, work.slope, at.outputs(dy, q, count), z.head_dim);
   }
 
   KOKKOS_FUNCTION void load_keys(
       const Team& team, const Work<tile>& work, const Head& at, int k) const {
     const int count = Kokkos::min(tile, z.seq - k);
-    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, count, z.head_dim);
-    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.key, at.keys(qkv, k, count), z.head_dim);
+    load_tile<tile>(team, work.value, at.values(qkv, k, count), z.head_dim);
   }
 
   /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the
   /// diagonal.
   KOKKOS_FUNCTION void soften(
       const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
-    const float scaling = 1.0F / Kokkos::sqrt(static_cast<float>(z.head_dim));
+    const float scaling = scaling_of(z);
     scores_of<tile>(team, work.score, work.query, work.key, z.head_dim, scaling);
     scores_of<tile>(team, work.dscore, work.slope, work.value, z.head_dim, 1);
     const float* const statistics = lse + at.row;
@@ -290,21 +301,18 @@ struct QueryGradient {
   Inputs<E, tile> in;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const AttentionSizes& z = in.z;
-    const int heads = z.batch * z.heads, head = team.league_rank() % heads;
-    const int q = (in.tiles - 1 - team.league_rank() / heads) * tile;  // longest first
-    const Head at(z, head / z.heads, head % z.heads);
-    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
-    const Work<tile> work(scratch.data(), z.head_dim);
-    const int nq = Kokkos::min(tile, z.seq - q);
-    in.load_queries(team, work, at, q);
-    together(team, tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });
-    for (int k = 0; k < q + nq; k += tile) {
-      in.load_keys(team, work, at, k);
-      in.soften(team, work, at, q, k);
-      add_product<tile>(team, work.one, work.dscore, false, work.key, z.head_dim);
+    const int width = in.z.head_dim;
+    const QueryTile task(in.z, tile, team.league_rank());
+    const Work<tile> work = in.work_of(team);
+    in.load_queries(team, work, task.head, task.begin);
+    clear_tile<tile>(team, work.one, width);
+
+    for (int k = 0; k < task.begin + task.count; k += tile) {
+      in.load_keys(team, work, task.head, k);
+      in.soften(team, work, task.head, task.begin, k);
+      add_product<tile>(team, work.one, work.dscore, false, work.key, width);
     }
-    store_tile(team, dqkv + at.query + q * at.stride, at.stride, work.one, nq, z.head_dim);
+    store_tile(team, task.head.queries(dqkv, task.begin, task.count), work.one, width);
   }
 };
 
@@ -316,17 +324,16 @@ struct KeyValueGradient {
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const AttentionSizes& z = in.z;
     const int kv_heads = z.batch * z.kv_heads, kv_head = team.league_rank() % kv_heads;
-    const int k = team.league_rank() / kv_heads * tile;  // longest first
-    const int first = kv_head % z.kv_heads * z.group(), nk = Kokkos::min(tile, z.seq - k);
-    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
-    const Work<tile> work(scratch.data(), z.head_dim);
-    const Head keys(z, kv_head / z.kv_heads, first);
+    const int sequence = kv_head / z.kv_heads, first = kv_head % z.kv_heads * z.group();
+    const int k = team.league_rank() / kv_heads * tile, nk = Kokkos::min(tile, z.seq - k);
+    const Work<tile> work = in.work_of(team);
+    const Head keys(z, sequence, first);
     in.load_keys(team, work, keys, k);
-    together(team, 2 * tile * pitch(z.head_dim), [=](int i) {
-      work.one[i] = 0;
-    });  // one and two are neighbours
+    clear_tile<tile>(team, work.one, z.head_dim);
+    clear_tile<tile>(team, work.two, z.head_dim);
+
     for (int head = first; head < first + z.group(); ++head) {
-      const Head at(z, kv_head / z.kv_heads, head);
+      const Head at(z, sequence, head);
       for (int q = k; q < z.seq; q += tile) {
         in.load_queries(team, work, at, q);
         in.soften(team, work, at, q, k);
@@ -334,48 +341,39 @@ struct KeyValueGradient {
         add_product<tile>(team, work.two, work.score, true, work.slope, z.head_dim);
       }
     }
-    store_tile(team, dqkv + keys.key + k * keys.stride, keys.stride, work.one, nk, z.head_dim);
-    store_tile(team, dqkv + keys.value + k * keys.stride, keys.stride, work.two, nk, z.head_dim);
+    store_tile(team, keys.keys(dqkv, k, nk), work.one, z.head_dim);
+    store_tile(team, keys.values(dqkv, k, nk), work.two, z.head_dim);
   }
 };
 }  // namespace
 
 template <class E>
-void attention_forward(const ExecutionSpace& exec,
-    Matrix<E> y,
-    Vector<float> lse,
-    Matrix<const E> qkv,
-    const AttentionSizes& sizes) {
-  const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
+void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p) {
+  const AttentionSizes& z = p.sizes;
+  const Launch launch(exec, std::int64_t{z.batch} * z.heads, z, forward_floats);
   launch.run("minitaw::attention_forward", [&](auto tile) {
-    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level};
+    return Forward<E, tile>{p.y.data(), p.lse.data(), p.qkv.data(), z, launch.level};
   });
 }
 
 template <class E>
-void attention_backward(const ExecutionSpace& exec,
-    Matrix<E> dqkv,
-    Vector<float> delta,
-    Matrix<const E> dy,
-    Matrix<const E> qkv,
-    Matrix<const E> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes) {
-  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
+void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E>& p) {
+  const AttentionSizes& z = p.sizes;
+  const std::int64_t heads = std::int64_t{z.batch} * z.heads;
   Kokkos::parallel_for("minitaw::attention_backward_delta",
-      FlatPolicy(exec, 0, heads * sizes.seq),
-      Delta<E>{delta.data(), dy.data(), y.data(), sizes});
+      FlatPolicy(exec, 0, heads * z.seq),
+      Delta<E>{p.delta.data(), p.dy.data(), p.y.data(), z});
 
-  const Launch queries(exec, heads, sizes, backward_floats);
-  const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
+  const Launch queries(exec, heads, z, backward_floats);
+  const Launch keys(exec, std::int64_t{z.batch} * z.kv_heads, z, backward_floats);
   const auto inputs = [&](auto tile) {
     return Inputs<E, tile>{
-        dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
+        p.dy.data(), p.qkv.data(), p.lse.data(), p.delta.data(), z, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
-      [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+      [&](auto tile) { return QueryGradient<E, tile>{p.dqkv.data(), inputs(tile)}; });
   keys.run("minitaw::attention_backward_key_value",
-      [&](auto tile) { return KeyValueGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+      [&](auto tile) { return KeyValueGradient<E, tile>{p.dqkv.data(), inputs(tile)}; });
 }
 
 /// The backward pass needs the most.

@@ -150,19 +150,6 @@ struct LossAndGradient {
     });
   }
 };
-
-struct Sum {
-  double* loss;
-  const double* losses;
-  int count;
-  double scale;
-
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const double* const rows = losses;
-    const double sum = row_sum<double>(team, count, [=](int i) { return rows[i]; });
-    Kokkos::single(Kokkos::PerTeam(team), [&] { *loss += scale * sum; });
-  }
-};
 }  // namespace
 
 template <class E>
@@ -183,13 +170,6 @@ void cross_entropy(const ExecutionSpace& exec,
         LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
         LossAndGradient<E, n>{losses.data(), logits.data(), targets.data(), scale, vocab});
   });
-}
-
-void sum_losses(
-    const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale) {
-  Kokkos::parallel_for("minitaw::sum_losses",
-      detail::row_policy(exec, 1),
-      Sum{loss, losses.data(), static_cast<int>(losses.extent(0)), scale});
 }
 
 MINITAW_INSTANTIATE(cross_entropy)

@@ -8,31 +8,21 @@ namespace minitaw::kernels {
 namespace {
 using namespace detail;
 
-template <class E, bool accumulate>
-struct Add {
-  float* accumulator;
-  const E* contribution;
+/// to = from, rounded to its type, or with `adds` +=.
+template <class To, class From, bool adds>
+struct Convert {
+  To* to;
+  const From* from;
 
   template <int n>
   KOKKOS_FUNCTION void at(std::int64_t i) const {
-    Floats<n> sum = load_pack<n>(contribution + i, 0);
-    if constexpr (accumulate) {
-      const Floats<n> before = load_pack<n>(accumulator + i, 0);
+    Floats<n> result = load_pack<n>(from + i, 0);
+    if constexpr (adds) {
+      const Floats<n> before = load_pack<n>(to + i, 0);
       for (int j = 0; j < n; ++j)
-        sum[j] += before[j];
+        result[j] += before[j];
     }
-    store_pack<n>(accumulator + i, 0, sum);
-  }
-};
-
-template <class E>
-struct Round {
-  E* rounded;
-  const float* sum;
-
-  template <int n>
-  KOKKOS_FUNCTION void at(std::int64_t i) const {
-    store_pack<n>(rounded + i, 0, load_pack<n>(sum + i, 0));
+    store_pack<n>(to + i, 0, result);
   }
 };
 
@@ -64,17 +54,22 @@ struct Squares {
   }
 };
 
-struct SumOfSquares {
-  float* sum;
-  const double* partials;
+/// *sum = factor times the sum of the terms, or with `adds` +=.
+template <class T>
+struct Sum {
+  T* sum;
+  const double* terms;
   int count;
-  bool accumulate;
+  double factor;
+  bool adds;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const double* const rows = partials;
-    const double more = row_sum<double>(team, count, [=](int i) { return rows[i]; });
-    Kokkos::single(Kokkos::PerTeam(team),
-        [&] { *sum = static_cast<float>((accumulate ? static_cast<double>(*sum) : 0.0) + more); });
+    const double* const values = terms;
+    const double more = row_sum<double>(team, count, [=](int i) { return values[i]; });
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      const double before = adds ? static_cast<double>(*sum) : 0.0;
+      *sum = static_cast<T>(before + factor * more);
+    });
   }
 };
 
@@ -166,14 +161,13 @@ void add(const ExecutionSpace& exec,
     Vector<float> accumulator,
     VectorIn<E> contribution,
     bool accumulate) {
-  const auto run = [&](auto adds) {
+  with_constant(accumulate, [&](auto adds) {
     flat_for<E>("minitaw::add",
         exec,
         static_cast<std::int64_t>(accumulator.extent(0)),
         {accumulator.data(), contribution.data()},
-        Add<E, adds>{accumulator.data(), contribution.data()});
-  };
-  accumulate ? run(std::true_type()) : run(std::false_type());
+        Convert<float, E, adds>{accumulator.data(), contribution.data()});
+  });
 }
 
 template <class E>
@@ -182,7 +176,14 @@ void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> su
       exec,
       static_cast<std::int64_t>(rounded.extent(0)),
       {rounded.data(), sum.data()},
-      Round<E>{rounded.data(), sum.data()});
+      Convert<E, float, false>{rounded.data(), sum.data()});
+}
+
+void sum_losses(
+    const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale) {
+  Kokkos::parallel_for("minitaw::sum_losses",
+      row_policy(exec, 1),
+      Sum<double>{loss, losses.data(), static_cast<int>(losses.extent(0)), scale, true});
 }
 
 void check_sum(
@@ -213,7 +214,7 @@ void add_squares(const ExecutionSpace& exec,
     Kokkos::parallel_for(
         "minitaw::squares", row_policy(exec, rows), Squares{partials, values.data(), count, each});
   Kokkos::parallel_for(
-      "minitaw::add_squares", row_policy(exec, 1), SumOfSquares{sum, partials, rows, accumulate});
+      "minitaw::add_squares", row_policy(exec, 1), Sum<float>{sum, partials, rows, 1, accumulate});
 }
 
 template <class E>
@@ -229,28 +230,26 @@ void adamw(const ExecutionSpace& exec,
   const auto correction = [step](float beta) {
     return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
   };
-  const auto run_as = [&](auto rounded, auto clips) {
-    flat_for<E>("minitaw::adamw",
-        exec,
-        static_cast<std::int64_t>(weights.extent(0)),
-        {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-        Update<E, rounded, clips>{weights.data(),
-            master.data(),
-            moment1.data(),
-            moment2.data(),
-            gradient.data(),
-            settings,
-            correction(settings.beta1),
-            correction(settings.beta2),
-            squares});
-  };
-  const auto run = [&](auto rounded) {
-    settings.clip_norm > 0 ? run_as(rounded, std::true_type()) : run_as(rounded, std::false_type());
-  };
-  if constexpr (std::is_same_v<E, float>)
-    if (weights.data() == master.data())
-      return run(std::false_type());  // one array: the loop stays vector code
-  run(std::true_type());
+  // In fp32 the weights may be the master weights: one array, so that the loop stays vector code.
+  const bool one_array =
+      static_cast<const void*>(weights.data()) == static_cast<const void*>(master.data());
+  with_constant(!one_array, [&](auto rounded) {
+    with_constant(settings.clip_norm > 0, [&](auto clips) {
+      flat_for<E>("minitaw::adamw",
+          exec,
+          static_cast<std::int64_t>(weights.extent(0)),
+          {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
+          Update<E, rounded, clips>{weights.data(),
+              master.data(),
+              moment1.data(),
+              moment2.data(),
+              gradient.data(),
+              settings,
+              correction(settings.beta1),
+              correction(settings.beta2),
+              squares});
+    });
+  });
 }
 
 template <class E>

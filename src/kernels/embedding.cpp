@@ -57,11 +57,12 @@ template <class E>
 void embedding_forward(
     const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
   const int width = static_cast<int>(x.extent(1));
-  with_packs<E>(width, {x.data(), table.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::embedding_forward",
-        row_policy(exec, x.extent(0), width / n),
-        Forward<E, n>{x.data(), table.data(), tokens.data(), width});
-  });
+  for_rows<E>("minitaw::embedding_forward",
+      exec,
+      x.extent(0),
+      width,
+      {x.data(), table.data()},
+      [&](auto n) { return Forward<E, n>{x.data(), table.data(), tokens.data(), width}; });
 }
 
 template <class E>
@@ -72,12 +73,15 @@ void embedding_backward(const ExecutionSpace& exec,
     TokensIn order,
     TokensIn segments) {
   const int width = static_cast<int>(dx.extent(1));
-  with_packs<E>(width, {dtable.data(), dx.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::embedding_backward",
-        row_policy(exec, segments.extent(0) - 1, width / n),
-        Backward<E, n>{
-            dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width});
-  });
+  for_rows<E>("minitaw::embedding_backward",
+      exec,
+      segments.extent(0) - 1,
+      width,
+      {dtable.data(), dx.data()},
+      [&](auto n) {
+        return Backward<E, n>{
+            dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width};
+      });
 }
 
 MINITAW_INSTANTIATE(embedding_forward)

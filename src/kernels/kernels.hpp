@@ -42,19 +42,19 @@ template <class E>
 using VectorIn = Vector<const std::type_identity_t<E>>;
 using TokensIn = Vector<const std::int32_t>;
 
-enum class Op { plain, transposed };
+/// An operand of a product: a matrix as it is in memory, or its transpose.
+template <class E>
+struct Factor {
+  Matrix<const E> matrix;
+  bool transposed = false;
+};
 
-/// c [m, n] = op(a) op(b) + beta c; beta is 0 (c may hold anything) or 1. By the vendor's library
-/// where it has these types (BLAS, cuBLASLt), else a portable kernel. Products are summed in float,
-/// whatever E and C are.
+/// c [m, n] = a b + beta c; beta is 0 (c may hold anything) or 1. By the vendor's library where it
+/// has these types (BLAS, cuBLASLt), else a portable kernel. Products are summed in float, whatever
+/// E and C are.
 template <class C, class E>
-void matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta);
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
 
 // Linear layers without bias; weights w [out, in] as in y = x w^T.
 
@@ -63,21 +63,21 @@ void matmul(const ExecutionSpace& exec,
 template <class E>
 void linear_forward(
     const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, MatrixIn<E> w, float beta = 0) {
-  matmul<E, E>(exec, y, x, Op::plain, w, Op::transposed, beta);
+  matmul<E, E>(exec, y, {x}, {w, true}, beta);
 }
 
 /// dx [T, in] = dy [T, out] w.
 template <class E>
 void linear_backward_input(
     const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
-  matmul<E, E>(exec, dx, dy, Op::plain, w, Op::plain, 0);
+  matmul<E, E>(exec, dx, {dy}, {w}, 0);
 }
 
 /// dw [out, in] is, or with `accumulate` adds to, dy^T x.
 template <class G, class E>
 void linear_backward_weight(
     const ExecutionSpace& exec, Matrix<G> dw, Matrix<const E> dy, MatrixIn<E> x, bool accumulate) {
-  matmul<G, E>(exec, dw, dy, Op::transposed, x, Op::plain, accumulate ? 1.0F : 0.0F);
+  matmul<G, E>(exec, dw, {dy, true}, {x}, accumulate ? 1.0F : 0.0F);
 }
 
 /// x [T, H] = table [V, H] at tokens [T].
@@ -152,10 +152,9 @@ void rope(const ExecutionSpace& exec,
 
 enum class Attention {
   automatic,  ///< the fastest of this build
-  host,      ///< packed tiles in vector registers, one thread per tile of queries; host builds only
-  portable,  ///< Kokkos teams, any back end
-  cudnn,     ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with
-             ///< cuDNN only
+  host,       ///< packed tiles in vector registers, a thread per tile of queries; host builds only
+  portable,   ///< Kokkos teams, any back end
+  cudnn,      ///< cuDNN's fused kernels; CUDA builds with it, bf16, head_dim a multiple of 8 to 128
 };
 
 /// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything
@@ -175,27 +174,32 @@ void attention_prepare(const ExecutionSpace& exec,
     const AttentionSizes& sizes,
     Attention kernel = Attention::automatic);
 
-/// y [T, h d], lse [B, h, S] (log-sum-exp of rows of scaled scores); qkv [T, (h + 2 h_kv) d],
-/// rotated.
+template <class E>
+struct AttentionForward {
+  Matrix<E> y;          ///< [T, h d]
+  Vector<float> lse;    ///< [B, h, S], log-sum-exp of rows of scaled scores
+  Matrix<const E> qkv;  ///< [T, (h + 2 h_kv) d], rotated
+  AttentionSizes sizes;
+};
+
 template <class E>
 void attention_forward(const ExecutionSpace& exec,
-    Matrix<E> y,
-    Vector<float> lse,
-    MatrixIn<E> qkv,
-    const AttentionSizes& sizes,
+    const AttentionForward<E>& p,
     Attention kernel = Attention::automatic);
 
-/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, dq varies in
-/// its last bits.
+template <class E>
+struct AttentionBackward {
+  Matrix<E> dqkv;           ///< [T, (h + 2 h_kv) d]; with cudnn, dq varies in its last bits
+  Vector<float> delta;      ///< [B, h, S], scratch
+  Matrix<const E> dy;       ///< [T, h d]
+  Matrix<const E> qkv, y;   ///< as in the forward pass
+  Vector<const float> lse;  ///< of the forward pass
+  AttentionSizes sizes;
+};
+
 template <class E>
 void attention_backward(const ExecutionSpace& exec,
-    Matrix<E> dqkv,
-    Vector<float> delta,
-    MatrixIn<E> dy,
-    MatrixIn<E> qkv,
-    MatrixIn<E> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes,
+    const AttentionBackward<E>& p,
     Attention kernel = Attention::automatic);
 
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.

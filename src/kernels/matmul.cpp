@@ -121,28 +121,24 @@ struct Product {
   }
 };
 
+/// `transposed`: the lines are the columns of the matrix in memory.
 template <class E>
-Operand<E> operand(const Matrix<const E>& matrix, bool along) {
+Operand<E> operand(const Matrix<const E>& matrix, bool transposed) {
   const int rows = static_cast<int>(matrix.extent(0)), columns = static_cast<int>(matrix.extent(1));
-  return {matrix.data(), columns, along ? rows : columns, along ? columns : rows, along};
-}
-
-int tiles_of(int lines) {
-  return (lines + tile - 1) / tile;
+  return {.data = matrix.data(),
+      .stride = columns,
+      .lines = transposed ? columns : rows,
+      .length = transposed ? rows : columns,
+      .along = !transposed};
 }
 }  // namespace
 
 template <class C, class E>
-void matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta) {
-  const Operand<E> left = operand<E>(a, op_a == Op::plain),
-                   right = operand<E>(b, op_b == Op::transposed);
-  const int across = tiles_of(right.lines), tiles = tiles_of(left.lines) * across;
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta) {
+  const Operand<E> left = operand<E>(a.matrix, a.transposed),
+                   right = operand<E>(b.matrix, !b.transposed);
+  const int across = tiles_of(right.lines, tile), tiles = tiles_of(left.lines, tile) * across;
   if (tiles == 0)
     return;
   const auto run = [&](auto shape) {
@@ -158,9 +154,7 @@ void matmul(const ExecutionSpace& exec,
   run(ForTeam());
 }
 
-template decltype(matmul<float, float>) matmul<float, float>;
-template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
-template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
+MINITAW_INSTANTIATE_PRODUCT(matmul)
 }  // namespace minitaw::kernels::detail::portable
 
 namespace minitaw::kernels {
@@ -184,12 +178,11 @@ namespace {
 /// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the
 /// order of the calls. Column-major BLAS sees the transposes of row-major matrices, so a and b
 /// change places.
-void blas(
-    Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b, Op op_b, float beta) {
+void blas(Matrix<float> c, const Factor<float>& a, const Factor<float>& b, float beta) {
   const auto extent = [](const auto& view, int dim) { return static_cast<int>(view.extent(dim)); };
-  const int m = extent(c, 0), n = extent(c, 1), k = extent(a, op_a == Op::plain ? 1 : 0);
-  const int row_a = extent(a, 1), row_b = extent(b, 1);
-  const char letter_a = op_a == Op::plain ? 'N' : 'T', letter_b = op_b == Op::plain ? 'N' : 'T';
+  const int m = extent(c, 0), n = extent(c, 1), k = extent(a.matrix, a.transposed ? 0 : 1);
+  const int row_a = extent(a.matrix, 1), row_b = extent(b.matrix, 1);
+  const char letter_a = a.transposed ? 'T' : 'N', letter_b = b.transposed ? 'T' : 'N';
   const float alpha = 1;
   sgemm_(&letter_b,
       &letter_a,
@@ -197,9 +190,9 @@ void blas(
       &m,
       &k,
       &alpha,
-      b.data(),
+      b.matrix.data(),
       &row_b,
-      a.data(),
+      a.matrix.data(),
       &row_a,
       &beta,
       c.data(),
@@ -209,25 +202,18 @@ void blas(
 #endif
 
 template <class C, class E>
-void matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta) {
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta) {
 #ifdef MINITAW_HOST_KERNELS
   if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>)
-    return blas(c, a, op_a, b, op_b, beta);
+    return blas(c, a, b, beta);
 #endif
 #ifdef KOKKOS_ENABLE_CUDA
-  if (detail::cuda::matmul<C, E>(exec, c, a, op_a, b, op_b, beta))
+  if (detail::cuda::matmul<C, E>(exec, c, a, b, beta))
     return;
 #endif
-  detail::portable::matmul<C, E>(exec, c, a, op_a, b, op_b, beta);
+  detail::portable::matmul<C, E>(exec, c, a, b, beta);
 }
 
-template decltype(matmul<float, float>) matmul<float, float>;
-template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
-template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
+MINITAW_INSTANTIATE_PRODUCT(matmul)
 }  // namespace minitaw::kernels

@@ -67,22 +67,22 @@ struct Backward {
 template <class E>
 void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
-  with_packs<E>(width, {y.data(), x.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::swiglu_forward",
-        row_policy(exec, x.extent(0), width / n),
-        Forward<E, n>{y.data(), x.data(), width});
-  });
+  for_rows<E>(
+      "minitaw::swiglu_forward", exec, x.extent(0), width, {y.data(), x.data()}, [&](auto n) {
+        return Forward<E, n>{y.data(), x.data(), width};
+      });
 }
 
 template <class E>
 void swiglu_backward(
     const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
-  with_packs<E>(width, {dx.data(), y.data(), dy.data(), x.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::swiglu_backward",
-        row_policy(exec, x.extent(0), width / n),
-        Backward<E, n>{dx.data(), y.data(), dy.data(), x.data(), width});
-  });
+  for_rows<E>("minitaw::swiglu_backward",
+      exec,
+      x.extent(0),
+      width,
+      {dx.data(), y.data(), dy.data(), x.data()},
+      [&](auto n) { return Backward<E, n>{dx.data(), y.data(), dy.data(), x.data(), width}; });
 }
 
 MINITAW_INSTANTIATE(swiglu_forward)

@@ -128,8 +128,8 @@ private:
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
     if (attends)
-      kernels::attention_forward(
-          exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_), attention_);
+      kernels::attention_forward<E>(
+          exec_, {at(attention), floats(lse), at(qkv), attention_sizes(shape_)}, attention_);
     kernels::linear_forward(exec_, stream, at(attention), weights_.wo, 1);
     kernels::rmsnorm_forward(
         exec_, at(normed), floats(rstd2), copy_of_stream, stream, weights_.norm2);
@@ -169,14 +169,14 @@ private:
 
   void attention_input(Matrix<E> dx) const {
     kernels::linear_backward_input(exec_, at(attention_gradient), at(middle_gradient), weights_.wo);
-    kernels::attention_backward(exec_,
-        at(qkv_gradient),
-        floats(delta),
-        at(attention_gradient),
-        at(qkv),
-        at(attention),
-        floats(lse),
-        attention_sizes(shape_),
+    kernels::attention_backward<E>(exec_,
+        {.dqkv = at(qkv_gradient),
+            .delta = floats(delta),
+            .dy = at(attention_gradient),
+            .qkv = at(qkv),
+            .y = at(attention),
+            .lse = floats(lse),
+            .sizes = attention_sizes(shape_)},
         attention_);
     kernels::rope(exec_, at(qkv_gradient), rope_, turned_heads(), -1);
     kernels::linear_backward_input(exec_, dx, at(qkv_gradient), weights_.wqkv);

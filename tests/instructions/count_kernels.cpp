@@ -119,11 +119,13 @@ void count_attention() {
   const int width = (z.heads + 2 * z.kv_heads) * z.head_dim, out = z.heads * z.head_dim;
   const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out),
       lse(z.heads, z.seq);
-  count("attention_forward fp32", [&] { detail::host::attention_forward(exec(), y, lse, qkv, z); });
+  count(
+      "attention_forward fp32", [&] { detail::host::attention_forward(exec(), {y, lse, qkv, z}); });
   for (const auto& [name, tasks] :
       {std::pair{"attention_backward fp32 by heads", detail::host::Tasks::heads},
           {"attention_backward fp32 by tiles", detail::host::Tasks::tiles}})
-    count(name, [&] { detail::host::attention_backward(exec(), dqkv, dy, qkv, y, lse, z, tasks); });
+    count(name,
+        [&] { detail::host::attention_backward(exec(), {dqkv, {}, dy, qkv, y, lse, z}, tasks); });
 }
 
 template <class E>

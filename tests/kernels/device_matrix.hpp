@@ -17,23 +17,6 @@ inline kernels::ExecutionSpace exec() {
   return {};
 }
 
-/// From and to the type in memory.
-template <class E>
-E element_of(double value) {
-  if constexpr (std::is_same_v<E, Bf16>)
-    return to_bf16(static_cast<float>(value));
-  else
-    return static_cast<E>(value);
-}
-
-template <class E>
-double double_of(E element) {
-  if constexpr (std::is_same_v<E, Bf16>)
-    return to_float(element);
-  else
-    return static_cast<double>(element);
-}
-
 /// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an
 /// aligned address.
 template <class E = float>
@@ -47,7 +30,7 @@ public:
         shift_(shift) {
     const auto host = Kokkos::create_mirror_view(memory_);
     for (std::int64_t i = 0; i < rows * cols; ++i)
-      host(shift + i) = element_of<E>(values[i]);
+      host(shift + i) = from_float<E>(static_cast<float>(values[i]));
     Kokkos::deep_copy(memory_, host);
   }
 
@@ -69,7 +52,7 @@ public:
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), memory_);
     Doubles values(rows_ * cols_);
     for (std::int64_t i = 0; i < rows_ * cols_; ++i)
-      values[i] = double_of(host(shift_ + i));
+      values[i] = to_float(host(shift_ + i));
     return values;
   }
 
@@ -82,7 +65,7 @@ private:
 template <class E>
 Doubles rounded(Doubles values) {
   for (double& value : values)
-    value = double_of(element_of<E>(value));
+    value = to_float(from_float<E>(static_cast<float>(value)));
   return values;
 }
 

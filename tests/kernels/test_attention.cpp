@@ -81,22 +81,23 @@ struct Problem {
   }
 
   void forward() {
-    launch_forward(
-        [&] { attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, V::kernel); });
+    launch_forward([&] {
+      attention_forward<E>(exec(), {y.matrix(), lse.vector(), in.matrix(), z}, V::kernel);
+    });
   }
 
   void backward() {
-    launch_backward([&] {
-      attention_backward(exec(),
-          dqkv.matrix(),
-          delta.vector(),
-          slope.matrix(),
-          in.matrix(),
-          y.matrix(),
-          lse.vector(),
-          z,
-          V::kernel);
-    });
+    launch_backward([&] { attention_backward(exec(), backward_into(dqkv), V::kernel); });
+  }
+
+  AttentionBackward<E> backward_into(const Device& gradient) const {
+    return {.dqkv = gradient.matrix(),
+        .delta = delta.vector(),
+        .dy = slope.matrix(),
+        .qkv = in.matrix(),
+        .y = y.matrix(),
+        .lse = lse.vector(),
+        .sizes = z};
   }
 
   AttentionSizes z;
@@ -209,14 +210,7 @@ TEST(AttentionTasks, GiveTheSameBits) {
       p.forward();
       const auto backward = [&](Tasks tasks) {
         const auto dqkv = test::DeviceMatrix<float>::poisoned(p.rows, p.plain.stride());
-        detail::host::attention_backward(exec(),
-            dqkv.matrix(),
-            p.slope.matrix(),
-            p.in.matrix(),
-            p.y.matrix(),
-            p.lse.vector(),
-            z,
-            tasks);
+        detail::host::attention_backward(exec(), p.backward_into(dqkv), tasks);
         exec().fence();
         return dqkv.values();
       };

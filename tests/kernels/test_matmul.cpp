@@ -36,24 +36,23 @@ protected:
   using C = typename T::Result;
   using E = typename T::Element;
   using Function = void (*)(
-      const ExecutionSpace&, Matrix<C>, Matrix<const E>, Op, Matrix<const E>, Op, float);
+      const ExecutionSpace&, Matrix<C>, const Factor<E>&, const Factor<E>&, float);
 
-  static Doubles product(const Doubles& a, Op op_a, const Doubles& b, Op op_b, const Size& z) {
+  static Doubles product(
+      const Doubles& a, bool turn_a, const Doubles& b, bool turn_b, const Size& z) {
     Doubles c(z.m * z.n, 0);
     for (int i = 0; i < z.m; ++i)
       for (int l = 0; l < z.k; ++l) {
-        const double left = op_a == Op::plain ? a[i * z.k + l] : a[l * z.m + i];
+        const double left = turn_a ? a[l * z.m + i] : a[i * z.k + l];
         for (int j = 0; j < z.n; ++j)
-          c[i * z.n + j] += left * (op_b == Op::plain ? b[l * z.n + j] : b[j * z.k + l]);
+          c[i * z.n + j] += left * (turn_b ? b[j * z.k + l] : b[l * z.n + j]);
       }
     return c;
   }
 
-  static void check(Function matmul, const Size& z, Op op_a, Op op_b) {
+  static void check(Function matmul, const Size& z, bool turn_a, bool turn_b) {
     SCOPED_TRACE(std::to_string(z.m) + " x " + std::to_string(z.n) + " x " + std::to_string(z.k) +
-                 " + " + std::to_string(z.shift) + (op_a == Op::plain ? " n" : " t") +
-                 (op_b == Op::plain ? "n" : "t"));
-    const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
+                 " + " + std::to_string(z.shift) + (turn_a ? " t" : " n") + (turn_b ? "t" : "n"));
     const Doubles a = test::random_values<E>(z.m * z.k, 1),
                   b = test::random_values<E>(z.k * z.n, 2),
                   before = test::random_values<C>(z.m * z.n, 3);
@@ -61,10 +60,10 @@ protected:
         right(turn_b ? z.n : z.k, turn_b ? z.k : z.n, b, z.shift);
     const auto c = test::DeviceMatrix<C>::poisoned(z.m, z.n, z.shift);
     const test::DeviceMatrix<C> sum(z.m, z.n, before, z.shift);
-    matmul(exec(), c.matrix(), left.matrix(), op_a, right.matrix(), op_b, 0);
-    matmul(exec(), sum.matrix(), left.matrix(), op_a, right.matrix(), op_b, 1);
+    matmul(exec(), c.matrix(), {left.matrix(), turn_a}, {right.matrix(), turn_b}, 0);
+    matmul(exec(), sum.matrix(), {left.matrix(), turn_a}, {right.matrix(), turn_b}, 1);
     exec().fence();
-    Doubles expected = product(a, op_a, b, op_b, z);
+    Doubles expected = product(a, turn_a, b, turn_b, z);
     expect_close(c.values(), expected, test::tolerance<C>);
     for (std::size_t i = 0; i < expected.size(); ++i)
       expected[i] += before[i];
@@ -74,9 +73,9 @@ protected:
   static void check_all(Function matmul) {
     prepare(exec());
     for (const Size& z : sizes)
-      for (const Op op_a : {Op::plain, Op::transposed})
-        for (const Op op_b : {Op::plain, Op::transposed})
-          check(matmul, z, op_a, op_b);
+      for (const bool turn_a : {false, true})
+        for (const bool turn_b : {false, true})
+          check(matmul, z, turn_a, turn_b);
   }
 };
 
@@ -102,9 +101,7 @@ TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
   Doubles first;
   test::Launch launch;
   for (int i = 0; i < 3; ++i) {
-    launch([&] {
-      matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0);
-    });
+    launch([&] { matmul<C, E>(exec(), c.matrix(), {a.matrix()}, {b.matrix(), true}, 0); });
     if (i == 0)
       first = c.values();
     EXPECT_EQ(c.values(), first);

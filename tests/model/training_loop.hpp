@@ -18,7 +18,7 @@ public:
     model::with_element(dtype, [&]<class E>(E) {
       const auto host = Kokkos::create_mirror_view(all<E>());
       for (std::size_t i = 0; i < values.size(); ++i)
-        host(i) = element_of<E>(values[i]);
+        host(i) = from_float<E>(static_cast<float>(values[i]));
       Kokkos::deep_copy(all<E>(), host);
     });
   }
@@ -32,7 +32,7 @@ public:
     model::with_element(dtype, [&]<class E>(E) {
       const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), all<E>());
       for (std::size_t i = 0; i < host.size(); ++i)
-        result.push_back(double_of<E>(host(i)));
+        result.push_back(to_float(host(i)));
     });
     return result;
   }

@@ -72,7 +72,7 @@ Work attention(const model::Shape& s, const ExecutionSpace& exec) {
   const kernels::AttentionSizes sizes = model::attention_sizes(s);
   return finished(exec, 2.0 * static_cast<double>(t * s.seq * a), [=] {
     kernels::attention_forward<E>(
-        exec, y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes);
+        exec, {y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes});
   });
 }
 

@@ -245,31 +245,25 @@ int alignment_of(const void* address) {
 }  // namespace
 
 template <class C, class E>
-bool matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta) {
-  const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
-  const ProductKey key{static_cast<std::int64_t>(c.extent(0)),
-      static_cast<std::int64_t>(c.extent(1)),
-      static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)),
-      turn_a,
-      turn_b,
-      beta != 0,
-      type_of<E>,
-      type_of<C>,
-      alignment_of(a.data()),
-      alignment_of(b.data()),
-      alignment_of(c.data())};
+bool matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta) {
+  const ProductKey key{.m = static_cast<std::int64_t>(c.extent(0)),
+      .n = static_cast<std::int64_t>(c.extent(1)),
+      .k = static_cast<std::int64_t>(a.matrix.extent(a.transposed ? 0 : 1)),
+      .transposed_a = a.transposed,
+      .transposed_b = b.transposed,
+      .adds = beta != 0,
+      .element = type_of<E>,
+      .result = type_of<C>,
+      .alignment_a = alignment_of(a.matrix.data()),
+      .alignment_b = alignment_of(b.matrix.data()),
+      .alignment_c = alignment_of(c.data())};
   Queue& queue = queue_of(exec);
-  return queue.products.multiply(
-      queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
+  return queue.products.multiply(queue.stream,
+      queue.workspace.data(),
+      key,
+      {a.matrix.data(), b.matrix.data(), c.data(), beta});
 }
 
-template decltype(matmul<float, float>) matmul<float, float>;
-template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
-template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
+MINITAW_INSTANTIATE_PRODUCT(matmul)
 }  // namespace minitaw::kernels::detail::cuda

@@ -2,14 +2,28 @@
 #pragma once
 #include "kernels/kernels.hpp"
 
+/// Instantiates a product for its types of result and factors.
+#define MINITAW_INSTANTIATE_PRODUCT(function)                                                      \
+  template decltype(function<float, float>) function<float, float>;                                \
+  template decltype(function<float, Bf16>) function<float, Bf16>;                                  \
+  template decltype(function<Bf16, Bf16>) function<Bf16, Bf16>;
+
 /// The versions that matmul() and the functions of attention choose from; their arguments are the
 /// same.
 
 namespace minitaw::kernels::detail {
-/// First queries, keys, values, outputs and row statistics of one head of one sequence.
+/// The part of consecutive rows of a matrix that belongs to one head: head_dim elements of each.
+template <class E>
+struct HeadRows {
+  E* first;
+  std::int64_t stride;  ///< elements from one row to the next
+  int count;
+};
+
+/// Where one head of one sequence finds its rows, a row a token.
 struct Head {
-  std::int64_t stride, y_stride;  ///< elements from one token to the next
-  std::int64_t query, key, value, output, row;
+  std::int64_t stride, y_stride;                ///< elements from one token to the next
+  std::int64_t query, key, value, output, row;  ///< of its first token
 
   KOKKOS_INLINE_FUNCTION Head(const AttentionSizes& z, int sequence, int head)
       : stride((z.heads + 2 * z.kv_heads) * z.head_dim),
@@ -19,24 +33,53 @@ struct Head {
         value(key + z.kv_heads * z.head_dim),
         output(std::int64_t{sequence} * z.seq * y_stride + head * z.head_dim),
         row((std::int64_t{sequence} * z.heads + head) * z.seq) {}
+
+  // Rows of `count` tokens from `token` on, in qkv (or its gradient) and in the output (or its).
+
+  template <class E>
+  KOKKOS_INLINE_FUNCTION HeadRows<E> queries(E* qkv, int token, int count) const {
+    return {qkv + query + token * stride, stride, count};
+  }
+
+  template <class E>
+  KOKKOS_INLINE_FUNCTION HeadRows<E> keys(E* qkv, int token, int count) const {
+    return {qkv + key + token * stride, stride, count};
+  }
+
+  template <class E>
+  KOKKOS_INLINE_FUNCTION HeadRows<E> values(E* qkv, int token, int count) const {
+    return {qkv + value + token * stride, stride, count};
+  }
+
+  template <class E>
+  KOKKOS_INLINE_FUNCTION HeadRows<E> outputs(E* y, int token, int count) const {
+    return {y + output + token * y_stride, y_stride, count};
+  }
+};
+
+/// Tiles of `tile` tokens that a sequence has; the last one may be shorter.
+KOKKOS_INLINE_FUNCTION int tiles_of(int seq, int tile) {
+  return (seq + tile - 1) / tile;
+}
+
+/// A task: one tile of queries of one head. Later queries see more keys: the longest tasks come
+/// first, so that none is left at the end.
+struct QueryTile {
+  Head head;
+  int begin, count;  ///< of its queries
+
+  KOKKOS_INLINE_FUNCTION QueryTile(const AttentionSizes& z, int tile, int task)
+      : head(z, task / z.heads % z.batch, task % z.heads),
+        begin((tiles_of(z.seq, tile) - 1 - task / (z.batch * z.heads)) * tile),
+        count(begin + tile < z.seq ? tile : z.seq - begin) {}
 };
 
 namespace host {
-void attention_forward(const ExecutionSpace& exec,
-    Matrix<float> y,
-    Vector<float> lse,
-    Matrix<const float> qkv,
-    const AttentionSizes& sizes);
+void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p);
 /// Unit of work of a thread: whole heads, or tiles of them: more FLOPs, but more threads are busy.
 enum class Tasks { automatic, heads, tiles };
-void attention_backward(const ExecutionSpace& exec,
-    Matrix<float> dqkv,
-    Matrix<const float> dy,
-    Matrix<const float> qkv,
-    Matrix<const float> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes,
-    Tasks tasks = Tasks::automatic);
+void attention_backward(
+    const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks = Tasks::automatic);
 }  // namespace host
 
 namespace portable {
@@ -44,28 +87,12 @@ namespace portable {
 inline bool small_tiles_on_host = false;
 
 template <class C, class E>
-void matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta);
+void matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
 template <class E>
-void attention_forward(const ExecutionSpace& exec,
-    Matrix<E> y,
-    Vector<float> lse,
-    Matrix<const E> qkv,
-    const AttentionSizes& sizes);
+void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p);
 template <class E>
-void attention_backward(const ExecutionSpace& exec,
-    Matrix<E> dqkv,
-    Vector<float> delta,
-    Matrix<const E> dy,
-    Matrix<const E> qkv,
-    Matrix<const E> y,
-    Vector<const float> lse,
-    const AttentionSizes& sizes);
+void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E>& p);
 void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
 }  // namespace portable
 
@@ -73,12 +100,7 @@ namespace cuda {
 /// In builds with cuBLASLt. False if the library has no algorithm for these sizes, types and
 /// addresses.
 template <class C, class E>
-[[nodiscard]] bool matmul(const ExecutionSpace& exec,
-    Matrix<C> c,
-    Matrix<const E> a,
-    Op op_a,
-    Matrix<const E> b,
-    Op op_b,
-    float beta);
+[[nodiscard]] bool matmul(
+    const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
 }  // namespace cuda
 }  // namespace minitaw::kernels::detail

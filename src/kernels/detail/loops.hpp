@@ -216,9 +216,10 @@ using Scratch = Kokkos::
 inline int team_threads(int items, int most = most_threads) {
   if constexpr (on_host)
     return threads_on_host;
-  const int passes = (items + most - 1) / most,
-            share = passes > 0 ? (items + passes - 1) / passes : 1;
-  return (share + 31) / 32 * 32;
+  constexpr int warp = 32;
+  const int passes = (items + most - 1) / most;
+  const int share = passes > 0 ? (items + passes - 1) / passes : 1;
+  return (share + warp - 1) / warp * warp;
 }
 
 /// One team per row of `items` elements or packs.
@@ -292,6 +293,21 @@ KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& t
   return sum;
 }
 
+/// Runs kernel(n), made for packs of n elements E: a team for each of `rows` rows of `width`
+/// elements at these addresses.
+template <class E, class Kernel>
+void for_rows(const char* label,
+    const ExecutionSpace& exec,
+    std::size_t rows,
+    int width,
+    std::initializer_list<const void*> addresses,
+    const Kernel& kernel) {
+  with_packs<E>(width, addresses, [&](auto n) {
+    Kokkos::parallel_for(
+        label, row_policy(exec, static_cast<std::int64_t>(rows), width / n), kernel(n));
+  });
+}
+
 // Kernels over whole buffers, without rows.
 
 using FlatPolicy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
@@ -330,6 +346,15 @@ void flat_for(const char* label,
         Kokkos::parallel_for(
             label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
       });
+}
+
+/// use(constant), which is `value` known to the compiler.
+template <class Use>
+void with_constant(bool value, const Use& use) {
+  if (value)
+    use(std::true_type());
+  else
+    use(std::false_type());
 }
 
 template <class Team>
