@@ -58,21 +58,21 @@ double shaped_rate() {
 /// Asks the hardware. Clocks change and registers differ, so that a quarter of a processor's peak
 /// is certain only; of links and devices a half. Shaped links have their rate. Collective.
 HardwareRates hardware_rates(const MpiJob& mpi, model::Dtype dtype) {
-  using topology::HardwareRate;
+  using rates::HardwareRate;
   const auto gather = [&](double mine) {
     std::vector<double> all(mpi.environment.ranks());
     comm::mpi::check(MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, MPI_COMM_WORLD),
         "sharing what is known");
     return all;
   };
-  const record::RankPlace& here = mpi.ranks[mpi.environment.rank()];
-  std::optional<HardwareRate> link = topology::link_rate(here.site.adapters), product;
+  const topology::RankPlace& here = mpi.ranks[mpi.environment.rank()];
+  std::optional<HardwareRate> link = rates::link_rate(here.site.adapters), product;
   if (const double rate = shaped_rate(); !record::shaped_links().empty())
     link = HardwareRate{rate, "shaped links"};
   if (!kernels::on_host)
     product = HardwareRate{record::datasheet_peak(here.unit, dtype), "datasheet"};
   else if (dtype == model::Dtype::fp32)
-    if (product = topology::core_peak(); product) {
+    if (product = rates::core_peak(); product) {
       product->value *= mpi.threads;
       product->source += fmt::format(", {}", counted(mpi.threads, "thread"));
     }
@@ -451,7 +451,7 @@ private:
 /// Looks for silent corruption in a step of the deck's first case.
 int replay(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
-  const auto place = [&](const record::RankPlace& r) {
+  const auto place = [&](const topology::RankPlace& r) {
     return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
   };
   const harness::ReplayReport report =
@@ -507,9 +507,9 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
   const bool shared_devices = topology::shared_device(mpi.uuids).has_value();
   const auto probe = screen::make_probe(MPI_COMM_WORLD,
       mpi.place,
+      mpi.ranks,
       {.seconds = options.seconds,
           .link_seconds = std::min(3 * options.seconds, links_together / measurements),
-          .threads = mpi.threads,
           .adapters = mpi.adapters,
           .one_machine = !record::shaped_links().empty(),
           .shared_devices = shared_devices,
@@ -521,10 +521,10 @@ int screening(const Options& options, const Invocation& invocation, MpiJob& mpi)
     measured.push_back({std::move(quantity)});
   const screen::Machine& machine = probe->machine();
   std::optional<Report> report;  // rank 0's
-  const HardwareRates rates = hardware_rates(mpi, shape.dtype);
+  const HardwareRates hardware = hardware_rates(mpi, shape.dtype);
   round = mpi.on_root([&] {
     if (options.expect != "none")
-      expect_hardware(measured, rates);
+      expect_hardware(measured, hardware);
     if (!options.expect.empty() && options.expect != "none")
       expect_machine(measured, options.expect, shape, machine.nodes.ranks());
     report.emplace(

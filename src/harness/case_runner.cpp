@@ -228,11 +228,11 @@ StopReason CaseRunner::execute(const Case& c,
   const MPI_Comm comm = members.comm;
   TimedSteps steps(runtime->program(), c.steps);
   const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
-  const std::span all(options_.cores),
-      cores = all.first(std::min<std::size_t>(c.ranks, all.size()));
+  const std::span all(options_.places),
+      places = all.first(std::min<std::size_t>(c.ranks, all.size()));
   trace::Surroundings around{
-      nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(cores)};
-  CoreWatch load(cores, options_.stat);
+      nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(places)};
+  CoreWatch load(places, options_.stat);
   StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
   std::string begun;

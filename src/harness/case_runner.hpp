@@ -73,7 +73,7 @@ struct RunnerOptions {
   std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
   /// Of each rank of the job. Times of ranks that share cores say nothing of a rank; none: they
   /// compute on devices.
-  std::vector<topology::RankCores> cores{};
+  std::vector<topology::RankPlace> places{};
   std::filesystem::path stat = "/proc/stat";  ///< says how busy cores are; tests have another one
   bool timeline = false;
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");

@@ -310,10 +310,10 @@ TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
 /// The last rank has the core of the first one.
 TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
   const int ranks = job_.ranks();
-  std::vector<topology::RankCores> cores;
+  std::vector<topology::RankPlace> places;
   for (int r = 0; r < ranks; ++r)
-    cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
-  CaseRunner job(MPI_COMM_WORLD, {.cores = cores});
+    places.push_back({0, {r % std::max(1, ranks - 1)}, 1});
+  CaseRunner job(MPI_COMM_WORLD, {.places = places});
   for (const int used : {ranks, ranks - 1}) {
     if (used < 2)
       continue;
