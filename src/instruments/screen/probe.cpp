@@ -48,17 +48,16 @@ public:
     const auto add = [&](std::initializer_list<Quantity> more) { all.insert(all.end(), more); };
     if (has_pairs_inside())
       add({{"rate inside the node", "B/s", Partner::inside, copies},
-          {"all-gather in the group", "B/s", Partner::none, copies, false, true},
-          {"reduce-scatter in the group", "B/s", Partner::none, copies, false, true}});
-    const Quantity rate{
-        .name = "rate between nodes", .units = "B/s", .partner = Partner::node, .in_bits = true};
+          {"all-gather in the group", "B/s", Partner::group, copies},
+          {"reduce-scatter in the group", "B/s", Partner::group, copies}});
+    const Quantity rate{"rate between nodes", "B/s", Partner::node};
     if (machine_.nodes.count() > 1)
-      add({rate, {"latency between nodes", "s", Partner::node, jitter, true}});
+      add({rate, {"latency between nodes", "s", Partner::node, jitter}});
     if (machine_.nodes.count() > 1 && machine_.adapters > 1) {
       add({rate});
       all.back().name += ", all adapters at once";
     }
-    add({{.name = "cores taken by others", .units = "1", .is_load = true}});
+    add({{"cores taken by others", "1"}});
     return all;
   }
 
