@@ -26,7 +26,7 @@ int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
-  return std::max(1, std::min(place.cores, place.node_cores / here));
+  return std::max(1, std::min(static_cast<int>(place.cores.size()), place.node_cores / here));
 }
 
 /// What every rank does before they work together. All of them learn of one that fails, and where
@@ -75,7 +75,8 @@ std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
 }
 
-std::vector<record::RankPlace> places(const topology::Placement& job,
+/// Nodes of scripts/cluster have the cores of one machine.
+std::vector<topology::RankPlace> places(const topology::Placement& job,
     const topology::Device& device,
     int threads,
     const std::vector<std::string>& uuids) {
@@ -83,33 +84,26 @@ std::vector<record::RankPlace> places(const topology::Placement& job,
   check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
   const std::string xml = job.local_rank == 0 ? topology::describe() : "";
+  const std::string cores = topology::cores_text(job.cores);
   const auto mine =
-      topology::look(job.core_list, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
-  const std::vector<std::string> cores = gather(job.core_list),
-                                 units = gather(text_of(device, threads));
-  std::vector<record::RankPlace> ranks;
+      topology::look(cores, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
+  const std::vector<std::string> cores_of = gather(cores), units = gather(text_of(device, threads)),
+                                 threads_of = gather(std::to_string(threads));
+  const bool one_machine = !record::shaped_links().empty();
+  std::vector<topology::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
+    const int on = job.nodes.group_of(r);
+    ranks.push_back({.machine = one_machine ? 0 : on,
+        .cores = topology::numbers_of(cores_of[r]),
+        .threads = std::stoi(threads_of[r]),
+        .node = on,
+        .unit = units[r],
+        .uuid = uuids[r]});
   }
   for (const auto& field : topology::site_fields)
     for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
       ranks[at++].site.*field.value = text;
   return ranks;
-}
-
-/// Nodes of scripts/cluster have the cores of one machine. None: ranks compute on devices.
-std::vector<topology::RankCores> cores_of(
-    const std::vector<record::RankPlace>& ranks, int threads) {
-  if (!kernels::on_host)
-    return {};
-  const bool one_machine = !record::shaped_links().empty();
-  std::vector<topology::RankCores> all;
-  for (std::size_t at = 0; const std::string& text : gather(std::to_string(threads))) {
-    const record::RankPlace& rank = ranks[at++];
-    all.push_back({one_machine ? 0 : rank.node, topology::numbers_of(rank.cores), std::stoi(text)});
-  }
-  return all;
 }
 
 /// Bytes that each rank finds free, on its device or else its node.
@@ -215,7 +209,7 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
 MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
     : flags(given),
       environment(mpi),
-      place(topology::detect(MPI_COMM_WORLD)),
+      place(comm::mpi::detect_placement(MPI_COMM_WORLD)),
       threads(threads_of(place)),
       hosts(place.hosts, flags.hosts),
       device(choose_device(mpi.rank(), place, hosts)),
@@ -223,14 +217,14 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
       uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)),
       systems(gather(hosts.hidden(topology::os_text()))),
-      adapters(topology::fewest_adapters(list_of(ranks, &record::RankPlace::site))),
+      adapters(topology::fewest_adapters(list_of(ranks, &topology::RankPlace::site))),
       runner(MPI_COMM_WORLD,
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
               .timeline = flags.timeline,
               .instruments = make_instruments({.nodes = place.nodes,
-                  .cores = cores_of(ranks, threads),
+                  .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
                   .device_uuid = device.uuid,
                   .shared_devices = topology::shared_device(uuids).has_value(),
                   .first_of_node = place.local_rank == 0})}) {}
@@ -252,18 +246,19 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
 
 record::Provenance MpiJob::provenance(
     const deck::Deck& deck, const std::vector<std::string>& arguments) const {
-  using record::entry, record::RankPlace;
+  using record::entry, topology::RankPlace;
   const std::string each = "rank of the job";
   const auto host = [this](const RankPlace& r) { return hosts.text(r.node); };
   const auto node = [](const RankPlace& r) { return std::int64_t{r.node}; };
   const auto unit = [](const RankPlace& r) {
     return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
   };
+  const auto cores = [](const RankPlace& r) { return topology::cores_text(r.cores); };
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
       {entry("hosts", each, list_of(ranks, host)),
           {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
-          entry("cores", each, list_of(ranks, &RankPlace::cores)),
+          entry("cores", each, list_of(ranks, cores)),
           entry("devices", each, list_of(ranks, unit)),
           entry("os", each, systems),
           entry("kokkos", kokkos_version()),

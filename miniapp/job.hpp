@@ -60,8 +60,8 @@ struct MpiJob {
   const record::HostNames hosts;
   const topology::Device device;  ///< of this rank; index -1: none
   const Kokkos::ScopeGuard kokkos;
-  const std::vector<std::string> uuids;        ///< of the device of each rank; empty on a host
-  const std::vector<record::RankPlace> ranks;  ///< by rank, as the rest
+  const std::vector<std::string> uuids;          ///< of the device of each rank; empty on a host
+  const std::vector<topology::RankPlace> ranks;  ///< by rank, as the rest
   const std::vector<std::string> systems;
   const int adapters;  ///< of the node that has fewest
   harness::CaseRunner runner;

@@ -160,7 +160,7 @@ private:
   [[nodiscard]] double peak_of(const Case& c) const {
     if (!std::isnan(options_.peak))
       return options_.peak;
-    return record::common_peak(list_of(mpi_.ranks, &record::RankPlace::unit), c);
+    return record::common_peak(list_of(mpi_.ranks, &topology::RankPlace::unit), c);
   }
 
   const deck::Deck& deck_;

@@ -231,7 +231,7 @@ void write(const std::string& path, const std::string& text) {
 /// they give way for some milliseconds, as long as the longest messages take inside a node, before
 /// they sleep.
 comm::WaitPolicy waiting(const CommOptions& options) {
-  const topology::Placement place = topology::detect(MPI_COMM_WORLD);
+  const topology::Placement place = comm::mpi::detect_placement(MPI_COMM_WORLD);
   const int ranks = place.nodes.size(place.node);
   const int threads = ranks * (options.threads + 1);
   comm::WaitPolicy policy = comm::wait_policy(options.spin ? threads : place.node_cores, threads);

@@ -61,6 +61,6 @@ harness::Instruments make_instruments(const JobView& job) {
   return {std::make_shared<hang::HangFinder>(MPI_COMM_WORLD, job.nodes),
       std::make_shared<energy::Energy>(meter_of(job), std::move(node), job.nodes),
       std::make_shared<blame::Finder>(blame::Finder::Job{
-          .nodes = job.nodes, .cores = job.cores, .shared_devices = job.shared_devices})};
+          .nodes = job.nodes, .places = job.places, .shared_devices = job.shared_devices})};
 }
 }  // namespace minitaw::app

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include "cli/cli11.hpp"
@@ -9,67 +8,7 @@
 
 namespace minitaw::app {
 namespace {
-using topology::Groups;
-
-constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
-constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
-
-double largest(double mine = 0) {
-  return comm::mpi::largest(mine, MPI_COMM_WORLD, std::chrono::microseconds(200));
-}
-
-/// Between the ranks of MPI_COMM_WORLD. Ranks that wait sleep.
-class LinksOfJob final : public Links {
-public:
-  explicit LinksOfJob(double seconds)
-      : seconds_(seconds),
-        rank_(comm::mpi::rank_in(MPI_COMM_WORLD)) {}
-
-  double latency(int a, int b) override {
-    const double round = 2 * largest(latency_of(rounds(a, b, least_rounds)));
-    const int count = std::clamp(static_cast<int>(seconds_ / round), least_rounds, most_rounds);
-    return largest(latency_of(rounds(a, b, count)));
-  }
-
-  double rate(const Flows& flows) override {
-    (void)largest(send(flows, 1));  // connects
-    const double once = largest(send(flows, 1));
-    const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
-    return 1.0 * count * topo_message / largest(send(flows, count));
-  }
-
-private:
-  /// Seconds of each, on rank a; none on the others.
-  [[nodiscard]] std::vector<double> rounds(int a, int b, int count) const {
-    std::vector<double> seconds;
-    (void)largest();
-    for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
-      const double round = comm::mpi::round_trip(rank_ == a ? b : a, rank_ == a, MPI_COMM_WORLD);
-      if (rank_ == a)
-        seconds.push_back(round);
-    }
-    return seconds;
-  }
-
-  /// Seconds until this rank has sent and received its messages of all flows.
-  double send(const Flows& flows, int count) {
-    std::vector<int> receivers, senders;
-    for (const auto& [from, to] : flows) {
-      if (from == rank_)
-        receivers.push_back(to);
-      if (to == rank_)
-        senders.push_back(from);
-    }
-    (void)largest();
-    const double begin = MPI_Wtime();
-    (void)exchange_.run(receivers, senders, count, topo_message, MPI_COMM_WORLD);
-    return MPI_Wtime() - begin;
-  }
-
-  double seconds_;
-  int rank_;
-  comm::mpi::Exchange exchange_;
-};
+using links::Figure, links::Figures, topology::Groups;
 
 struct Options {
   std::string groups;  ///< as given; empty: the nodes
@@ -99,17 +38,19 @@ int topo(const Options& options, const MpiJob& mpi) {
   const Groups& nodes = mpi.place.nodes;
   const Groups groups =
       options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
-  LinksOfJob links(options.seconds);
-  const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
+  const std::vector<std::string> shaped = record::shaped_links();
+  const links::Stopwatch stopwatch(MPI_COMM_WORLD,
+      !shaped.empty() || (nodes.count() == 1 && nodes.ranks() > mpi.place.node_cores));
+  const auto links = links::make_links(MPI_COMM_WORLD, stopwatch, options.seconds);
+  const Figures inside = measure_inside(*links, groups), between = measure_between(*links, groups);
   if (!mpi.is_root())
     return 0;
-  const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
     write_stdout(json_text({{"ranks", groups.ranks()},
         {"groups", groups.sizes()},
         {"adapters", mpi.adapters},
         {"shaped_links", shaped},
-        {"message_bytes", topo_message},
+        {"message_bytes", links::message_bytes},
         {"inside", to_json(inside)},
         {"between", to_json(between)}}));
   else

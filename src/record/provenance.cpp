@@ -95,7 +95,7 @@ std::string links_text(const std::vector<std::string>& links) {
                        : fmt::format("# {:<13} = shaped, {}\n", "links", fmt::join(links, " "));
 }
 
-std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
+std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNames& hosts) {
   constexpr std::int64_t most = 16;
   std::string text;
   std::vector<int> apart;
@@ -103,15 +103,15 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
     if (ranks[rank].site.domain_shared == "no")
       apart.push_back(static_cast<int>(rank));
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
-    const auto& [node, cores, unit, uuid, site] = ranks[rank];
+    const topology::RankPlace& place = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n",
         rank,
-        node,
-        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "",
-        cores,
-        unit,
-        uuid.empty() ? "" : ", ",
-        uuid);
+        place.node,
+        hosts.shown() ? fmt::format(" ({})", hosts.text(place.node)) : "",
+        topology::cores_text(place.cores),
+        place.unit,
+        place.uuid.empty() ? "" : ", ",
+        place.uuid);
   }
   if (std::ssize(ranks) > most)
     text += fmt::format("# and {} more, the last one on node {}\n",

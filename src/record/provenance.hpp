@@ -4,7 +4,7 @@
 #include <string_view>
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
-#include "topology/hardware.hpp"
+#include "topology/placement.hpp"
 
 /// Version of the program that wrote a result. The hash is that of the sources' commit, with
 /// "-dirty" if they differ from it, and "unknown" outside a git checkout; the flags are those that
@@ -51,17 +51,10 @@ private:
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
 
-struct RankPlace {
-  int node = 0;
-  std::string cores;  ///< "0-3,8"
-  std::string unit;   ///< what computes: "host, 2 threads", "device 0, NVIDIA H100, 79.6 GiB"
-  std::string uuid;   ///< of the device; empty without one
-  topology::Site site{};
-};
-
 /// "# rank 0: node 0, cores 0-1, host, 2 threads" for up to 16 ranks; warns of cores far (NUMA)
 /// from their device.
-[[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
+[[nodiscard]] std::string map_text(
+    const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
 using Provenance = std::vector<Dataset>;
 [[nodiscard]] Dataset entry(std::string name, std::string_view text);

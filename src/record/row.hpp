@@ -42,8 +42,8 @@ struct Row {
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
-/// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`: RankPlace::unit.
-/// NaN: not known.
+/// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`:
+/// topology::RankPlace::unit. NaN: not known.
 [[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
 /// Of each rank of a case, whose ranks are the first of these `units`. NaN: unknown, or not the
 /// same for all.

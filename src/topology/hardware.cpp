@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <hwloc.h>
 #include <memory>
 #include <ranges>
 #include "base/error.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::topology {
 namespace {
@@ -135,12 +135,6 @@ int in_common(hwloc_obj_t one, hwloc_obj_t other) {
   return count;
 }
 }  // namespace
-
-std::string line_of(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
 
 std::string describe() {
   const Topology node = load("");

@@ -42,6 +42,4 @@ inline constexpr struct {
     const std::filesystem::path& classes = "/sys/class");
 /// Ports of the node that has fewest; one where none is known.
 [[nodiscard]] int fewest_adapters(const std::vector<Site>& sites);
-/// The first line of a file; empty if it cannot be read.
-[[nodiscard]] std::string line_of(const std::filesystem::path& file);
 }  // namespace minitaw::topology

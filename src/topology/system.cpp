@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
-#include <set>
 #include <sstream>
 #include <sys/utsname.h>
 #include <utility>
@@ -15,7 +13,7 @@ namespace minitaw::topology {
 namespace {
 constexpr const char* unknown = "unknown";
 
-/// The value behind "key : value" or "key=value"; both empty for other lines.
+/// The value after "key : value" or "key=value"; both empty for other lines.
 std::pair<std::string, std::string> split(const std::string& line, char separator) {
   const auto trimmed = [](const std::string& text) {
     const std::size_t begin = text.find_first_not_of(" \t\"");
@@ -68,49 +66,10 @@ std::vector<int> numbers_of(const std::string& ranges) {
   return numbers;
 }
 
-namespace {
-/// Ranks that have some core in common, directly or by way of others.
-struct Pool {
-  int machine, threads;
-  std::set<int> ranks, cores;
-
-  void join(const Pool& other) {
-    ranks.insert(other.ranks.begin(), other.ranks.end());
-    cores.insert(other.cores.begin(), other.cores.end());
-    threads += other.threads;
-  }
-
-  [[nodiscard]] bool shares_with(const Pool& other) const {
-    return machine == other.machine &&
-           std::ranges::any_of(other.cores, [this](int core) { return cores.contains(core); });
-  }
-};
-}  // namespace
-
-std::string crowd(std::span<const RankCores> ranks) {
-  std::vector<Pool> pools;
-  for (int rank = 0; const RankCores& r : ranks) {
-    Pool mine{r.machine, r.threads, {rank++}, {r.cores.begin(), r.cores.end()}};
-    if (mine.cores.empty())
-      continue;
-    const auto apart =
-        std::ranges::partition(pools, [&](const Pool& p) { return !p.shares_with(mine); });
-    for (const Pool& shared : apart)
-      mine.join(shared);
-    pools.erase(apart.begin(), pools.end());
-    pools.push_back(std::move(mine));
-  }
-  std::ranges::sort(pools, {}, [](const Pool& pool) { return *pool.ranks.begin(); });
-  const auto full = std::ranges::find_if(
-      pools, [](const Pool& p) { return p.threads > static_cast<int>(p.cores.size()); });
-  if (full == pools.end())
-    return {};
-  const std::vector<int> who(full->ranks.begin(), full->ranks.end());
-  return fmt::format("{} of {} {} share {}",
-      counted(full->threads, "thread"),
-      who.size() > 1 ? "ranks" : "rank",
-      ranges_text(who),
-      counted(static_cast<int>(full->cores.size()), "core"));
+std::string line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
 }
 
 std::string distribution(std::istream& os_release) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <filesystem>
 #include <istream>
 #include <span>
 #include <string>
@@ -12,16 +13,8 @@ namespace minitaw::topology {
 /// The numbers of such a text; none where it is something else.
 [[nodiscard]] std::vector<int> numbers_of(const std::string& ranges);
 
-/// Where a rank computes.
-struct RankCores {
-  int machine = 0;           ///< cores of one number are the same for ranks of one machine
-  std::vector<int> cores{};  ///< that it may run on; none: not known
-  int threads = 1;           ///< that it computes with
-};
-
-/// Returns which ranks compute with more threads than they have cores, all those together that
-/// share some: "4 threads of ranks 0 to 3 share 2 cores". Empty: every thread can have a core.
-[[nodiscard]] std::string crowd(std::span<const RankCores> ranks);
+/// The first line of a file; empty if it cannot be read.
+[[nodiscard]] std::string line_of(const std::filesystem::path& file);
 /// "Linux 6.12.43+deb13-amd64 x86_64, Debian GNU/Linux 13 (trixie)". Without the host's name.
 [[nodiscard]] std::string os_text();
 /// From /etc/os-release; tests have others.

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI itself, before miniTaw is blamed, and what it is asked about the job.
-#include <gmock/gmock.h>
-#include "base/error.hpp"
+#include <gtest/gtest.h>
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {
-using testing::AllOf, testing::HasSubstr, topology::nodes_of;
-
 TEST(Mpi, ServesThreadsAndAddsUp) {
   int level = MPI_THREAD_SINGLE, sum = 0;
   ASSERT_EQ(MPI_Query_thread(&level), MPI_SUCCESS);
@@ -46,27 +43,18 @@ TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
   EXPECT_FALSE(library_version().empty());
 }
 
-TEST(NodesOf, CountsConsecutiveRanks) {
-  EXPECT_EQ(nodes_of(std::array{0, 0, 0, 3, 3, 5}).text(), "3+2+1");
-  EXPECT_EQ(nodes_of(std::array{7}).text(), "1");
-  EXPECT_THAT([] { (void)nodes_of(std::array{0, 1, 0, 1}); },
-      testing::ThrowsMessage<InputError>(AllOf(HasSubstr("rank 2"), HasSubstr("block"))))
-      << "round-robin placement";
-}
-
 TEST(Detect, PlacesThisRankInTheJobAndCountsCores) {
   const int rank = rank_in(MPI_COMM_WORLD);
-  const topology::Placement job = topology::detect(MPI_COMM_WORLD);
+  const topology::Placement job = detect_placement(MPI_COMM_WORLD);
   EXPECT_EQ(job.nodes.ranks(), size_of(MPI_COMM_WORLD));
   EXPECT_EQ(std::tuple(job.nodes.group_of(rank), job.nodes.local(rank)),
       std::tuple(job.node, job.local_rank));
   ASSERT_EQ(static_cast<int>(job.hosts.size()), job.nodes.count());
   EXPECT_FALSE(job.hosts[job.node].empty());
-  EXPECT_TRUE(1 <= job.cores && job.cores <= job.node_cores)
-      << job.cores << " of " << job.node_cores;
-  EXPECT_TRUE(job.core_list.find_first_not_of("0123456789,-") == std::string::npos)
-      << job.core_list;
-  EXPECT_TRUE(job.cores > 1 || job.core_list.find('-') == std::string::npos) << job.core_list;
+  const std::string cores = topology::cores_text(job.cores);
+  EXPECT_TRUE(1 <= std::ssize(job.cores) && std::ssize(job.cores) <= job.node_cores)
+      << cores << " of " << job.node_cores;
+  EXPECT_TRUE(std::ranges::is_sorted(job.cores)) << cores;
 }
 }  // namespace
 }  // namespace minitaw::comm::mpi

@@ -211,8 +211,11 @@ TEST(Provenance, SaysWhatLinksWereShapedToAndNothingElse) {
 TEST(RankMap, FirstRanksHaveALineEach) {
   const std::vector<std::string> names = {"cn1", "cn2", "cn3", "cn4", "cn5"};
   const HostNames hidden(names), shown(names, true);
-  std::vector<RankPlace> ranks = {
-      {0, "0", "host, 1 thread", ""}, {1, "0-3,8", "device 0, NVIDIA H100, 79.6 GiB", "GPU-5"}};
+  std::vector<topology::RankPlace> ranks = {{.cores = {0}, .node = 0, .unit = "host, 1 thread"},
+      {.cores = {0, 1, 2, 3, 8},
+          .node = 1,
+          .unit = "device 0, NVIDIA H100, 79.6 GiB",
+          .uuid = "GPU-5"}};
   EXPECT_EQ(map_text(ranks, hidden),
       "# rank 0: node 0, cores 0, host, 1 thread\n"
       "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
@@ -226,7 +229,7 @@ TEST(RankMap, FirstRanksHaveALineEach) {
   EXPECT_THAT(map_text({ranks[1], ranks[1], ranks[0]}, hidden),
       EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
   ranks[0].site = ranks[1].site = {};
-  ranks.resize(40, {4, "0", "host, 1 thread", ""});
+  ranks.resize(40, {.cores = {0}, .node = 4, .unit = "host, 1 thread"});
   const std::string text = map_text(ranks, hidden);
   EXPECT_EQ(std::ranges::count(text, '\n'), 17) << text;
   EXPECT_THAT(text,

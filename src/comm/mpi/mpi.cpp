@@ -29,59 +29,6 @@ void wait(std::span<MPI_Request> requests, const WaitPolicy& policy) {
   }
 }
 
-double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap) {
-  double all = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
-  wait({&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap});
-  return all;
-}
-
-double round_trip(int peer, bool first, MPI_Comm comm) {
-  constexpr int tag = 2;
-  double word = 0;
-  const double begin = MPI_Wtime();
-  for (const bool sends : {first, !first}) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(sends ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, comm, &request)
-                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, comm, &request),
-        "a ping");
-    wait({&request, 1}, measuring);
-  }
-  return MPI_Wtime() - begin;
-}
-
-double Exchange::run(std::span<const int> to,
-    std::span<const int> from,
-    int count,
-    std::size_t bytes,
-    MPI_Comm comm) {
-  constexpr int under_way = 2, tag = 1;
-  const auto size = static_cast<int>(bytes);
-  sent_.resize(std::max(sent_.size(), bytes));
-  received_.resize(std::max(received_.size(), under_way * from.size()));
-  for (std::vector<std::byte>& place : received_)
-    place.resize(std::max(place.size(), bytes));
-  const double begin = MPI_Wtime();
-  double arrived = begin;
-  for (int message = 0; message < count; message += under_way) {
-    std::vector<MPI_Request> in, out;
-    for (int i = message; i < std::min(count, message + under_way); ++i) {
-      for (const int peer : from) {
-        std::byte* const place = received_[in.size()].data();
-        check(MPI_Irecv(place, size, MPI_BYTE, peer, tag, comm, &in.emplace_back()), "MPI_Irecv");
-      }
-      for (const int peer : to)
-        check(MPI_Isend(sent_.data(), size, MPI_BYTE, peer, tag, comm, &out.emplace_back()),
-            "MPI_Isend");
-    }
-    wait(in, measuring);
-    arrived = MPI_Wtime();
-    wait(out, measuring);
-  }
-  return arrived - begin;
-}
-
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   const int ranks = size_of(comm);
   const int size = static_cast<int>(mine.size());
@@ -137,12 +84,8 @@ Environment::~Environment() {
     MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
 }
-}  // namespace minitaw::comm::mpi
 
-namespace minitaw::topology {
 namespace {
-using comm::mpi::check, comm::mpi::rank_in;
-
 /// Cores this process may run on; none if the system does not say (more than 1024 cores, say).
 cpu_set_t own_cores() {
   cpu_set_t cores;
@@ -151,56 +94,24 @@ cpu_set_t own_cores() {
     CPU_ZERO(&cores);
   return cores;
 }
-
-int count(const cpu_set_t& cores) {
-  return std::max(CPU_COUNT(&cores), 1);
-}
-
-std::string list(const cpu_set_t& cores) {
-  std::vector<int> numbers;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &cores))
-      numbers.push_back(core);
-  return numbers.empty() ? "unknown" : ranges_text(numbers);
-}
 }  // namespace
 
-Groups nodes_of(std::span<const int> node_of_rank) {
-  std::vector<int> sizes, seen;
-  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
-    const int node = node_of_rank[rank];
-    if (!seen.empty() && seen.back() == node) {
-      ++sizes.back();
-      continue;
-    }
-    if (std::ranges::find(seen, node) != seen.end())
-      throw InputError(fmt::format(
-          "rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive "
-          "ranks on each node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
-          rank,
-          rank - 1));
-    seen.push_back(node);
-    sizes.push_back(1);
-  }
-  return Groups(std::move(sizes));
-}
-
-Placement detect(MPI_Comm world) {
-  comm::mpi::OwnComm node;
+topology::Placement detect_placement(MPI_Comm world) {
+  OwnComm node;
   check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
       "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
-  std::vector<int> firsts(comm::mpi::size_of(world));
+  std::vector<int> firsts(size_of(world));
   check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world),
       "MPI_Allgather of nodes");
-  Placement place{.nodes = nodes_of(firsts), .hosts = {}, .core_list = {}};
+  topology::Placement place{.nodes = topology::nodes_of(firsts)};
   place.node = place.nodes.group_of(rank_in(world));
   place.local_rank = rank_in(node.comm);
 
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  const std::vector<std::string> names = comm::mpi::gather_texts(name.data(), world);
+  const std::vector<std::string> names = gather_texts(name.data(), world);
   for (int n = 0; n < place.nodes.count(); ++n)
     place.hosts.push_back(names[place.nodes.first(n)]);
 
@@ -208,9 +119,10 @@ Placement detect(MPI_Comm world) {
   cpu_set_t all;
   check(MPI_Allreduce(&own, &all, sizeof(all), MPI_BYTE, MPI_BOR, node.comm),
       "MPI_Allreduce of cores");
-  place.cores = count(own);
-  place.core_list = list(own);
-  place.node_cores = count(all);
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &own))
+      place.cores.push_back(core);
+  place.node_cores = std::max(CPU_COUNT(&all), 1);
   return place;
 }
-}  // namespace minitaw::topology
+}  // namespace minitaw::comm::mpi

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <fmt/format.h>
-#include <limits>
 #include <mpi.h>
 #include <span>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include <vector>
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
+#include "topology/placement.hpp"
 
 namespace minitaw::comm::mpi {
 /// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's
@@ -50,32 +50,6 @@ struct OwnComm {
 };
 
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
-/// Ranks that measure test again at once, yielding to others on their core; those that wait for
-/// them sleep.
-inline constexpr WaitPolicy measuring{.spins = 0, .yields = std::numeric_limits<int>::max()};
-/// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait
-/// sleep for `nap`.
-double largest(double mine, MPI_Comm comm, std::chrono::microseconds nap);
-/// Seconds of a round trip of a word; one side is the `first` to send.
-double round_trip(int peer, bool first, MPI_Comm comm);
-
-/// Messages that measure links. Two of each sender are under way: the handshake of one passes while
-/// another one does.
-class Exchange {
-public:
-  /// Returns the seconds until `count` messages from each of `from` are here, while as many go to
-  /// each of `to`.
-  double run(std::span<const int> to,
-      std::span<const int> from,
-      int count,
-      std::size_t bytes,
-      MPI_Comm comm);
-
-private:
-  std::vector<std::byte> sent_;
-  std::vector<std::vector<std::byte>> received_;
-};
-
 /// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
 /// Collective; throws comm::Error, which says `what`.
 template <class T>
@@ -114,23 +88,8 @@ public:
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };
-}  // namespace minitaw::comm::mpi
-
-namespace minitaw::topology {
-struct Placement {
-  Groups nodes;                    ///< ranks of each node, in rank order
-  std::vector<std::string> hosts;  ///< host name of each node
-  int node = 0;                    ///< of this rank
-  int local_rank = 0;              ///< of this rank on its node
-  int cores = 1;                   ///< that this process may run on
-  std::string core_list;           ///< these: "0-3,8"
-  int node_cores = 1;              ///< that the processes of this node may run on, taken together
-};
 
 /// Detects nodes (from MPI), cores and hosts. Collective; throws InputError on all if a node's
 /// ranks lie apart.
-[[nodiscard]] Placement detect(MPI_Comm world);
-/// Ranks per node from the node of each rank (any number). Throws InputError if they are not
-/// consecutive.
-[[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
-}  // namespace minitaw::topology
+[[nodiscard]] topology::Placement detect_placement(MPI_Comm world);
+}  // namespace minitaw::comm::mpi

@@ -15,14 +15,14 @@ constexpr double least_share = 0.05;
 /// Seconds of a core that its clock may be wrong by, at begin and end together.
 constexpr double clock_error = 0.02;
 
-bool share_cores(const topology::RankCores& a, const topology::RankCores& b) {
+bool share_cores(const topology::RankPlace& a, const topology::RankPlace& b) {
   const auto has = [&](int core) { return std::ranges::count(b.cores, core) > 0; };
   return a.machine == b.machine && std::ranges::any_of(a.cores, has);
 }
 }  // namespace
 
 std::string taken_by_others(
-    std::span<const topology::RankCores> ranks, std::span<const CoreUse> uses) {
+    std::span<const topology::RankPlace> ranks, std::span<const CoreUse> uses) {
   double worst = 0;
   std::size_t who = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -42,7 +42,7 @@ std::string taken_by_others(
   return fmt::format("other programs take {:.0f} % of the cores of rank {}", 100 * worst, who);
 }
 
-CoreWatch::CoreWatch(std::span<const topology::RankCores> ranks, std::filesystem::path stat)
+CoreWatch::CoreWatch(std::span<const topology::RankPlace> ranks, std::filesystem::path stat)
     : ranks_(ranks),
       stat_(std::move(stat)) {}
 
@@ -69,7 +69,7 @@ std::string CoreWatch::taken_by_others(MPI_Comm comm) const {
   if (ranks_.empty())
     return {};
   const CoreUse mine{end_.elapsed - begin_.elapsed, end_.busy - begin_.busy, end_.own - begin_.own};
-  const std::vector<CoreUse> all = comm::mpi::gather(mine, comm, "gathering loads of cores");
+  const std::vector<rates::CoreUse> all = comm::mpi::gather(mine, comm, "gathering loads of cores");
   return rank_ == 0 ? blame::taken_by_others(ranks_, all) : "";
 }
 }  // namespace minitaw::blame

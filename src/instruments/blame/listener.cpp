@@ -36,8 +36,8 @@ public:
   Listener(const Finder::Job& job, const harness::RunningCase& running)
       : job_(job),
         running_(running),
-        cores_(of_case(job.cores, running.settings.ranks)),
-        load_(cores_, job.stat) {}
+        places_(of_case(job.places, running.settings.ranks)),
+        load_(places_, job.stat) {}
 
   void before_step(int step) override {
     if (step == 0)
@@ -55,7 +55,7 @@ public:
     if (running_.runtime.rank() != 0)
       return;
     trace::Surroundings around{
-        job_.nodes, job_.shared_devices ? "ranks share a device" : topology::crowd(cores_)};
+        job_.nodes, job_.shared_devices ? "ranks share a device" : topology::crowd(places_)};
     if (around.crowd.empty())
       around.crowd = others;
     const trace::Blame found = trace::find_blame(running_.runtime.program(),
@@ -67,14 +67,14 @@ public:
   }
 
 private:
-  static std::span<const topology::RankCores> of_case(
-      const std::vector<topology::RankCores>& job, int ranks) {
+  static std::span<const topology::RankPlace> of_case(
+      const std::vector<topology::RankPlace>& job, int ranks) {
     return std::span(job).first(std::min(static_cast<std::size_t>(ranks), job.size()));
   }
 
   const Finder::Job& job_;
   harness::RunningCase running_;
-  std::span<const topology::RankCores> cores_;
+  std::span<const topology::RankPlace> places_;
   CoreWatch load_;
 };
 }  // namespace

@@ -2,7 +2,7 @@
 #pragma once
 #include <filesystem>
 #include "harness/instrument.hpp"
-#include "topology/system.hpp"
+#include "topology/placement.hpp"
 
 namespace minitaw::blame {
 /// Looks for a rank, node, adapter or link that stands out in the timed steps of a case.
@@ -12,7 +12,7 @@ public:
     topology::Groups nodes;
     /// Of each rank. Times of ranks that share cores say nothing of a rank; none: they compute on
     /// devices.
-    std::vector<topology::RankCores> cores{};
+    std::vector<topology::RankPlace> places{};
     bool shared_devices = false;
     std::filesystem::path stat = "/proc/stat";  ///< says how busy cores are
   };

@@ -9,7 +9,7 @@
 #include <utility>
 #include "base/error.hpp"
 #include "instruments/energy/meter.hpp"
-#include "topology/hardware.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::energy {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include "base/statistics.hpp"
 
-namespace minitaw::app {
+namespace minitaw::links {
 using topology::Groups;
 
 namespace {
@@ -19,7 +19,62 @@ void append_ring(Flows& flows, const Groups& groups, int group) {
   for (int local = 0; size > 1 && local < size; ++local)
     flows.emplace_back(groups.rank(group, local), groups.rank(group, (local + 1) % size));
 }
+
+class JobLinks final : public Links {
+public:
+  JobLinks(MPI_Comm comm, const Stopwatch& stopwatch, double seconds)
+      : comm_(comm),
+        stopwatch_(stopwatch),
+        seconds_(seconds),
+        rank_(comm::mpi::rank_in(comm)) {}
+
+  double latency(int a, int b) override {
+    constexpr int fewest = 10, most = 2000;
+    const double round = 2 * median_latency(a, b, fewest);
+    return median_latency(a, b, std::max(fewest, times_in(seconds_, round, most)));
+  }
+
+  double rate(const Flows& flows) override {
+    (void)send(flows, 1);  // connects
+    const int count = times_in(seconds_, send(flows, 1));
+    return static_cast<double>(message_bytes) * count / send(flows, count);
+  }
+
+private:
+  /// Of so many round trips, which rank a sees.
+  double median_latency(int a, int b, int count) {
+    std::vector<double> seconds;
+    (void)stopwatch_.slowest([&] {
+      for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i)
+        seconds.push_back(round_trip(rank_ == a ? b : a, rank_ == a, comm_));
+    });
+    return largest(rank_ == a ? latency_of(std::move(seconds)) : 0, comm_);
+  }
+
+  /// Seconds until the last rank has sent and received its messages of all flows.
+  double send(const Flows& flows, int count) {
+    std::vector<int> receivers, senders;
+    for (const auto& [from, to] : flows) {
+      if (from == rank_)
+        receivers.push_back(to);
+      if (to == rank_)
+        senders.push_back(from);
+    }
+    return stopwatch_.slowest(
+        [&] { (void)exchange_.run(receivers, senders, count, message_bytes, comm_); });
+  }
+
+  MPI_Comm comm_;
+  Stopwatch stopwatch_;
+  double seconds_;
+  int rank_;
+  Exchange exchange_;
+};
 }  // namespace
+
+std::unique_ptr<Links> make_links(MPI_Comm comm, const Stopwatch& stopwatch, double seconds) {
+  return std::make_unique<JobLinks>(comm, stopwatch, seconds);
+}
 
 Figures measure_inside(Links& links, const Groups& groups) {
   const auto pair = std::ranges::find_if(groups.sizes(), [](int size) { return size > 1; });
@@ -49,11 +104,11 @@ Figures measure_between(Links& links, const Groups& groups) {
       {"shared_bytes_per_s", "all of a group at once, together", groups.size(0) * links.rate(one)},
       {"both_bytes_per_s",
           "all groups out and in at once, the busiest",
-          std::ranges::max(groups.sizes()) *
-              links.rate(all)}};  // as many come in as leave the one before
+          // As many come in as leave the group before.
+          std::ranges::max(groups.sizes()) * links.rate(all)}};
 }
 
 double latency_of(std::vector<double> rounds) {
   return rounds.empty() ? 0 : median(std::move(rounds)) / 2;
 }
-}  // namespace minitaw::app
+}  // namespace minitaw::links

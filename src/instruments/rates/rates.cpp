@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/rates/rates.hpp"
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
 #include <unistd.h>
+#include "topology/system.hpp"
 
-namespace minitaw::topology {
+namespace minitaw::rates {
 namespace {
 namespace fs = std::filesystem;
-
-std::string first_line(const fs::path& file) {
-  std::string line;
-  std::getline(std::ifstream(file), line);
-  return line;
-}
+using topology::line_of;
 
 /// Seconds of each core: "cpu1 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", in ticks.
 std::map<int, double> busy_cores(const fs::path& stat) {
@@ -44,21 +42,33 @@ int lanes_of(const std::string& flags) {
 }
 }  // namespace
 
-std::optional<double> busy_seconds(std::span<const int> cores, const fs::path& stat) {
-  const std::map<int, double> busy = busy_cores(stat);
-  double sum = 0;
-  for (const int core : cores) {
-    if (!busy.contains(core))
-      return {};
-    sum += busy.at(core);
-  }
-  return cores.empty() ? std::nullopt : std::optional(sum);
+CoreUse core_use(std::span<const int> cores, const fs::path& stat) {
+  const std::map<int, double> all = busy_cores(stat);
+  double busy = cores.empty() ? std::nan("") : 0;
+  for (const int core : cores)
+    busy += all.contains(core) ? all.at(core) : std::nan("");
+  const auto seconds = [](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  return {seconds(CLOCK_MONOTONIC), busy, seconds(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+double share_of_others(
+    std::span<const topology::RankPlace> ranks, std::span<const CoreUse> uses, int rank) {
+  const topology::RankPlace& place = ranks[rank];
+  double others = uses[rank].busy;
+  for (std::size_t other = 0; other < ranks.size(); ++other)
+    if (share_cores(place, ranks[other]))
+      others -= uses[other].own;
+  return others / (static_cast<double>(place.cores.size()) * uses[rank].elapsed);
 }
 
 std::optional<HardwareRate> core_peak(const fs::path& cpuinfo, const fs::path& cpus) {
   std::ifstream file(cpuinfo);
   int lanes = 0;
-  double hertz = 1e3 * std::atof(first_line(cpus / "cpu0/cpufreq/cpuinfo_max_freq").c_str());
+  double hertz = 1e3 * std::atof(line_of(cpus / "cpu0/cpufreq/cpuinfo_max_freq").c_str());
   const bool is_highest = hertz > 0;
   for (std::string line; std::getline(file, line);) {
     const std::string value = line.substr(std::min(line.size(), line.find(':') + 1)) + " ";
@@ -79,10 +89,9 @@ std::optional<HardwareRate> link_rate(const std::string& ports, const fs::path& 
   if (!port.empty()) {
     const fs::path fabric =
         classes / "infiniband" / name / "ports" / port.substr(name.size() + 1) / "rate";
-    if (const double rate = std::atof(first_line(fabric).c_str()); rate > 0)
+    if (const double rate = std::atof(line_of(fabric).c_str()); rate > 0)
       return HardwareRate{rate * gbit, "port"};
-    if (const double mbit = std::atof(first_line(classes / "net" / name / "speed").c_str());
-        mbit > 0)
+    if (const double mbit = std::atof(line_of(classes / "net" / name / "speed").c_str()); mbit > 0)
       return HardwareRate{1e-3 * mbit * gbit, "port"};
     return {};
   }
@@ -90,10 +99,10 @@ std::optional<HardwareRate> link_rate(const std::string& ports, const fs::path& 
   std::error_code missing;
   for (const auto& adapter : fs::directory_iterator(classes / "net", missing))
     if (fs::exists(adapter.path() / "device", missing) &&
-        first_line(adapter.path() / "operstate") == "up")
-      speeds.insert(std::atof(first_line(adapter.path() / "speed").c_str()));
+        line_of(adapter.path() / "operstate") == "up")
+      speeds.insert(std::atof(line_of(adapter.path() / "speed").c_str()));
   if (speeds.size() != 1 || *speeds.begin() <= 0)
     return {};
   return HardwareRate{1e-3 * *speeds.begin() * gbit, "network adapter"};
 }
-}  // namespace minitaw::topology
+}  // namespace minitaw::rates

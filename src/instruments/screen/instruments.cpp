@@ -1,30 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <ctime>
 #include <fmt/format.h>
-#include <sched.h>
 #include "base/philox.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
-#include "instruments/rates/rates.hpp"
+#include "instruments/links/messages.hpp"
 #include "instruments/screen/probe.hpp"
 
 namespace minitaw::screen {
 namespace {
-using comm::mpi::measuring, schedule::Kind, schedule::Payload;
+using links::busy_wait, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 using kernels::ExecutionSpace;
-
-std::vector<int> cores_allowed() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) != 0)
-    return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &set))
-      cores.push_back(core);
-  return cores;
-}
 
 struct Triad {
   float* a;
@@ -137,6 +123,7 @@ public:
       const model::Shape& shape,
       bool shared_devices)
       : shape_(shape),
+        cores_(place.cores),
         node_(place.node),
         program_(program_of(place.nodes)),
         elements_(model::block_matmul_parameters(shape, 0)),
@@ -149,20 +136,12 @@ public:
         shape.dtype, [&]<class E>(E) { kernels::attention_prepare<E>(exec_, sizes); });
     comm::mpi::check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport("auto",
-        {own_.comm, program_, {staging_.data(), staging_.size()}, measuring, shared_devices});
+        {own_.comm, program_, {staging_.data(), staging_.size()}, busy_wait, shared_devices});
   }
 
   double now() override { return MPI_Wtime(); }
 
-  [[nodiscard]] std::vector<int> cores() const override { return cores_; }
-
-  std::optional<Usage> usage() override {
-    const std::optional<double> all = topology::busy_seconds(cores_);
-    timespec own{};
-    if (!all || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) != 0)
-      return {};
-    return Usage{*all, static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
-  }
+  rates::CoreUse core_use() override { return rates::core_use(cores_); }
 
   [[nodiscard]] std::vector<Kernel> kernels() const override {
     std::vector<Kernel> all;
@@ -187,7 +166,7 @@ public:
               };
               const auto in = start(Kind::recv, buffer_.data() + bytes()),
                          out = start(Kind::send, buffer_.data());
-              comm::finish({&in, &out}, measuring);  // neither may be waited for alone
+              comm::finish({&in, &out}, busy_wait);  // neither may be waited for alone
               fence();
             }};
   }
@@ -198,13 +177,13 @@ public:
               const auto transfer = transport_->start(lane_of(kind, payload, true),
                   kind,
                   {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_});
-              comm::finish({&transfer}, measuring);
+              comm::finish({&transfer}, busy_wait);
               fence();
             }};
   }
 
   double round_trip(int peer) override {
-    return comm::mpi::round_trip(peer, comm::mpi::rank_in(own_.comm) < peer, own_.comm);
+    return links::round_trip(peer, comm::mpi::rank_in(own_.comm) < peer, own_.comm);
   }
 
   double messages(int peer, int count, std::size_t size) override {
@@ -223,7 +202,7 @@ private:
   }
 
   model::Shape shape_;
-  std::vector<int> cores_ = cores_allowed();
+  std::vector<int> cores_;
   int node_;
   schedule::Program program_;
   std::int64_t elements_;
@@ -231,7 +210,7 @@ private:
   Bytes buffer_, staging_;  ///< what is sent, then what is received
   comm::mpi::OwnComm own_;
   std::unique_ptr<comm::Transport> transport_;
-  comm::mpi::Exchange exchange_;
+  links::Exchange exchange_;
 };
 }  // namespace
 

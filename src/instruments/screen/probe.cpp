@@ -4,35 +4,36 @@
 #include <cmath>
 #include <fmt/format.h>
 #include "case/result.hpp"
+#include "instruments/links/messages.hpp"
 #include "kernels/kernels.hpp"
 
 namespace minitaw::screen {
 namespace {
 using comm::mpi::check, schedule::Kind;
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
-constexpr int pings = 20, most_messages = 4096;
+constexpr int pings = 20;
 constexpr int slices = 5;  // of a measurement inside a node
-constexpr std::size_t largest_message = 1 << 20, first_message = 256 << 10;
-constexpr std::chrono::microseconds nap{500};  // of ranks that wait for those that measure
+constexpr std::size_t first_message = 256 << 10;
 
 class MpiProbe final : public Probe {
 public:
   MpiProbe(MPI_Comm world,
       const topology::Placement& place,
+      std::span<const topology::RankPlace> ranks,
       ProbeOptions options,
       std::unique_ptr<Instruments> with)
       : options_(std::move(options)),
         instruments_(std::move(with)),
         kernels_(instruments_->kernels()),
         machine_{place.nodes, options_.adapters},
+        ranks_(ranks.begin(), ranks.end()),
         rank_(comm::mpi::rank_in(world)),
         node_(place.node),
         local_(place.local_rank) {
     check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     at_once_ = options_.one_machine || options_.shared_devices ? 1
-               : kernels::on_host ? std::max(1, place.node_cores / options_.threads)
+               : kernels::on_host ? std::max(1, place.node_cores / ranks_[rank_].threads)
                                   : std::ranges::max(place.nodes.sizes());
-    find_neighbours();
   }
 
   [[nodiscard]] const Machine& machine() const override { return machine_; }
@@ -47,68 +48,41 @@ public:
     const auto add = [&](std::initializer_list<Quantity> more) { all.insert(all.end(), more); };
     if (has_pairs_inside())
       add({{"rate inside the node", "B/s", Partner::inside, copies},
-          {"all-gather in the group", "B/s", Partner::none, copies, false, true},
-          {"reduce-scatter in the group", "B/s", Partner::none, copies, false, true}});
-    const Quantity rate{
-        .name = "rate between nodes", .units = "B/s", .partner = Partner::node, .in_bits = true};
+          {"all-gather in the group", "B/s", Partner::group, copies},
+          {"reduce-scatter in the group", "B/s", Partner::group, copies}});
+    const Quantity rate{"rate between nodes", "B/s", Partner::node};
     if (machine_.nodes.count() > 1)
-      add({rate, {"latency between nodes", "s", Partner::node, jitter, true}});
+      add({rate, {"latency between nodes", "s", Partner::node, jitter}});
     if (machine_.nodes.count() > 1 && machine_.adapters > 1) {
       add({rate});
       all.back().name += ", all adapters at once";
     }
-    add({{.name = "cores taken by others", .units = "1", .is_load = true}});
+    add({{"cores taken by others", "1"}});
     return all;
   }
 
   std::vector<std::vector<double>> round() override {
     rows_.clear();
-    const double begin = instruments_->now();
-    const std::optional<Usage> before = instruments_->usage();
+    const rates::CoreUse before = instruments_->core_use();
     measure_kernels();
     if (has_pairs_inside())
       measure_inside();
     if (machine_.nodes.count() > 1)
       measure_between();
     next("gathering");
-    measure_load(before, begin);
+    measure_load(before);
     return gather();
   }
 
 private:
-  /// Ranks of this machine that may run on cores of this one, itself too.
-  void find_neighbours() {
-    std::string mine;
-    for (const int core : instruments_->cores()) {
-      mine.resize(std::max(mine.size(), static_cast<std::size_t>(core) + 1), ' ');
-      mine[core] = 'x';
-    }
-    cores_ = static_cast<int>(std::ranges::count(mine, 'x'));
-    const std::vector<std::string> all = comm::mpi::gather_texts(mine, own_.comm);
-    for (int rank = 0; rank < machine_.nodes.ranks(); ++rank) {
-      if (!options_.one_machine && machine_.nodes.group_of(rank) != node_)
-        continue;
-      for (std::size_t core = 0; core < std::min(mine.size(), all[rank].size()); ++core)
-        if (mine[core] == 'x' && all[rank][core] == 'x') {
-          neighbours_.push_back(rank);
-          break;
-        }
-    }
-  }
-
   /// The share of this rank's cores that was taken by others than ranks of the job.
-  void measure_load(const std::optional<Usage>& before, double begin) {
-    const std::optional<Usage> after = instruments_->usage();
-    const double elapsed = instruments_->now() - begin;
-    const double mine = before && after ? after->own - before->own : nothing;
-    std::vector<double> own(machine_.nodes.ranks());
-    check(
-        MPI_Allgather(&mine, 1, MPI_DOUBLE, own.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
-    double others = before && after ? after->all - before->all : nothing;
-    for (const int rank : neighbours_)
-      others -= own[rank];
-    this->begin(Partner::none)[0] =
-        std::isnan(others) ? nothing : std::max(0.0, others / (elapsed * cores_));
+  void measure_load(const rates::CoreUse& before) {
+    const rates::CoreUse mine = instruments_->core_use() - before;
+    std::vector<rates::CoreUse> all(ranks_.size());
+    check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, own_.comm),
+        "MPI_Allgather");
+    const double share = rates::share_of_others(ranks_, all, rank_);
+    begin(Partner::none)[0] = std::isnan(share) ? nothing : std::max(0.0, share);
   }
 
   [[nodiscard]] bool has_pairs_inside() const {
@@ -163,12 +137,11 @@ private:
       return instruments_->now() - begin;
     };
     const double first = largest(work.once ? timed(1) : 0);
-    const int count =
-        static_cast<int>(std::clamp(options_.seconds / slices / first, 1.0, 1.0 * most_messages));
+    const int count = links::times_in(options_.seconds / slices, first);
     return work.once ? work.amount * count / timed(count) : nothing;
   }
 
-  double largest(double mine) const { return comm::mpi::largest(mine, own_.comm, nap); }
+  double largest(double mine) const { return links::largest(mine, own_.comm); }
 
   /// Nodes that share cores measure one after the other.
   template <class Work>
@@ -269,8 +242,8 @@ private:
         MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
     std::erase_if(all, [](double value) { return std::isnan(value); });
     const double bytes = std::max<double>(first_message, median(all) * options_.link_seconds / 2);
-    messages_ = std::clamp(static_cast<int>(std::ceil(bytes / largest_message)), 1, most_messages);
-    message_bytes_ = std::min(largest_message, static_cast<std::size_t>(bytes / messages_));
+    messages_ = links::times_in(std::ceil(bytes / links::message_bytes), 1);
+    message_bytes_ = std::min(links::message_bytes, static_cast<std::size_t>(bytes / messages_));
   }
 
   /// Seconds: half of the fastest round, which both sides know.
@@ -305,10 +278,9 @@ private:
   std::unique_ptr<Instruments> instruments_;
   std::vector<Kernel> kernels_;
   Machine machine_;
+  std::vector<topology::RankPlace> ranks_;
   int rank_, node_, local_;
   comm::mpi::OwnComm own_;
-  std::vector<int> neighbours_;
-  int cores_ = 1;     ///< that this rank may run on
   int at_once_ = 1;   ///< ranks of a node that may compute at the same time
   int messages_ = 0;  ///< of a measurement between nodes
   std::size_t message_bytes_ = 0;
@@ -319,8 +291,10 @@ private:
 
 std::unique_ptr<Probe> make_probe(MPI_Comm world,
     const topology::Placement& place,
+    std::span<const topology::RankPlace> ranks,
     ProbeOptions options,
     std::unique_ptr<Instruments> instruments) {
-  return std::make_unique<MpiProbe>(world, place, std::move(options), std::move(instruments));
+  return std::make_unique<MpiProbe>(
+      world, place, ranks, std::move(options), std::move(instruments));
 }
 }  // namespace minitaw::screen

@@ -2,8 +2,8 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <optional>
 #include "comm/mpi/mpi.hpp"
+#include "instruments/rates/rates.hpp"
 #include "instruments/screen/screening.hpp"
 #include "model/layout.hpp"
 
@@ -19,13 +19,6 @@ struct Kernel {
   std::function<Work()> make{};  ///< takes the memory, which the work frees
 };
 
-/// Processor time of some cores so far, s.
-struct Usage {
-  double all = 0;  ///< of all programs, and what a hypervisor kept; of interrupts nothing: they may
-                   ///< be the job's
-  double own = 0;  ///< of this process, wherever it ran
-};
-
 /// What a rank measures with. A test has its own, whose clock it turns.
 class Instruments {
 public:
@@ -34,10 +27,8 @@ public:
 
   /// s
   [[nodiscard]] virtual double now() = 0;
-  /// By number: those that this rank may run on.
-  [[nodiscard]] virtual std::vector<int> cores() const = 0;
-  /// Of these cores; nothing where the system does not tell.
-  [[nodiscard]] virtual std::optional<Usage> usage() = 0;
+  /// Of the cores that this rank may run on.
+  [[nodiscard]] virtual rates::CoreUse core_use() = 0;
   [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
   /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
   [[nodiscard]] virtual Work exchange(int peer) = 0;
@@ -60,7 +51,6 @@ public:
 struct ProbeOptions {
   double seconds = 0.1;       ///< of each measurement of a rank or inside a node
   double link_seconds = 0.1;  ///< of each between nodes
-  int threads = 1;            ///< that a rank computes with
   int adapters = 1;           ///< of each node
   bool one_machine = false;   ///< all nodes share the cores of one: scripts/cluster
   bool shared_devices = false;
@@ -86,6 +76,7 @@ public:
 
 [[nodiscard]] std::unique_ptr<Probe> make_probe(MPI_Comm world,
     const topology::Placement& place,
+    std::span<const topology::RankPlace> ranks,
     ProbeOptions options,
     std::unique_ptr<Instruments> instruments);
 }  // namespace minitaw::screen

@@ -7,6 +7,7 @@
 #include <set>
 #include "base/error.hpp"
 #include "base/range.hpp"
+#include "base/statistics.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::screen {
@@ -22,18 +23,28 @@ int Machine::driver(int node, int adapter) const {
 }
 
 int Machine::partners(Partner partner) const {
-  if (partner == Partner::none)
-    return 1;
-  return partner == Partner::node ? nodes.count() : std::ranges::max(nodes.sizes());
+  switch (partner) {
+  case Partner::inside: return std::ranges::max(nodes.sizes());
+  case Partner::node: return nodes.count();
+  case Partner::none:
+  case Partner::group: break;
+  }
+  return 1;
 }
 
-int Machine::rank_behind(Partner kind, int rank, int partner) const {
-  if (kind == Partner::none)
-    return rank;
+int Machine::rank_of(Partner kind, int rank, int partner) const {
   if (kind == Partner::node)
     return driver(partner, adapter_of(rank));
+  if (kind != Partner::inside)
+    return rank;
   const int node = nodes.group_of(rank);
   return partner < nodes.size(node) ? nodes.rank(node, partner) : -1;
+}
+
+double Known::median_value() const {
+  std::vector<double> there = values;
+  std::erase_if(there, [](double v) { return std::isnan(v); });
+  return median(std::move(there));
 }
 
 namespace {
@@ -42,7 +53,7 @@ std::string rank_text(int rank, const Machine& machine, const std::vector<std::s
   return fmt::format("rank {} ({})", rank, names[machine.nodes.group_of(rank)]);
 }
 
-/// "all 6 ranks", "rank 1, rank 3 and 2 more"
+/// "all 6 ranks", "4 of 6 ranks: 0,2-3,5"
 std::string ranks_text(const std::vector<int>& ranks, const Machine& machine) {
   if (std::ssize(ranks) == machine.nodes.ranks())
     return fmt::format("all {}", counted(std::ssize(ranks), "rank"));
@@ -54,51 +65,51 @@ std::string ranks_text(const std::vector<int>& ranks, const Machine& machine) {
 }  // namespace
 
 std::string readable(double value, const Quantity& q) {
-  if (q.units == "s")
+  if (q.is_latency())
     return value < 999.95e-6 ? fmt::format("{:.1f} us", 1e6 * value)
                              : fmt::format("{:.3g} ms", 1e3 * value);
-  if (q.units == "1")
+  if (q.is_load())
     return fmt::format("{:.0f} %", 100 * value);
-  if (q.in_bits)
+  if (q.between_nodes())
     value *= 8;
   constexpr std::array prefixes = {"", "k", "M", "G", "T", "P"};
   std::size_t p = 0;
   for (; p + 1 < prefixes.size() && value >= 999.5; ++p)
     value /= 1000;
-  return fmt::format("{:.3g} {}{}", value, prefixes[p], q.in_bits ? "bit/s" : q.units);
+  return fmt::format("{:.3g} {}{}", value, prefixes[p], q.between_nodes() ? "bit/s" : q.units);
 }
 
 std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names) {
-  const Suspect& who = culprit.who;
+  const Part& part = culprit.part;
   const auto adapter = [&](int driver) {
     return fmt::format("adapter {}of {} (rank {})",
         machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(driver)) : "",
         names[machine.nodes.group_of(driver)],
         driver);
   };
-  switch (who.kind) {
-  case Suspect::rank: return rank_text(who.a, machine, names);
-  case Suspect::node: return names[who.a];
-  case Suspect::adapter: return adapter(who.a);
-  case Suspect::some_ranks: return ranks_text(culprit.among, machine);
-  case Suspect::some_adapters:
+  switch (part.kind) {
+  case Part::rank: return rank_text(part.a, machine, names);
+  case Part::node: return names[part.a];
+  case Part::adapter: return adapter(part.a);
+  case Part::some_ranks: return ranks_text(culprit.among, machine);
+  case Part::some_adapters:
     if (std::ssize(culprit.among) == machine.nodes.count() * machine.adapters &&
         machine.nodes.count() > 2)
       return "adapters of all nodes, or the network between them";
     return fmt::format("at least one of {}{}",
         fmt::join(list_of(culprit.among, adapter), ", "),
         culprit.among.size() == 2 ? ", the link between them" : "");
-  case Suspect::link: break;
+  case Part::link: break;
   }
   const bool both = culprit.both_ways;
-  const int node = machine.nodes.group_of(who.a), other = machine.nodes.group_of(who.b);
+  const int node = machine.nodes.group_of(part.a), other = machine.nodes.group_of(part.b);
   const int peers = node == other ? machine.nodes.size(node) : machine.nodes.count();
   return fmt::format("link {} {} {} {}{}",
       both ? "between" : "from",
-      rank_text(who.a, machine, names),
+      rank_text(part.a, machine, names),
       both ? "and" : "to",
-      rank_text(who.b, machine, names),
+      rank_text(part.b, machine, names),
       peers > 2       ? ""
       : node == other ? ", or one of the two"
                       : ", or the adapter at one of its ends");
@@ -111,32 +122,54 @@ std::string text_of(const Evidence& e) {
       readable(e.value, e.quantity),
       readable(e.usual, e.quantity),
       e.source.empty() ? "usual" : fmt::format("known ({})", e.source),
-      e.quantity.is_latency ? fmt::format("{:.1f} times", e.value / e.usual)
-                            : fmt::format("{:.0f} % less", 100 * (1 - e.value / e.usual)),
+      e.quantity.is_latency() ? fmt::format("{:.1f} times", e.value / e.usual)
+                              : fmt::format("{:.0f} % less", 100 * (1 - e.value / e.usual)),
       counted(e.rounds, "round"));
 }
 
 std::string text_of(double smallest, const Quantity& quantity) {
   if (std::isnan(smallest))
-    return "nothing";
-  if (quantity.is_latency)
+    return "none";
+  if (quantity.is_latency())
     return readable(smallest, quantity) + " more";
   return fmt::format("{:.0f} % less", std::ceil(100 * smallest - 1e-6));
 }
 
-std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine) {
-  const auto [kind, a, b] = culprit.who;
-  if (kind == Suspect::node)
-    return {a};
-  if (!culprit.among.empty()) {
-    std::set<int> all;
-    for (const int rank : culprit.among)
-      all.insert(machine.nodes.group_of(rank));
-    return {all.begin(), all.end()};
+std::vector<int> ranks_of(const Culprit& culprit, const Machine& machine) {
+  const auto [kind, a, b] = culprit.part;
+  switch (kind) {
+  case Part::node: return machine.nodes.members(a);
+  case Part::link: return {a, b};
+  case Part::some_ranks:
+  case Part::some_adapters: return culprit.among;
+  case Part::rank:
+  case Part::adapter: break;
   }
-  std::set<int> nodes = {machine.nodes.group_of(a)};
-  if (kind == Suspect::link)
-    nodes.insert(machine.nodes.group_of(b));
+  return {a};
+}
+
+std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine) {
+  std::set<int> nodes;
+  for (const int rank : ranks_of(culprit, machine))
+    nodes.insert(machine.nodes.group_of(rank));
   return {nodes.begin(), nodes.end()};
+}
+
+std::vector<std::vector<std::pair<int, int>>> tournament(int n) {
+  if (n < 2)
+    return {};
+  const int seats = n + n % 2;  // an odd one out has a pause
+  std::vector<std::vector<std::pair<int, int>>> rounds;
+  for (int round = 0; round + 1 < seats; ++round) {
+    std::vector<std::pair<int, int>>& pairs = rounds.emplace_back();
+    // All but the last one sit in a circle, which turns by one place from round to round.
+    for (int i = 0; i < seats / 2; ++i) {
+      const int a = i == 0 ? seats - 1 : (round + i) % (seats - 1);
+      const int b = i == 0 ? round : (round + seats - 1 - i) % (seats - 1);
+      if (a < n && b < n)
+        pairs.emplace_back(std::min(a, b), std::max(a, b));
+    }
+  }
+  return rounds;
 }
 }  // namespace minitaw::screen

@@ -10,29 +10,37 @@ namespace minitaw::screen {
 /// Who a value of a rank is about: itself, or what another rank sends it.
 enum class Partner {
   none,    ///< itself
+  group,   ///< its node: all ranks there measure it together, so that none of them can be told
   inside,  ///< each rank of its node, by its place there
   node,    ///< the rank of each node that drives the same adapter
 };
 
 struct Quantity {
-  std::string name, units;
+  std::string name;
+  std::string units;  ///< "FLOP/s" or "B/s" of rates, "s" of latencies, "1" of loads
   Partner partner = Partner::none;
-  double least = 0.1;       ///< share below the peers that is worth a word
-  bool is_latency = false;  ///< s; else a rate, of which more is better
-  bool of_node =
-      false;  ///< the ranks of a node measure it together, so that none of them can be told
-  bool in_bits = false;  ///< of B/s: people read it in bit/s
-  bool is_load =
-      false;  ///< share of the rank's cores that other programs took; judges the other quantities
+  double least_loss = 0.1;  ///< share below the peers that is worth a word
+
+  /// Else a rate, of which more is better.
+  [[nodiscard]] bool is_latency() const { return units == "s"; }
+
+  /// Share of the rank's cores that other programs took; judges the other quantities.
+  [[nodiscard]] bool is_load() const { return units == "1"; }
+
+  /// Of what passes between two ranks; else of a rank or a node itself.
+  [[nodiscard]] bool is_of_links() const {
+    return partner == Partner::inside || partner == Partner::node;
+  }
+
+  [[nodiscard]] bool between_nodes() const { return partner == Partner::node; }
 };
 
-/// Time added to a latency before it is compared: what is shorter makes no difference to anybody,
-/// s.
+/// Time added to a latency before it is compared: what is shorter makes no difference, s.
 inline constexpr double latency_floor = 10e-6;
 
 struct Machine {
   topology::Groups nodes{{1}};
-  int adapters = 1;
+  int adapters = 1;  ///< of each node
 
   [[nodiscard]] int adapter_of(int rank) const;
   /// The first rank of the node that uses the adapter; -1: none does.
@@ -40,7 +48,7 @@ struct Machine {
   /// Values of a rank: 1, the ranks of the largest node, or the nodes.
   [[nodiscard]] int partners(Partner partner) const;
   /// The rank that a value is about: itself, or the sender; -1: there is none.
-  [[nodiscard]] int rank_behind(Partner kind, int rank, int partner) const;
+  [[nodiscard]] int rank_of(Partner kind, int rank, int partner) const;
 };
 
 /// What is known of a quantity without any peer: by the hardware, or by a machine file.
@@ -48,50 +56,54 @@ struct Known {
   std::vector<double> values{};  ///< by rank, in the quantity's units; NaN: not known
   double least = 1;              ///< share of it that a healthy part reaches
   std::string source{};          ///< "shaped links"
+
+  /// NaN: not known of any rank.
+  [[nodiscard]] double median_value() const;
 };
 
-/// One quantity, measured in some rounds: [round][rank][partner], NaN where nothing was.
+/// One quantity, measured in some rounds.
 struct Measured {
   Quantity quantity;
+  /// [round][rank * partners + partner], in the quantity's units; NaN where nothing was measured.
   std::vector<std::vector<double>> rounds{};
   Known known{};
 };
 
-/// Names the smallest part of the machine that explains what was found.
-struct Suspect {
-  /// The last ones: at least one of `Culprit::among`, ranks or the drivers of adapters, and nobody
+/// The smallest part of the machine that explains what was found.
+struct Part {
+  /// The last ones: at least one of `Culprit::among`, ranks or the drivers of adapters, and no one
   /// can tell which.
   enum Kind { rank, node, adapter, link, some_ranks, some_adapters } kind = rank;
 
-  int a = -1, b = -1;  ///< rank; node; driver of an adapter; sender and receiver of a link; the
-                       ///< first of `among`
-  friend auto operator<=>(const Suspect&, const Suspect&) = default;
+  /// Rank; node; driver of an adapter; sender and receiver of a link; the first of `among`.
+  int a = -1, b = -1;
+  friend auto operator<=>(const Part&, const Part&) = default;
 };
 
 struct Evidence {
   Quantity quantity;
-  std::string way{};            ///< ", out" or ", in" of an adapter
-  double value = 0, usual = 0;  ///< medians over these rounds: of the suspect, of its peers
-  int rounds = 0;               ///< in which it stood out
-  bool clear = true;            ///< beside what a load does, too
-  std::string source{};         ///< of `usual`, where that is known without peers
+  std::string way{};     ///< ", out" or ", in" of an adapter
+  double value = 0;      ///< median over these rounds, in the quantity's units
+  double usual = 0;      ///< median of the peers' values; with a `source`, what is known
+  int rounds = 0;        ///< in which the part stood out
+  bool clear = true;     ///< beside what a load does, too
+  std::string source{};  ///< of `usual`, where that is known without peers
 };
 
 struct Culprit {
-  Suspect who;
+  Part part;
   bool both_ways = false;  ///< of a link
   std::vector<Evidence> evidence{};
   std::vector<int> among{};
 };
 
-/// Least differences are the quantities', more where values differ by chance; half a rate, ten
-/// latencies always count.
+/// When a part is named. docs/screen.md says each number; decision 0022 says why.
 struct Rule {
-  double sigmas = 6;  ///< standard deviations: of one part from round to round, and of its peers if
-                      ///< they are many
-  double least = 0;   ///< replaces that of the rates; 0: does not
-  int rounds = 2;     ///< in which a suspect must stand out
-  /// Of each quantity, expected: the more subjects, the more rounds each must stand out in.
+  /// Standard deviations: of one part from round to round, and of its peers if they are many.
+  double sigmas = 6;
+  double least_loss = 0;  ///< replaces that of the rates; 0: does not
+  int rounds = 2;         ///< in which a culprit must stand out
+  /// Of each quantity, expected: the more parts, the more rounds each must stand out in.
   double false_alarms = 0.05;
   /// Fewer peers tell nothing of their spread: a third of three would be the culprit itself.
   std::size_t many = 8;
@@ -118,11 +130,10 @@ struct Judgement {
 /// Judges each quantity in each round, and names what stands out in `rule.rounds` of them:
 ///
 /// - a rank whose own rate is below the median of all ranks; a node if that holds for all of its
-/// ranks;
+///   ranks;
 /// - a port (what one rank sends to all, or receives from all, through its adapter or inside its
-/// node) whose
-///   upper quartile over its partners is below the median of all ports: a good port has good
-///   partners;
+///   node) whose upper quartile over its partners is below the median of all ports: a good port has
+///   good partners;
 /// - a link (sender and receiver) whose rate is below what its two ports reach with others;
 /// - what is below `Known`, by the medians of all rounds.
 ///
@@ -132,33 +143,26 @@ struct Judgement {
 [[nodiscard]] Judgement judge(
     const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
 
-// What is known without peers (absolute.cpp).
-
-/// Parts of which this quantity is below what is known of it, by the medians of all rounds. Leaves
-/// out whom `named` names for the same quantity.
-[[nodiscard]] std::vector<Culprit> below_known(
-    const Machine& machine, const Measured& measured, const std::vector<Culprit>& named);
-
 // Words.
 
 /// "adapter of node 1 (rank 2)", "link from rank 2 (node 1) to rank 4 (node 2)"; `names` are those
 /// of nodes.
 [[nodiscard]] std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names);
-/// In the customary unit: "33.4 Mbit/s" or "4.17 MB/s" of B/s, "17 GFLOP/s", "26.0 us" or "5.04 ms"
-/// of s, "3 %" of 1
+/// In the customary unit: "33.4 Mbit/s" (between nodes) or "4.17 MB/s" of B/s, "17 GFLOP/s",
+/// "26.0 us" or "5.04 ms" of s, "3 %" of 1
 [[nodiscard]] std::string readable(double value, const Quantity& quantity);
 /// "rate between nodes, in: 33.4 Mbit/s where 97.6 Mbit/s is usual (66 % less) in 3 rounds"
 [[nodiscard]] std::string text_of(const Evidence& evidence);
-/// "13 % less", "24.0 us more", "nothing"
+/// "13 % less", "24.0 us more", "none"
 [[nodiscard]] std::string text_of(double smallest, const Quantity& quantity);
 
 /// What people read below the table: each is one sentence or a few.
 struct Words {
   std::string verdict;  ///< "CLEAN: nothing stands out in 3 rounds"
   std::string judged, sure, not_seen, next;
-  int code =
-      0;  ///< 0: clean, 1: a culprit, or rounds are missing, 3: other programs took the cores
+  /// Exit code. 0: clean, 1: a culprit, or rounds are missing, 3: other programs took the cores.
+  int code = 0;
 };
 
 [[nodiscard]] Words words_of(const Machine& machine,
@@ -166,6 +170,8 @@ struct Words {
     const Judgement& judgement,
     int rounds,
     int wanted);
+/// Ranks that a culprit consists of: those of a node, both ends of a link.
+[[nodiscard]] std::vector<int> ranks_of(const Culprit& culprit, const Machine& machine);
 /// Nodes that a culprit is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
 /// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1,

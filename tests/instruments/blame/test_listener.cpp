@@ -19,9 +19,9 @@ std::string text_of(const CaseResult& result) {
 
 /// A second on these cores: 5 % and two hundredths of a second of each core are allowed.
 TEST(CoreLoad, OthersAreThoseWhoAreNoRankOfTheCase) {
-  using topology::RankCores;
-  using Uses = std::vector<CoreUse>;
-  const std::vector<RankCores> alone = {{0, {0}}, {0, {1, 2}}, {1, {0}}};
+  using topology::RankPlace;
+  using Uses = std::vector<rates::CoreUse>;
+  const std::vector<RankPlace> alone = {{0, {0}}, {0, {1, 2}}, {1, {0}}};
   EXPECT_EQ(taken_by_others(alone, Uses{{1, 1.06, 1}, {1, 2.13, 2}, {1, 0.9, 1}}), "");
   EXPECT_EQ(taken_by_others(alone, Uses{{1, 1, 1}, {1, 2, 1.8}, {1, 1, 0.5}}),
       "other programs take 50 % of the cores of rank 2");
@@ -32,7 +32,7 @@ TEST(CoreLoad, OthersAreThoseWhoAreNoRankOfTheCase) {
   EXPECT_EQ(taken_by_others(alone, Uses{{0.1, 0.1, 0.08}, {1, 2, 2}, {1, 1, 1}}), "")
       << "two ticks of a clock";
   EXPECT_EQ(taken_by_others(alone, Uses{{1, NAN, 0}, {1, NAN, 0}, {1, NAN, 0}}), "") << "not known";
-  const std::vector<RankCores> together = {{0, {0, 1}}, {0, {0, 1}}};
+  const std::vector<RankPlace> together = {{0, {0, 1}}, {0, {0, 1}}};
   EXPECT_EQ(taken_by_others(together, Uses{{1, 1.9, 0.9}, {1, 1.9, 1.0}}), "");
   EXPECT_EQ(taken_by_others(together, Uses{{1, 1.9, 0.9}, {1, 1.9, 0.4}}),
       "other programs take 30 % of the cores of rank 0");
@@ -49,12 +49,12 @@ TEST(CoreLoad, NobodyIsNamedBesideOtherPrograms) {
   const auto write = [&] {
     std::ofstream(stat) << fmt::format("cpu{} {} 0 0 0 0 0 0 0 0 0\n", rank, busy);
   };
-  std::vector<topology::RankCores> cores;
+  std::vector<topology::RankPlace> places;
   for (int r = 0; r < ranks; ++r)
-    cores.push_back({0, {r}, 1});
+    places.push_back({0, {r}, 1});
   for (const bool loaded : {true, false}) {
     write();
-    harness::CaseRunner job = job_with({topology::Groups({ranks}), cores, false, stat});
+    harness::CaseRunner job = job_with({topology::Groups({ranks}), places, false, stat});
     Case c = harness::tests::small_case("ddp", topology::Groups({ranks}), 2, 1);
     c.steps = 3;
     harness::Limits limits;
@@ -77,10 +77,10 @@ TEST(CoreLoad, NobodyIsNamedBesideOtherPrograms) {
 /// The last rank has the core of the first one.
 TEST(Finder, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
   const int ranks = comm::mpi::size_of(MPI_COMM_WORLD);
-  std::vector<topology::RankCores> cores;
+  std::vector<topology::RankPlace> places;
   for (int r = 0; r < ranks; ++r)
-    cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
-  harness::CaseRunner job = job_with({topology::Groups({ranks}), cores});
+    places.push_back({0, {r % std::max(1, ranks - 1)}, 1});
+  harness::CaseRunner job = job_with({topology::Groups({ranks}), places});
   for (const int used : {ranks, ranks - 1}) {
     if (used < 2)
       continue;

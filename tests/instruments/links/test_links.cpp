@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include "instruments/links/links.hpp"
 
-namespace minitaw::app {
+namespace minitaw::links {
 namespace {
 using testing::ElementsAre, testing::Pair;
 
@@ -54,4 +54,4 @@ TEST(Links, ALatencyIsHalfOfTheMedianRound) {
   EXPECT_EQ(latency_of({}), 0);
 }
 }  // namespace
-}  // namespace minitaw::app
+}  // namespace minitaw::links

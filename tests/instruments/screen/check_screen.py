@@ -167,7 +167,7 @@ def check_judgement():
         {"quantity": "matrix product", "units": "FLOP/s", "value": 4e9, "usual": 8e9, "rounds": 3}
     ], found
     attention = found["quantities"][1]
-    assert [attention.pop(name) for name in ("known", "known_from", "named_from")] == [
+    assert [attention.pop(name) for name in ("known", "known_from", "detectable")] == [
         None,
         "",
         {"part": 0.1, "link": None},
@@ -180,7 +180,7 @@ def check_judgement():
         "highest": 4e9,
     }, found
     assert (
-        found["quantities"][3]["named_from"] == {"part": 0.2, "link": 0.2} and found["load"] == 0.01
+        found["quantities"][3]["detectable"] == {"part": 0.2, "link": 0.2} and found["load"] == 0.01
     ), found
     host = socket.gethostname()
     said = screen(
@@ -242,7 +242,7 @@ def check_judgement():
         kept = [
             file[f"screen/{name}"].asstr()[()] for name in ("judged", "sure", "not_seen", "next")
         ]
-        names, smallest = list(file["screen/quantities"].asstr()[:]), file["screen/named_from"][:]
+        names, smallest = list(file["screen/quantities"].asstr()[:]), file["screen/detectable"][:]
     assert (
         sentences[1]
         == "rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"

@@ -25,10 +25,10 @@ int main(int argc, char** argv) {
   std::mt19937 bits(1);
   const auto noise = [&](const Quantity& q) {
     const std::vector<double>& some =
-        ratios.at(q.is_latency                                ? "latency"
-                  : q.partner == Partner::node                ? "between"
-                  : q.partner == Partner::inside || q.of_node ? "inside"
-                                                              : "kernel");
+        ratios.at(q.is_latency()                                                ? "latency"
+                  : q.partner == Partner::node                                  ? "between"
+                  : q.partner == Partner::inside || q.partner == Partner::group ? "inside"
+                                                                                : "kernel");
     return some[bits() % some.size()];
   };
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
@@ -40,18 +40,18 @@ int main(int argc, char** argv) {
     const bool healthy = fault.factor == 1 && fault.delay == 0;
     planted += healthy ? 0 : 1;
     for (const Culprit& c : culprits)
-      (c.who == fault.who && !healthy ? hits : others) += 1;
+      (c.part == fault.part && !healthy ? hits : others) += 1;
   };
   for (int i = 0; i < tries; ++i) {
     const int rank = any(4 * nodes), other = (rank + 4 * (1 + any(nodes - 1))) % (4 * nodes);
     plant("none", {{}});
     for (const double factor : {0.5, 0.8, 0.85}) {
-      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Suspect::rank, rank}, factor});
-      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Suspect::adapter, rank}, factor});
+      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Part::rank, rank}, factor});
+      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Part::adapter, rank}, factor});
       plant(fmt::format("link at {:.0f} %", 100 * factor),
-          {{Suspect::link, std::min(rank, other), std::max(rank, other)}, factor});
+          {{Part::link, std::min(rank, other), std::max(rank, other)}, factor});
     }
-    plant("adapter with 50 us more", {{Suspect::adapter, rank}, 1, 50e-6});
+    plant("adapter with 50 us more", {{Part::adapter, rank}, 1, 50e-6});
   }
   fmt::print(
       "| fault, {} nodes of 4 | planted | found | named besides |\n|---|---|---|---|\n", nodes);

@@ -11,7 +11,7 @@ namespace minitaw::screen {
 /// A fault of a simulated machine: what it does to a rate (a factor), or to a latency (seconds
 /// more).
 struct Fault {
-  Suspect who;
+  Part part;
   double factor = 1, delay = 0;
 };
 
@@ -32,15 +32,15 @@ public:
     std::vector<Measured> all = {{{"matrix product", "FLOP/s"}},
         {{"triad", "B/s"}},
         {{"rate inside", "B/s", Partner::inside}},
-        {{"all-gather", "B/s", Partner::none, 0.1, false, true}},
+        {{"all-gather", "B/s", Partner::group, 0.1}},
         {{"rate between", "B/s", Partner::node}},
-        {{"latency", "s", Partner::node, 0.5, true}}};
+        {{"latency", "s", Partner::node, 0.5}}};
     for (int round = 0; round < rounds; ++round)
       for (Measured& m : all)
         m.rounds.push_back(draw(m.quantity));
     if (!load_)
       return all;
-    Measured& load = all.emplace_back(Measured{{.name = "load", .units = "1", .is_load = true}});
+    Measured& load = all.emplace_back(Measured{{"load", "1"}});
     for (int round = 0; round < rounds; ++round) {
       load.rounds.emplace_back();
       for (int rank = 0; rank < machine_.nodes.ranks(); ++rank)
@@ -56,37 +56,38 @@ private:
         machine_.nodes.ranks() * partners, std::numeric_limits<double>::quiet_NaN());
     for (int to = 0; to < machine_.nodes.ranks(); ++to)
       for (int p = 0; p < partners; ++p) {
-        const int from = machine_.rank_behind(q.partner, to, p);
-        if (q.partner != Partner::none && (from < 0 || from == to))
+        const int from = machine_.rank_of(q.partner, to, p);
+        if (q.is_of_links() && (from < 0 || from == to))
           continue;
         if (q.partner == Partner::node &&
             machine_.driver(machine_.nodes.group_of(to), machine_.adapter_of(to)) != to)
           continue;
         double factor = 1, delay = 0;
         for (const Fault& fault : faults_)
-          if (touches(fault.who, q, from, to)) {
+          if (touches(fault.part, q, from, to)) {
             factor = std::min(factor, fault.factor);
             delay += fault.delay;
           }
         values[to * partners + p] =
-            q.is_latency ? (20e-6 + delay) / noise_(q) : 1e9 * factor * noise_(q);
+            q.is_latency() ? (20e-6 + delay) / noise_(q) : 1e9 * factor * noise_(q);
       }
     return values;
   }
 
   /// A slow rank is slow in all that it does; an adapter slows what passes it; a link its two ends.
-  [[nodiscard]] bool touches(const Suspect& who, const Quantity& q, int from, int to) const {
+  [[nodiscard]] bool touches(const Part& part, const Quantity& q, int from, int to) const {
     const auto node = [&](int rank) { return machine_.nodes.group_of(rank); };
-    switch (who.kind) {
-    case Suspect::rank:
-      return from == who.a || to == who.a || (q.of_node && node(to) == node(who.a));
-    case Suspect::node: return q.partner == Partner::none && node(to) == who.a;
-    case Suspect::adapter: return q.partner == Partner::node && (from == who.a || to == who.a);
-    case Suspect::link:
-      return q.partner != Partner::none &&
-             ((from == who.a && to == who.b) || (from == who.b && to == who.a));
-    case Suspect::some_ranks:
-    case Suspect::some_adapters: break;
+    switch (part.kind) {
+    case Part::rank:
+      return from == part.a || to == part.a ||
+             (q.partner == Partner::group && node(to) == node(part.a));
+    case Part::node: return !q.is_of_links() && node(to) == part.a;
+    case Part::adapter: return q.partner == Partner::node && (from == part.a || to == part.a);
+    case Part::link:
+      return q.is_of_links() &&
+             ((from == part.a && to == part.b) || (from == part.b && to == part.a));
+    case Part::some_ranks:
+    case Part::some_adapters: break;
     }
     return false;
   }

@@ -48,22 +48,19 @@ public:
 
   double now() override { return clock_ += tick; }
 
-  [[nodiscard]] std::vector<int> cores() const override { return cores_of[rank_]; }
-
-  /// At the begin and the end of a round, beside a look at the clock.
-  std::optional<Usage> usage() override {
+  /// At the begin and the end of a round.
+  rates::CoreUse core_use() override {
     const auto own = [](int rank) { return 10.0 + rank; };
     if (++usages_ % 2 == 1) {
       begin_ = clock_;
-      return Usage{1000.0 * rank_, 7};
+      return {clock_, 1000.0 * rank_, 7};
     }
-    double all =
-        load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ + tick - begin_);
+    double all = load_of(rank_) * static_cast<double>(cores_of[rank_].size()) * (clock_ - begin_);
     for (const int rank : sharing[one_machine_ ? 1 : 0][rank_])
       all += own(rank);
     if (rank_ == 3 && !one_machine_)
-      return {};
-    return Usage{1000.0 * rank_ + all, 7 + own(rank_)};
+      all = std::nan("");
+    return {clock_, 1000.0 * rank_ + all, 7 + own(rank_)};
   }
 
   [[nodiscard]] std::vector<Kernel> kernels() const override {
@@ -137,7 +134,7 @@ Known kernel(const char* name, const char* units, double amount, double seconds)
 }
 
 Known collective(const char* name, double amount) {
-  return {{name, "B/s", Partner::none, 0.2, false, true}, [=](int rank, int) {
+  return {{name, "B/s", Partner::group, 0.2}, [=](int rank, int) {
             return node_of[rank] == 1 ? 0 : amount * 128 / pair_number(rank, rank);
           }};
 }
@@ -161,46 +158,46 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
       collective("all-gather in the group", 700),
       collective("reduce-scatter in the group", 900),
       between({"rate between nodes", "B/s", Partner::node}, mib),
-      between({"latency between nodes", "s", Partner::node, 0.5, true}, 0.5e-6),
+      between({"latency between nodes", "s", Partner::node, 0.5}, 0.5e-6),
       between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
-      {{.name = "cores taken by others", .units = "1", .is_load = true},
-          [](int rank, int) { return load_of(rank); }}};
+      {{"cores taken by others", "1"}, [](int rank, int) { return load_of(rank); }}};
   const auto fields = [](const Quantity& q) {
-    return std::tuple(q.name, q.units, q.partner, q.least, q.is_latency, q.of_node, q.is_load);
+    return std::tuple(q.name, q.units, q.partner, q.least_loss);
   };
-  const auto in_bits = [](const Quantity& q) { return q.in_bits; };
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
             local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
-  const topology::Placement place{topology::Groups({3, 1, 2}), {}, node, local, 1, "", cores};
+  const topology::Placement place{
+      .nodes = topology::Groups({3, 1, 2}), .node = node, .local_rank = local, .node_cores = cores};
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
   for (const auto& [one_machine, shared_devices, turn] :
       {std::tuple(false, false, turn_alone), {true, false, rank + 1}, {false, true, local + 1}}) {
     auto instruments = std::make_unique<Simulated>(rank, turn, one_machine);
     Simulated& simulated = *instruments;
+    std::vector<topology::RankPlace> ranks;
+    for (int r = 0; r < 6; ++r)
+      ranks.push_back(
+          {.machine = one_machine ? 0 : node_of[r], .cores = cores_of[r], .threads = 2});
     const ProbeOptions options{40,
         0.5,
-        2,
         2,
         one_machine,
         shared_devices,
         [&](const std::string& stage) { simulated.next(stage); },
         [&] { ++simulated.done; }};
-    const auto probe = make_probe(MPI_COMM_WORLD, place, options, std::move(instruments));
+    const auto probe = make_probe(MPI_COMM_WORLD, place, ranks, options, std::move(instruments));
     const std::vector<Quantity> quantities = probe->quantities();
     ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
-    EXPECT_EQ(list_of(quantities, in_bits), (std::vector<bool>{0, 0, 0, 0, 0, 1, 0, 1, 0}))
-        << "networks only";
     for (int round = 0; round < 2; ++round) {
       const auto values = probe->round();
       ASSERT_EQ(values.size(), all.size());
       for (std::size_t q = 0; q < all.size() && rank == 0; ++q) {
-        const int partners = quantities[q].partner == Partner::none ? 1 : 3;
+        const int partners = quantities[q].is_of_links() ? 3 : 1;
         ASSERT_EQ(std::ssize(values[q]), 6 * partners) << quantities[q].name;
         for (int i = 0; i < 6 * partners; ++i) {
           const double value = values[q][i];
           double known = all[q].value(i / partners, i % partners);
-          if (quantities[q].is_load && i == 3 && !one_machine)
+          if (quantities[q].is_load() && i == 3 && !one_machine)
             known = 0;  // the system of rank 3 does not tell
           EXPECT_TRUE(known > 0   ? std::abs(value / known - 1) < 1e-3
                       : known < 0 ? value == 0
@@ -216,7 +213,7 @@ TEST(Instruments, AmountsAreThoseOfTheShape) {
   const model::Shape shape{1, 8, 2, 2, {7}, 11, 3, 2, model::Dtype::fp32};
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), peer = rank ^ 1;
   const auto instruments =
-      make_instruments(MPI_COMM_WORLD, topology::detect(MPI_COMM_WORLD), shape, false);
+      make_instruments(MPI_COMM_WORLD, comm::mpi::detect_placement(MPI_COMM_WORLD), shape, false);
   const auto expect = [](const Work& work, double amount) {
     EXPECT_EQ(work.amount, amount);
     work.once();
@@ -230,13 +227,12 @@ TEST(Instruments, AmountsAreThoseOfTheShape) {
   expect(instruments->exchange(peer), 4 * weights);
   for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter})
     expect(instruments->collect(kind), 4 * weights);
-  const std::optional<Usage> before = instruments->usage();
+  const rates::CoreUse before = instruments->core_use();
   const double begin = instruments->now();
   EXPECT_TRUE(instruments->round_trip(peer) > 0 && instruments->messages(peer, 3, 1000) > 0);
   EXPECT_GT(instruments->now(), begin);
-  EXPECT_FALSE(instruments->cores().empty());
-  const std::optional<Usage> after = instruments->usage();
-  EXPECT_TRUE(before && after && after->own > before->own && after->all >= before->all);
+  const rates::CoreUse use = instruments->core_use() - before;
+  EXPECT_TRUE(use.elapsed > 0 && use.own > 0 && use.busy >= 0);
 }
 }  // namespace
 }  // namespace minitaw::screen

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <span>
+#include "topology/groups.hpp"
+#include "topology/hardware.hpp"
+
+/// Where the ranks of a job run.
+namespace minitaw::topology {
+/// The nodes of a job, and where one rank is on its own.
+struct Placement {
+  Groups nodes;                      ///< ranks of each node, in rank order
+  std::vector<std::string> hosts{};  ///< host name of each node
+  int node = 0;                      ///< of this rank
+  int local_rank = 0;                ///< of this rank on its node
+  std::vector<int> cores{};          ///< that this process may run on; empty: not known
+  int node_cores = 1;                ///< that the processes of this node may run on, taken together
+};
+
+/// Where one rank of the job computes, as every rank knows it.
+struct RankPlace {
+  int machine = 0;           ///< cores of one number are the same for ranks of one machine
+  std::vector<int> cores{};  ///< that it may run on, ascending; empty: not known
+  int threads = 1;           ///< that it computes with
+  int node = 0;
+  std::string unit{};  ///< what computes: "host, 2 threads", "device 0, NVIDIA H100, 79.6 GiB"
+  std::string uuid{};  ///< of the device; empty without one
+  Site site{};
+};
+
+/// "0-3,8"; "unknown" where the system does not tell the cores of a rank.
+[[nodiscard]] std::string cores_text(std::span<const int> cores);
+/// Returns whether two ranks may run on the same core.
+[[nodiscard]] bool share_cores(const RankPlace& a, const RankPlace& b);
+/// Returns which ranks compute with more threads than they have cores, all those together that
+/// share some: "4 threads of ranks 0 to 3 share 2 cores". Empty: every thread can have a core.
+[[nodiscard]] std::string crowd(std::span<const RankPlace> ranks);
+/// Ranks per node from the node of each rank (any number). Throws InputError if they are not
+/// consecutive.
+[[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
+}  // namespace minitaw::topology
