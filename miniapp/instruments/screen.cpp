@@ -5,7 +5,10 @@
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
+#include "instruments/replay/replay.hpp"
 #include "instruments/screen/probe.hpp"
+#include "instruments/verbs.hpp"
+#include "job.hpp"
 #include "progress.hpp"
 #include "screen_known.hpp"
 #include "screen_report.hpp"
@@ -238,13 +241,13 @@ int screen_job(const Options& options, const Invocation& invocation, MpiJob& mpi
 }
 
 /// Looks for silent corruption in a step of the deck's first case.
-int replay(const Options& options, MpiJob& mpi) {
+int run_replay(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   const auto place = [&](const topology::RankPlace& r) {
     return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
   };
-  const harness::ReplayReport report =
-      mpi.runner.replay(deck.cases.front(), list_of(mpi.ranks, place));
+  const replay::Report report =
+      replay::compare_runs(mpi.runner, deck.cases.front(), list_of(mpi.ranks, place));
   const std::vector<std::string>& findings = report.findings;
   const int code = report.runs > 2 ? 1 : 0;
   if (!mpi.is_root())

@@ -90,7 +90,7 @@ Json to_json(const Measured& m, const screen::Smallest& smallest) {
       {"detectable", {{"part", number(smallest.part)}, {"link", number(smallest.link)}}}};
 }
 
-h5::Dataset dataset(const Measured& m, const screen::Machine& machine) {
+Dataset dataset(const Measured& m, const screen::Machine& machine) {
   constexpr const char* axes[] = {"one", "one", "rank of its node", "node"};
   std::vector<double> values;
   for (const std::vector<double>& round : m.rounds)
@@ -101,8 +101,8 @@ h5::Dataset dataset(const Measured& m, const screen::Machine& machine) {
       fmt::format("round, rank, {}", axes[static_cast<int>(quantity.partner)]),
       std::move(values),
       {m.rounds.size(),
-          static_cast<hsize_t>(machine.nodes.ranks()),
-          static_cast<hsize_t>(machine.partners(quantity.partner))}};
+          static_cast<std::size_t>(machine.nodes.ranks()),
+          static_cast<std::size_t>(machine.partners(quantity.partner))}};
 }
 }  // namespace
 
@@ -123,7 +123,7 @@ void ScreenFile::read(Screening& screening) {
 }
 
 void ScreenFile::write(const Screening& s, const Judgement& judgement, const Words& words) {
-  const auto ranks = static_cast<hsize_t>(s.machine.nodes.ranks());
+  const auto ranks = static_cast<std::size_t>(s.machine.nodes.ranks());
   std::vector<std::int64_t> node_of_rank;
   for (int node = 0; node < s.machine.nodes.count(); ++node)
     node_of_rank.insert(node_of_rank.end(), s.machine.nodes.size(node), node);
@@ -132,7 +132,7 @@ void ScreenFile::write(const Screening& s, const Judgement& judgement, const Wor
     smallest.insert(smallest.end(), {part, link});
   const auto name = [](const Measured& m) { return m.quantity.name; };
   const auto text = [&](const Culprit& c) { return sentence(s, c); };
-  std::vector<h5::Dataset> all = {entry("settings", s.settings),
+  std::vector<Dataset> all = {entry("settings", s.settings),
       entry("verdict", words.verdict),
       entry("judged", words.judged),
       entry("sure", words.sure),
