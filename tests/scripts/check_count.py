@@ -4,6 +4,7 @@ to write to."""
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -134,6 +135,28 @@ def rooms_and_sums():
     assert count.markdown(rows).splitlines()[5] == "| **core** | 4 | 23 | 23 | 1.0 | 0.0 % | 0 |"
 
 
+def expanded(path):
+    """All paths of one with {a,b} in it."""
+    head, brace, rest = path.partition("{")
+    if not brace:
+        return [path]
+    words, rest = rest.split("}", 1)
+    return [more for word in words.split(",") for more in expanded(head + word + rest)]
+
+
+def the_reading_guide_is_true():
+    """The files of README's guide exist, and their lines are about as many as it says."""
+    guide = (REPOSITORY / "README.md").read_text().split("## Read the code\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| [^|]* \| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
+    assert len(rows) > 5, rows
+    for files, said in rows:
+        paths = [
+            REPOSITORY / path for name in re.findall("`(.*?)`", files) for path in expanded(name)
+        ]
+        lines = count.count_files(paths).lines
+        assert 0.7 < lines / int(said) < 1.3, f"{files} are {lines} lines, README says {said}"
+
+
 def the_command():
     file = FOLDER / "file.cpp"
     file.write_text("int a;\n", encoding="utf-8")
@@ -154,5 +177,6 @@ def the_command():
 words_and_signs()
 functions()
 what_is_too_long()
+the_reading_guide_is_true()
 rooms_and_sums()
 the_command()
