@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# minitaw_test(NAME name SOURCES file ... LIBS target ... [RANKS n ...] [LABELS label ...] [THREADS n]
-#              [TIMEOUT seconds] [ARGS argument ...])
+# minitaw_test(NAME name SOURCES file ... LIBS target ... [RANKS n ...] [LABELS label ...]
+#              [THREADS n] [TIMEOUT seconds] [ARGS argument ...])
 #
-# Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec. Label `host` or
-# `mpi` is set by that; labels `asan` and `tsan` mark the tests that run under those sanitizers too. MPI and Kokkos are started
-# and ended around the tests that link them, unless a source brings its own main function.
+# Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec.
+# Label `host` or `mpi` is set by that; labels `asan` and `tsan` mark the tests that run under those
+# sanitizers too. MPI and Kokkos are started and ended around the tests that link them, unless a
+# source brings its own main function.
 if(NOT MINITAW_PLAIN_ONLY)
   set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
   add_library(minitaw_test_kokkos OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/kokkos.cpp)
@@ -18,15 +19,23 @@ if(MINITAW_SANITIZE)
   set(minitaw_test_fp32_only --gtest_filter=-*f16*)
 endif()
 
-# Ranks outnumber the cores of most machines that test. MPICH's waits then burn the time slices of the ranks that they wait for, unless
-# they sleep for moments. ctest reads this file, and every test inherits what it sets, also one that calls mpiexec by itself.
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_variables.cmake CONTENT "set(ENV{MPIR_CVAR_ENABLE_HEAVY_YIELD} 1)\n")
-set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY TEST_INCLUDE_FILES ${PROJECT_BINARY_DIR}/test_variables.cmake)
+# Ranks outnumber the cores of most machines that test. MPICH's waits then burn the time slices of
+# the ranks that they wait for, unless they sleep for moments. ctest reads this file, and every test
+# inherits what it sets, also one that calls mpiexec by itself.
+file(
+  CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_variables.cmake CONTENT
+  "set(ENV{MPIR_CVAR_ENABLE_HEAVY_YIELD} 1)\n")
+set_property(
+  DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY TEST_INCLUDE_FILES
+  ${PROJECT_BINARY_DIR}/test_variables.cmake)
 
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 
-# Names of all libraries behind TARGETS, so that tests need not say whether Kokkos is among them.
+# minitaw_linked_libraries(result target ...)
+#
+# Sets `result` to the names of all libraries that the targets link, and those that these link: tests
+# need not say whether Kokkos is among them.
 function(minitaw_linked_libraries result)
   set(seen "")
   set(open ${ARGN})
@@ -47,6 +56,10 @@ function(minitaw_linked_libraries result)
   set(${result} "${seen}" PARENT_SCOPE)
 endfunction()
 
+# minitaw_add_test_environment(target uses_kokkos uses_mpi source ...)
+#
+# Links what starts and ends Kokkos and MPI around the tests of the target; nothing of it where one
+# of the sources has a main function.
 function(minitaw_add_test_environment target uses_kokkos uses_mpi)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} own_main REGEX "^int main\\(")
@@ -64,11 +77,18 @@ function(minitaw_add_test_environment target uses_kokkos uses_mpi)
   endif()
 endfunction()
 
+# minitaw_add_ctest(name ranks threads TARGET target TIMEOUT seconds [LABELS label ...]
+#                   [ARGS argument ...])
+#
+# Adds a ctest that runs the target on that many ranks, without mpiexec if there are 0, with that
+# many threads each. A test program without a test fails.
 function(minitaw_add_ctest name ranks threads)
   cmake_parse_arguments(arg "" "TARGET;TIMEOUT" "LABELS;ARGS" ${ARGN})
   set(command $<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
   if(ranks)
-    set(command ${MPIEXEC_EXECUTABLE} ${MINITAW_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${command})
+    set(
+      command ${MPIEXEC_EXECUTABLE} ${MINITAW_MPIEXEC_FLAGS} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+      ${command})
     math(EXPR processors "${ranks} * ${threads}")
   else()
     set(processors ${threads})
@@ -76,26 +96,42 @@ function(minitaw_add_ctest name ranks threads)
   add_test(NAME ${name} COMMAND ${command})
   set_tests_properties(
     ${name}
-    PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${processors} ENVIRONMENT
+    PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests"
+               LABELS "${arg_LABELS}"
+               TIMEOUT ${arg_TIMEOUT}
+               PROCESSORS ${processors}
+               ENVIRONMENT
                "OMP_NUM_THREADS=${threads};OMP_PROC_BIND=false;OMP_WAIT_POLICY=passive;\
 TSAN_OPTIONS=ignore_noninstrumented_modules=1 halt_on_error=1;ASAN_OPTIONS=detect_leaks=1")
 endfunction()
 
-# MPICH's launcher now and then returns 0 although a rank has failed: what GoogleTest says counts as well.
+# minitaw_heed_words(name)
+#
+# MPICH's launcher now and then returns 0 although a rank has failed: what GoogleTest says counts as
+# well.
 function(minitaw_heed_words name)
-  set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION
-                                          "Running 0 tests;BAD TERMINATION;FAILED TEST;[[]  FAILED  []];thrown in auxiliary test code;rank [0-9]+: [^ ]+:[0-9]+: ")
+  set(words
+      "Running 0 tests"
+      "BAD TERMINATION"
+      "FAILED TEST"
+      "[[]  FAILED  []]"
+      "thrown in auxiliary test code"
+      "rank [0-9]+: [^ ]+:[0-9]+: ")
+  set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "${words}")
 endfunction()
 
 function(minitaw_test)
   cmake_parse_arguments(arg "" "NAME;THREADS;TIMEOUT" "SOURCES;LIBS;RANKS;LABELS;ARGS" ${ARGN})
   if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "minitaw_test needs NAME and SOURCES, and does not know: '${arg_UNPARSED_ARGUMENTS}'")
+    message(
+      FATAL_ERROR
+      "minitaw_test needs NAME and SOURCES, and does not know: '${arg_UNPARSED_ARGUMENTS}'")
   endif()
   set(target test_${arg_NAME})
   list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
   add_executable(${target} ${arg_SOURCES})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_include_directories(
+    ${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${arg_LIBS} fmt::fmt)  # fmt is in the precompiled headers
 
   minitaw_linked_libraries(linked ${arg_LIBS})
@@ -135,7 +171,8 @@ function(minitaw_test)
     minitaw_add_ctest(${arg_NAME} 0 ${arg_THREADS} ${common} LABELS host ${arg_LABELS})
   endif()
   foreach(ranks IN LISTS arg_RANKS)
-    minitaw_add_ctest(${arg_NAME}.${ranks} ${ranks} ${arg_THREADS} ${common} LABELS mpi ${arg_LABELS})
+    minitaw_add_ctest(
+      ${arg_NAME}.${ranks} ${ranks} ${arg_THREADS} ${common} LABELS mpi ${arg_LABELS})
     minitaw_heed_words(${arg_NAME}.${ranks})
   endforeach()
 endfunction()

@@ -2,7 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <fstream>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 #include "base/error.hpp"
 
@@ -48,5 +48,14 @@ std::string refusal_of(const auto& call) {
     return error.what();
   }
   return "";
+}
+
+/// Matches a sentence that says all of these words, in any order: the key, the value, the nearest
+/// name. How the rest of the sentence is put does not matter.
+inline testing::Matcher<std::string> Says(const std::vector<std::string>& words) {
+  std::vector<testing::Matcher<std::string>> each;
+  for (const std::string& word : words)
+    each.emplace_back(testing::HasSubstr(word));
+  return testing::AllOfArray(each);
 }
 }  // namespace minitaw::test

@@ -3,7 +3,7 @@
 
 case ${1:-} in -h | --help) sed -n "3,/^[^#]/s/^# \{0,1\}//p" "$0"; exit 0 ;; esac
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../.." || exit 1
-[[ -n ${minitaw_inside:-} ]] || minitaw_inside=yes exec scripts/env "scripts/${0##*/}" "$@"
+[[ -n ${minitaw_inside:-} ]] || minitaw_inside=yes minitaw_began=$EPOCHSECONDS exec scripts/env "scripts/${0##*/}" "$@"
 . scripts/lib/say.sh
 
 # The builds share the machine with nobody: one job per core.

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
 #include "harness/case_runner.hpp"
-#include "harness/cases.hpp"
-#include "harness/collect.hpp"
+#include "harness/taken.hpp"
 
 namespace minitaw::harness {
 namespace {
 using engine::host_seconds, engine::Runtime, engine::Span;
-
-int world_rank() {
-  return comm::mpi::rank_in(MPI_COMM_WORLD);
-}
-
-int world_size() {
-  return comm::mpi::size_of(MPI_COMM_WORLD);
-}
+using tests::taken_as_planned, tests::world_rank, tests::world_size;
 
 TEST(ClockOffset, FindsClocksThatAreSetApart) {
   const double apart = 1000.0 * world_rank();
@@ -126,111 +118,6 @@ TEST_F(Steps, AreGatheredOnOneClock) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, found.length, 1e-9);
 }
 
-using Labels = std::map<std::string, std::uint64_t>;
-
-/// What a case takes that has allocated what was planned.
-engine::MemoryTaken taken_as_planned(const schedule::Footprint& plan) {
-  engine::MemoryTaken taken;
-  for (std::size_t k = 0; k < plan.by_kind.size(); ++k)
-    taken.kokkos[engine::label_of(static_cast<schedule::Memory>(k))] = plan.by_kind[k];
-  return taken;
-}
-
-constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
-
-/// 60 MiB for a step, 10 of each kind.
-schedule::Footprint sixty_mebibytes() {
-  schedule::Footprint plan;
-  plan.by_kind.fill(10 * mebibyte);
-  plan.tokens = 10 * mebibyte;
-  return plan;
-}
-
-TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
-  const schedule::Footprint plan = sixty_mebibytes();
-  EXPECT_EQ(excess(plan, taken_as_planned(plan), 0), "");
-  for (const std::string label : {"minitaw::gradients", "forgotten"}) {
-    engine::MemoryTaken taken = taken_as_planned(plan);
-    taken.kokkos["small"] = 5;
-    taken.kokkos[label] += slack_of_kokkos() - 5;
-    EXPECT_EQ(excess(plan, taken, 0), "") << "just within the slack";
-    taken.kokkos["small"] += 1;
-    const std::string bytes = std::to_string(slack_of_kokkos() - 5);
-    EXPECT_THAT(excess(plan, taken, 0), ::testing::HasSubstr(bytes + " bytes of \"" + label + "\""))
-        << label;
-  }
-  engine::MemoryTaken less = taken_as_planned(plan);
-  less.kokkos["minitaw::optimiser"] -= 1;
-  EXPECT_THAT(excess(plan, less, 0),
-      ::testing::HasSubstr("of \"minitaw::optimiser\" where 10485760 were planned"));
-}
-
-/// A process that had 7 MiB before: 60 were planned, 3 are Kokkos's own, 5 are planned beside, 64
-/// are slack.
-TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
-  const schedule::Footprint plan = sixty_mebibytes();
-  engine::MemoryTaken taken = taken_as_planned(plan);
-  taken.kokkos["Kokkos::scratch"] = mebibyte / 2;
-  taken.process_begin = 7 * mebibyte;
-  taken.process_peak = (7 + 60 + 5 + 64) * mebibyte + mebibyte / 2;
-  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "");
-  ++taken.process_peak;
-  EXPECT_THAT(excess(plan, taken, 5 * mebibyte),
-      ::testing::HasSubstr("the process has taken 72351745 bytes outside of Kokkos"));
-  taken.process_begin = 0;
-  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "") << "this kernel does not tell";
-
-  taken.device_begin = mebibyte;
-  taken.libraries =
-      3 * mebibyte;  // beside 50 of the arena, half of one of Kokkos and 1 GiB of slack
-  taken.device_used = (1 + 50 + 3 + 1024) * mebibyte + mebibyte / 2 + 1;
-  EXPECT_THAT(excess(plan, taken, 0),
-      ::testing::HasSubstr("the device has taken 1073741825 bytes outside of Kokkos"));
-  EXPECT_EQ(excess(plan, taken, 0, 1), "") << "a communicator has 256 MiB";
-}
-
-TEST(Memory, WhatACaseLeavesBehindIsNamed) {
-  EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process + 7, 7), "");
-  EXPECT_THAT(
-      leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0, 0), ::testing::HasSubstr("bytes of \"a\""));
-  EXPECT_THAT(leftover({}, slack_of_process + 1, 0),
-      ::testing::HasSubstr("holds 67108865 bytes more than before"));
-}
-
-TEST(Memory, OfARankIsKeptByKind) {
-  const schedule::Footprint plan = sixty_mebibytes();
-  engine::MemoryTaken taken = taken_as_planned(plan);
-  taken.kokkos["minitaw::tokens"] = 11;
-  taken.kokkos["x"] = 12;
-  taken.kokkos["y"] = 13;
-  taken.libraries = 14;
-  taken.process_begin = 15;
-  taken.process_peak = 16;
-  taken.device_begin = 17;
-  taken.device_used = 18;
-  const RankMemory memory = memory_of(plan, taken);
-  EXPECT_EQ(memory.planned.back(), 10 * mebibyte);
-  EXPECT_EQ(memory.measured.back(), 11U);
-  EXPECT_EQ(memory.measured.front(), 10 * mebibyte);
-  EXPECT_EQ((std::array{memory.other,
-                memory.libraries,
-                memory.process_begin,
-                memory.process_peak,
-                memory.device_begin,
-                memory.device_used}),
-      (std::array<std::uint64_t, 6>{25, 14, 15, 16, 17, 18}));
-}
-
-/// The last rank alone has a text.
-TEST(Memory, AnyRankFailsTheCase) {
-  CaseResult result;
-  fail_at_first(result, world_rank() + 1 == world_size() ? "too much" : "", MPI_COMM_WORLD);
-  if (world_rank() != 0)
-    return;
-  EXPECT_EQ(result.status, Status::wrong);
-  EXPECT_EQ(result.reason, fmt::format("rank {}: too much", world_size() - 1));
-}
-
 // The slowest ranks of the steps took 5, 3 and 4 s, the fastest ones 0.1, 0.2 and 0.05 s.
 TEST_F(Steps, AreCollectedWithTheirRanks) {
   const int ranks = static_cast<int>(runtime_->program().ranks.size());
@@ -251,7 +138,13 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
     CaseResult result;
     engine::MemoryTaken taken = taken_as_planned(runtime_->footprint());
     taken.process_peak = 1000U + static_cast<unsigned>(rank_);
-    (void)collect(*runtime_, steps, executed, taken, false, MPI_COMM_WORLD, result);
+    (void)collect(*runtime_,
+        steps,
+        executed,
+        taken,
+        false,
+        MPI_COMM_WORLD,
+        result);
     if (rank_ != 0)
       continue;
     const bool adds_up = (executed == 3 && !more) || ranks == 1;
@@ -358,6 +251,5 @@ TEST(StepTimes, AgreeWithAClockOutside) {
   EXPECT_GE(result.accounted_length, least[step + 1]);
   EXPECT_LE(result.accounted_length, ends[step + 3] - ends[step + 1]);
 }
-
 }  // namespace
 }  // namespace minitaw::harness

@@ -6,33 +6,24 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import subprocess
 import sys
+
+import programs
 
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
 
-def call(*arguments):
-    return subprocess.run(
-        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120
-    )
+def call(*arguments, **options):
+    return programs.call(PROGRAM, *arguments, cwd=FOLDER, **options)
 
 
 def refused(*arguments, says):
-    done = call(*arguments)
-    assert done.returncode == 2, f"{arguments}: exit {done.returncode}, {done.stderr}"
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("minitaw: "), f"{arguments}: {done.stderr!r}"
-    assert says in lines[0], f"{arguments}: {lines[0]!r} does not say {says!r}"
-    assert done.stdout == "", f"{arguments}: {done.stdout!r} on standard output"
+    programs.refused(call(*arguments), says)
 
 
 def accepted(*arguments):
-    done = call(*arguments)
-    assert done.returncode == 0, f"{arguments}: exit {done.returncode}, {done.stderr}"
-    assert done.stderr == "", f"{arguments}: {done.stderr!r}"
-    return done.stdout
+    return programs.output_of(call(*arguments))
 
 
 # What a user may get wrong, and the words of the sentence that says what would be right.
@@ -95,16 +86,10 @@ def check_memory_of_verify():
     """Of four models at most, rank 0 keeps the gradients of the first and the last step."""
 
     def needed(micro_batches, steps=3):
-        settings = (
-            "hidden=128",
-            "ffn=300",
-            "vocab=256",
-            f"steps={steps}",
-            f"micro_batches={micro_batches}",
+        keys = programs.settings(
+            hidden=128, ffn=300, vocab=256, steps=steps, micro_batches=micro_batches
         )
-        done = call(
-            "verify", "one.toml", "--memory", "100K", *(f"--set={setting}" for setting in settings)
-        )
+        done = call("verify", "one.toml", "--memory", "100K", *keys)
         return float(re.search(r"it needs ([\d.]+) MiB of 100.00 KiB", done.stderr)[1])
 
     weights = 4 / 2**20 * (2 * (4 * 128**2 + 3 * 128 * 300 + 2 * 128) + 2 * 256 * 128 + 128)
@@ -123,13 +108,11 @@ def check_lonely_ranks():
             "PMI_SIZE": "",
             "OMPI_COMM_WORLD_SIZE": "",
         }
-        done = subprocess.run(
-            [PROGRAM, "run", DECK], capture_output=True, text=True, env=srun, cwd=FOLDER, timeout=60
-        )
-        assert (
-            done.returncode == 2 and done.stdout == ""
-        ), f"exit {done.returncode}: {done.stdout}{done.stderr}"
-        assert says in done.stderr and done.stderr.count("\n") == (1 if says else 0), done.stderr
+        done = call("run", DECK, env=srun)
+        if says:
+            programs.refused(done, says)
+        else:
+            assert (done.returncode, done.stdout, done.stderr) == (2, "", ""), programs.told(done)
 
 
 def check_help():
@@ -161,5 +144,4 @@ pathlib.Path(FOLDER, "one.toml").write_text(ONE, encoding="utf-8")
 pathlib.Path(FOLDER, "two.toml").write_text(
     ONE + "vocab = 2\ndata = 'synthetic'\ndtype = 'bf16'\nsteps = 1\n", encoding="utf-8"
 )
-for check in (check_refusals, check_memory_of_verify, check_lonely_ranks, check_help):
-    check()
+programs.run_checks(globals())

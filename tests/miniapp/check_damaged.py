@@ -11,6 +11,8 @@ import pathlib
 import subprocess
 import sys
 
+import programs
+
 PROGRAM, SAMPLE, REPOSITORY, FOLDER = sys.argv[1:]
 HERE, COPY = pathlib.Path(FOLDER), pathlib.Path(FOLDER) / "copy.h5"
 sys.dont_write_bytecode = True
@@ -39,9 +41,7 @@ def call(command):
     """The program, or a script without a new process: to import its libraries takes longer than
     most calls."""
     if command[0] == PROGRAM:
-        return subprocess.run(
-            [*map(str, command)], capture_output=True, text=True, cwd=HERE, timeout=300
-        )
+        return programs.call(*command, cwd=HERE)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(HERE), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = package.call(command[0], [*map(str, command[1:])])
@@ -64,13 +64,7 @@ for content in (
     flipped(8 * len(SEALED) - 1),
 ):
     COPY.write_bytes(content)
-    for refused in COMMANDS:
-        done = call(refused)
-        told = f"{content[:80]}: {' '.join(map(str, refused))}: exit {done.returncode}, {done.stdout!r}, {done.stderr!r}"
-        assert (
-            done.returncode == 2
-            and done.stdout == ""
-            and len(done.stderr.splitlines()) == 1
-            and str(COPY) in done.stderr
-        ), told
+    for command in COMMANDS:
+        name = "minitaw" if command[0] == PROGRAM else command[0]
+        programs.refused(call(command), COPY, name=name)
     assert COPY.read_bytes() == content

@@ -1,56 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The program under mpiexec: a deck runs once, bad input ends on every rank with exit 2, verify
-says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write
-to, the program with the devices of fake_host.cpp and, where it computes with BLAS, its library.
+"""The program under mpiexec: a deck runs once, bad input ends on every rank with exit 2, limits
+and repetitions hold, topo measures. Called as job.py says, and with the program with the devices
+of fake_host.cpp.
 """
 
 import datetime
 import json
-import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import time
 
 import h5py
+import programs
+from job import DECK, FOLDER, MORE, MPIEXEC, NUMBER, PROGRAM, call, rows
+from programs import output_of, refused, run_checks, settings
 
-MPIEXEC, NUMBER, PROGRAM, FOLDER, NO_DEVICE = sys.argv[1:6]
-FOLDER = pathlib.Path(FOLDER)
-DECK = FOLDER / "job.toml"
 FILE = FOLDER / "job.h5"
-
-TEXT = (
-    'schedule = ["tawpipe", "ddp"]\nranks = [2, 3]\ngroups = [1, "1+1", "1+2"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\n'
-    'vocab = 256\ndata = "/usr/share/common-licenses/GPL-3"\nseq = [9, 20]\nmicro_batches = 6\nsteps = 3\nwarmup = 1\n'
-)
-
-
-def call(ranks, *arguments, variables=(), program=PROGRAM):
-    command = [MPIEXEC, NUMBER, str(ranks), "env", *variables, program, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
-
-
-def rows(file=FILE):
-    """Cases in the file, as a user reads them."""
-    done = subprocess.run(
-        [PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60
-    )
-    cases = json.loads(done.stdout)
-    valid = bool(cases) and all(row["verdict"].startswith("VALID") for row in cases)
-    assert done.returncode == (0 if valid else 1) and done.stderr == "", done.stderr
-    return cases
+(NO_DEVICE,) = MORE
 
 
 def check_whole_deck():
     """Cases on all ranks and on some; a second run has nothing to do. check_survival.py strikes
     such runs."""
     done = call(3, "run", DECK, "-o", FILE)
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    output_of(done)
     assert done.stdout.rstrip().splitlines()[-2].startswith("RESULT: VALID"), done.stdout
-    cases = rows()
+    cases = rows(FILE)
     assert len(cases) == 16 and all(row["status"] == "ok" for row in cases), len(cases)
-    shown = subprocess.run([PROGRAM, "show", FILE], capture_output=True, text=True, timeout=60)
+    shown = programs.call(PROGRAM, "show", FILE)
     assert (
         shown.returncode == 0
         and shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1]
@@ -67,21 +43,15 @@ def check_whole_deck():
 
 def check_refusals():
     for arguments, word in [
-        (["run", DECK, "--set", "heads=3"], "heads"),
+        (["run", DECK, *settings(heads=3)], "heads"),
         (
-            ["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"],
+            ["run", DECK, *settings(dtype="bf16", attention="host"), "-o", FOLDER / "no.h5"],
             "attention = host",
         ),
         (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
     ]:
         done = call(3, *arguments)
-        assert (
-            done.returncode == 2
-        ), f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-        lines = done.stderr.splitlines()
-        assert (
-            len(lines) == 1 and lines[0].startswith("minitaw: ") and word in lines[0]
-        ), f"{arguments}: {done.stderr}"
+        refused(done, word)
 
 
 def check_results():
@@ -92,16 +62,7 @@ def check_results():
         3,
         "run",
         DECK,
-        "--set",
-        "dtype=fp32,bf16",
-        "--set",
-        "seq=9",
-        "--set",
-        "ranks=3",
-        "--set",
-        "groups=1+2",
-        "--set",
-        "replicas=1,3",
+        *settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3"),
         "--timeline",
         "--peak",
         "2G",
@@ -109,7 +70,7 @@ def check_results():
         file,
         variables=["TZ=UTC-9"],
     )
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    output_of(done)
     cases = rows(file)
     assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
         (dtype, *case)
@@ -200,16 +161,7 @@ def check_statuses():
     retried."""
     file = FOLDER / "statuses.h5"
     one = (
-        "--set",
-        "seq=9,200",
-        "--set",
-        "ranks=2",
-        "--set",
-        "groups=1",
-        "--set",
-        "schedule=ddp",
-        "--set",
-        "repeats=2",
+        *settings(seq="9,200", ranks=2, groups=1, schedule="ddp", repeats=2),
         "-o",
         file,
     )
@@ -227,25 +179,12 @@ def check_statuses():
     ), whole.stdout
     # Too large for any machine: malloc says so. It is not repeated.
     giant = (
-        "--set",
-        "schedule=ddp",
-        "--set",
-        "ranks=2",
-        "--set",
-        "groups=1",
-        "--set",
-        "seq=9",
-        "--set",
-        "hidden=1M",
-        "--set",
-        "ffn=4M",
-        "--set",
-        "repeats=2",
+        *settings(schedule="ddp", ranks=2, groups=1, seq=9, hidden="1M", ffn="4M", repeats=2),
         "-o",
         FOLDER / "oom.h5",
     )
     done = call(2, "run", DECK, *giant, "--memory", "900000T")
-    assert done.returncode == 1 and done.stderr == "", done.stdout + done.stderr
+    output_of(done, code=1)
     assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"] and done.stdout.count(
         "repetition "
     ) == 1, done.stdout
@@ -310,16 +249,7 @@ def check_time_limit():
             2,
             "run",
             DECK,
-            "--set",
-            "schedule=ddp",
-            "--set",
-            f"seq={seq}",
-            "--set",
-            "ranks=2",
-            "--set",
-            "groups=1",
-            "--set",
-            f"steps={steps}",
+            *settings(schedule="ddp", seq=seq, ranks=2, groups=1, steps=steps),
             *options,
             "-o",
             file,
@@ -335,20 +265,9 @@ def check_memory():
     with another size."""
     file = FOLDER / "memory.h5"
     deck = pathlib.Path(__file__).resolve().parents[2] / "inputs/quickstart.toml"
-    settings = (
-        "--set",
-        "seq=128,512",
-        "--set",
-        "steps=1",
-        "--set",
-        "warmup=0",
-        "--set",
-        "schedule=tawpipe,weipipe,zb2,ddp",
-    )
-    call(4, "run", deck, *settings, "-o", file)
-    done = subprocess.run(
-        [PROGRAM, "plan", deck, *settings, "--json"], capture_output=True, text=True, timeout=60
-    )
+    keys = settings(seq="128,512", steps=1, warmup=0, schedule="tawpipe,weipipe,zb2,ddp")
+    call(4, "run", deck, *keys, "-o", file)
+    done = programs.call(PROGRAM, "plan", deck, *keys, "--json")
     ours = pathlib.Path("/etc/minitaw-root").exists()
     with h5py.File(file) as record:
         for number, planned in enumerate(json.loads(done.stdout)["cases"]):
@@ -396,7 +315,7 @@ def check_case_limit():
         2,
         "run",
         DECK,
-        *(f"--set={key}={value}" for key, value in tiny.items()),
+        *settings(**tiny),
         "--memory",
         "60M",
         "--watchdog",
@@ -418,19 +337,12 @@ def check_repeats():
         3,
         "run",
         DECK,
-        "--set",
-        "seq=9",
-        "--set",
-        "ranks=3",
-        "--set",
-        "groups=1,1+2",
-        "--set",
-        "repeats=4",
+        *settings(seq=9, ranks=3, groups="1,1+2", repeats=4),
         "--interleave=5",
         "-o",
         file,
     )
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    output_of(done)
     seconds += time.monotonic()
     positions = []
     with h5py.File(file) as record:
@@ -447,143 +359,6 @@ def check_repeats():
     assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
 
 
-def check_verify():
-    """Every case has a line and an object with its settings; the serial training of each model
-    comes first."""
-    deck = (
-        "verify",
-        DECK,
-        "--set",
-        "seq=9",
-        "--set",
-        "ranks=3",
-        "--set",
-        "groups=1,1+2",
-        "--set",
-        "replicas=1,3",
-        "--set",
-        "dtype=fp32,bf16",
-    )
-    done, told = call(3, *deck), json.loads(call(3, *deck, "--json").stdout)
-    assert done.returncode == 0 and done.stderr == "" and told["valid"], done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    (head,) = [
-        number for number, line in enumerate(lines) if " against " in line and "result" in line
-    ]
-    assert lines[head + 2] == "# case 1 of 12: its serial and its float64 reference", done.stdout
-    assert lines[-1] == (
-        "RESULT: VALID: 12 cases agree with the serial training, "
-        "2 runs of it with the float64 reference"
-    ), done.stdout
-    assert lines[0] == f"# {told['program']}" and lines[1].startswith("# rank 0: node 0, "), lines[
-        :2
-    ]
-    assert (
-        "# seq           = 9 token" in lines[:head]
-    ), "what was computed stands in front of the table"
-    note = "left out 4 combinations: replicas: ddp has no replicas; use replicas = 1"
-    assert f"# {note}" in lines[:head] and note in told["notes"], told["notes"]
-    found = [tuple(line.split()[:5]) for line in lines if line.endswith(" ok")]
-    cases = [("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")]
-    assert found[0] == ("serial", "1", "1", "fp32", "float64") and sorted(found) == sorted(
-        row
-        for dtype in ("fp32", "bf16")
-        for row in (
-            ("serial", "1", "1", dtype, "float64"),
-            *((*case, groups, dtype, "serial") for case in cases for groups in ("3", "1+2")),
-        )
-    ), found
-    for row, case in zip(found, told["cases"], strict=True):
-        ranks = (
-            str(case["ranks"])
-            if case["replicas"] == 1
-            else f"{case['replicas']}x{case['ranks'] // case['replicas']}"
-        )
-        assert row == (
-            case["schedule"],
-            ranks,
-            case["groups"],
-            case["dtype"],
-            case["against"].removesuffix(" reference"),
-        ), (row, case)
-        assert 0 < case["limit_share"] < 1, case
-        assert (
-            (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32")
-        ), f"in bf16 all round to the right number: {case}"
-
-    least = max(told["cases"], key=lambda case: case["limit_share"])
-    (room,) = [line for line in lines if line.startswith("# closest to its limit")]
-    assert f", {least['dtype']}: {least['closest']} against " in room, (room, least)
-    assert f"{least['schedule']}, " in room, (room, least)
-    assert f", {100 * least['limit_share']:.2g} % of it: " in room, (room, least)
-
-
-def check_unsuited():
-    """A schedule that the deck's other keys do not suit is not judged, and the verdict says so;
-    alone it is refused."""
-    deck = (
-        "verify",
-        DECK,
-        "--set",
-        "seq=9",
-        "--set",
-        "ranks=2",
-        "--set",
-        "groups=1",
-        "--set",
-        "replicas=2",
-    )
-    done = call(2, *deck, "--set", "schedule=ddp,tawpipe")
-    reason = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
-    assert done.returncode == 0 and f"\n# {reason}\n" in done.stdout, done.stdout + done.stderr
-    assert (
-        f"\n# not judged: {reason}\n" in done.stdout
-        and "\nRESULT: VALID: 1 case agrees " in done.stdout
-    )
-    alone = call(2, *deck, "--set", "schedule=ddp")
-    assert alone.returncode == 2 and alone.stderr.endswith(
-        "replicas: ddp has no replicas; use replicas = 1\n"
-    ), alone
-    run = call(2, "run", *deck[1:], "--set", "schedule=ddp,tawpipe", "-o", FOLDER / "unsuited.h5")
-    assert run.returncode == 0, run.stdout
-    assert run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
-
-
-def check_late_rank():
-    """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
-    run = [
-        PROGRAM,
-        "verify",
-        str(DECK),
-        "--set",
-        "seq=9",
-        "--set",
-        "groups=1",
-        "--set",
-        "ranks=2",
-        "--watchdog",
-        "1",
-    ]
-    command = [
-        MPIEXEC,
-        NUMBER,
-        "1",
-        *run,
-        ":",
-        NUMBER,
-        "1",
-        "sh",
-        "-c",
-        'sleep 2.5; exec "$@"',
-        "sh",
-        *run,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
-    assert "does not answer" not in done.stderr and " float64 reference " in done.stdout, (
-        done.stdout + done.stderr
-    )
-
-
 def check_rank_that_cannot_start():
     """Without its device, or without Kokkos: the job ends at once, and says which rank on which
     node, and why."""
@@ -592,105 +367,18 @@ def check_rank_that_cannot_start():
         done = call(
             ranks, "run", DECK, variables=[f"RANK_WITHOUT_DEVICE={without}"], program=NO_DEVICE
         )
-        assert (
-            done.stderr
-            == f"minitaw: rank {without} on node 0: counting the devices: there is none\n"
-            and done.stdout == ""
-        ), done
-        assert (
-            done.returncode == 2 and time.monotonic() - begin < 25
-        ), "it ends before the 30 s alarm of a job that waits"
+        refused(done, f"rank {without}", "node 0", "devices")
+        assert time.monotonic() - begin < 25, "it ends before the 30 s alarm of a job that waits"
     run = [PROGRAM, "run", str(DECK)]
     command = [MPIEXEC, NUMBER, "1", *run, ":", NUMBER, "1", "env", "KOKKOS_NUM_THREADS=x", *run]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=25)
+    done = programs.call(*command, cwd=FOLDER, timeout=25)
     assert (
         "KOKKOS_NUM_THREADS" in done.stderr
     ), done  # MPICH's mpiexec passes on the code of the rank that it waits for last
 
 
-def check_faulty_products():
-    """A rank whose matrix products are 1 % too large: run and verify find it, and their exit code
-    says so. verify prints what its JSON has."""
-    for ranks, rank, judged in (
-        (2, 1, ["ok", "WRONG"]),
-        (2, 0, ["WRONG", "WRONG"]),
-        (1, 0, ["WRONG", "ok"]),
-    ):
-        one = (
-            "--set",
-            "seq=9",
-            "--set",
-            f"ranks={ranks}",
-            "--set",
-            "groups=1",
-            "--set",
-            "schedule=ddp",
-        )
-        variables = [
-            f"LD_PRELOAD={sys.argv[6]}",
-            f"FAULTY_RANK={rank}",
-            f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0",
-        ]
-        if ranks == 2:  # else both err alike
-            done = call(
-                2, "run", DECK, *one, "-o", FOLDER / f"faulty{rank}.h5", variables=variables
-            )
-            (row,) = rows(FOLDER / f"faulty{rank}.h5")
-            assert (
-                done.returncode == 1
-                and "RESULT: INVALID: 1 of 1 case," in done.stdout
-                and row["status"] == "wrong"
-            ), done.stdout
-            assert (
-                row["gradient_error"] > 1e-3
-                and "differs from the serial reference" in row["reason"]
-            ), row
-        done, told = (
-            call(ranks, "verify", DECK, *one, *form, variables=variables)
-            for form in ([], ["--json"])
-        )
-        said, lines = json.loads(told.stdout), [
-            line
-            for line in done.stdout.splitlines()
-            if "reference" in line and not line.startswith(("R", "#"))
-        ]
-        first = "serial" if judged[0] == "WRONG" else "ddp"
-        closing = (
-            f"RESULT: INVALID: {judged.count('WRONG')} of 2 comparisons differ, first {first}, "
-        )
-        assert (
-            done.returncode == told.returncode == 1 and closing in done.stdout and not said["valid"]
-        ), done.stdout
-        assert ("# next: minitaw_kernels --verify" in done.stdout) == (
-            first == "serial"
-        ), done.stdout
-        for line, case, result in zip(lines, said["cases"], judged, strict=True):
-            first, later = case["first_step"], case["later_steps"]
-            errors = [
-                first["loss_error"],
-                first["gradient_error"],
-                later["loss_error"],
-                later["gradient_error"],
-                case["weight_error"],
-            ]
-            fields = line.split("reference")[1].split()
-            assert all(
-                abs(float(field) - error) <= 0.06 * error for field, error in zip(fields, errors)
-            ), (line, errors)
-            assert fields[5].rstrip(":") == result and case["passes"] == (result == "ok"), line
-            assert case["failure"] == line.partition("WRONG: ")[2], (line, case)
-            assert result == "ok" or len(set(fields[:5])) == 5, line
-
-
 def check_topo():
     """Numbers that can be, for groups of any size."""
-
-    def topo(ranks, *options, code=0):
-        done = call(ranks, "topo", "--seconds", "0.05", *options)
-        assert (
-            done.returncode == code
-        ), f"{options}: exit {done.returncode}: {done.stdout}{done.stderr}"
-        return done
 
     for ranks, groups, options in (
         (4, [1, 3], ["--groups", "1+*"]),
@@ -698,7 +386,9 @@ def check_topo():
         (2, [1, 1], ["--groups", "2"]),
         (1, [1], []),
     ):
-        said = json.loads(topo(ranks, "--json", *options).stdout)
+        done = call(ranks, "topo", "--seconds", "0.05", "--json", *options)
+        assert done.returncode == 0, programs.told(done)
+        said = json.loads(done.stdout)
         assert (
             said["ranks"] == ranks
             and said["groups"] == groups
@@ -720,29 +410,7 @@ def check_topo():
                 min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13
             ), said
     for options in (["--groups", "3"], ["--seconds", "0"]):
-        said = topo(2, *options, code=2)
-        assert (
-            not said.stdout and said.stderr.startswith("minitaw: ") and said.stderr.count("\n") == 1
-        ), f"{options}: {said}"
+        refused(call(2, "topo", "--seconds", "0.05", *options))
 
 
-shutil.rmtree(FOLDER, ignore_errors=True)
-FOLDER.mkdir(parents=True)
-DECK.write_text(TEXT, encoding="utf-8")
-for check in (
-    check_topo,
-    check_refusals,
-    check_results,
-    check_statuses,
-    check_memory,
-    check_time_limit,
-    check_case_limit,
-    check_repeats,
-    check_verify,
-    check_unsuited,
-    check_rank_that_cannot_start,
-    *[check_faulty_products] * any(sys.argv[6:]),
-    check_late_rank,
-    check_whole_deck,
-):
-    check()
+run_checks(globals())

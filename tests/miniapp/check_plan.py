@@ -8,26 +8,16 @@ import itertools
 import json
 import pathlib
 import re
-import subprocess
 import sys
+
+from programs import call, output_of, refused, run_checks, settings
 
 PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
 
 def accepted(*arguments):
-    done = subprocess.run(
-        [PROGRAM, "plan", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=FOLDER,
-        timeout=120,
-        check=False,
-    )
-    assert (
-        done.returncode == 0 and done.stderr == ""
-    ), f"{arguments}: exit {done.returncode}, {done.stderr}"
-    return done.stdout
+    return output_of(call(PROGRAM, "plan", *arguments, cwd=FOLDER))
 
 
 def cases(*arguments):
@@ -133,8 +123,8 @@ class Account:
 
 def check_account():
     for schedule in ("tawpipe", "zb1", "fsdp", "weipipe"):
-        account = Account(accepted("odd.toml", "--set", f"schedule={schedule}", "--program"))
-        (case,) = cases("odd.toml", "--set", f"schedule={schedule}", "--device-memory", "8G")
+        account = Account(accepted("odd.toml", *settings(schedule=schedule), "--program"))
+        (case,) = cases("odd.toml", *settings(schedule=schedule), "--device-memory", "8G")
         for name, sums in (("inside", account.inside), ("between", account.between)):
             assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {
                 "total": sum(sums.values())
@@ -313,17 +303,16 @@ def check_table():
     """One aligned row a case, with the figures of the JSON."""
     arguments = (
         "odd.toml",
-        "--set",
-        "schedule=tawpipe:reduce=group,weipipe,fsdp,zb1",
-        "--set",
-        "seq=64,128",
+        *settings(schedule="tawpipe:reduce=group,weipipe,fsdp,zb1", seq="64,128"),
     )
     lines, found = accepted(*arguments).split("\n\n")[0].splitlines(), cases(*arguments)
     assert (
-        found[2] == cases("odd.toml", "--set", "schedule=weipipe", "--set", "seq=64")[0]
+        found[2] == cases("odd.toml", *settings(schedule="weipipe", seq=64))[0]
     ), "the others do not matter"
     assert (
-        cases("odd.toml", "--set", "schedule=tawpipe", "--adapters", "2")[0]["settings"]["schedule"]
+        cases("odd.toml", *settings(schedule="tawpipe"), "--adapters", "2")[0]["settings"][
+            "schedule"
+        ]
         == "tawpipe:rails=2"
     )
     assert len(found) == 8 and len(lines) == 10 and len({len(line) for line in lines}) == 1, lines
@@ -364,9 +353,7 @@ def check_table():
             )
     assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
     names = (
-        accepted("deck.toml", "--set", "hidden=32,64", "--set", "dtype=fp32,bf16")
-        .splitlines()[0]
-        .split()
+        accepted("deck.toml", *settings(hidden="32,64", dtype="fp32,bf16")).splitlines()[0].split()
     )
     assert (
         "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names
@@ -375,7 +362,7 @@ def check_table():
 
 def check_text():
     """The text of a case, line by line. Sizes have two decimals."""
-    arguments = ("odd.toml", "--set", "schedule=tawpipe", "--device-memory", "8G")
+    arguments = ("odd.toml", *settings(schedule="tawpipe"), "--device-memory", "8G")
     lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
     memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
     assert (
@@ -465,7 +452,7 @@ def check_fit():
         and largest >= 128
         and largest % 128 == 0
     ), plain
-    assert device("--set", f"seq={largest}")["fits"]
+    assert device(*settings(seq=largest))["fits"]
     beyond = device("--set", f"seq={largest + 128}")
     assert not beyond["fits"] and beyond["largest_seq"] == largest
     assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
@@ -482,7 +469,7 @@ def check_csv():
         DECK.read_text(encoding="utf-8").replace("layers = 5", "layers = 8\nmicro_batches = 6"),
         encoding="utf-8",
     )
-    accepted("pipelines/deck.toml", "--set", "schedule=zbv", "--csv", "pipelines/zbv.csv")
+    accepted("pipelines/deck.toml", *settings(schedule="zbv"), "--csv", "pipelines/zbv.csv")
     assert (
         (folder / "zbv.csv")
         .read_text(encoding="utf-8")
@@ -490,36 +477,28 @@ def check_csv():
         .startswith(",,,3F0,4F0,3F1,4F1,")
     )
     own, read = (
-        accepted("pipelines/deck.toml", "--set", f"schedule={name}", "--program").partition("\n")
+        accepted("pipelines/deck.toml", *settings(schedule=name), "--program").partition("\n")
         for name in ("zbv", "csv:file=zbv.csv")
     )
     assert (
         re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2]
     ), read[0]
     for words, says in (
-        (["--csv", "x.csv"], "--csv: tawpipe passes no activations"),
-        (["--chakra", "deck.toml"], "deck.toml/minitaw.0.et cannot be written"),
-        (["--set", "schedule=csv"], "csv needs a file"),
-        (["--csv", "x.csv", "--set", "seq=64,128"], "the deck has 2 cases"),
+        (["--csv", "x.csv"], ["--csv", "tawpipe", "activations"]),
+        (["--chakra", "deck.toml"], ["deck.toml/minitaw.0.et", "cannot be written"]),
+        (settings(schedule="csv"), ["csv", "file"]),
+        (["--csv", "x.csv", *settings(seq="64,128")], ["2 cases"]),
         (
-            ["--program", "--set", "schedule=ddp,fsdp", "--set", "replicas=2"],
-            "the deck has 2 cases",
+            ["--program", *settings(schedule="ddp,fsdp", replicas=2)],
+            ["2 cases"],
         ),
     ):
-        done = subprocess.run(
-            [PROGRAM, "plan", "deck.toml", *words],
-            capture_output=True,
-            text=True,
-            cwd=FOLDER,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 2 and says in done.stderr and done.stdout == "", done
+        refused(call(PROGRAM, "plan", "deck.toml", *words, cwd=FOLDER), *says)
 
 
 def check_unsuited():
     """A schedule that the other keys do not suit is in a note, before the table and in the JSON."""
-    words = ("deck.toml", "--set", "schedule=ddp,fsdp", "--set", "replicas=2")
+    words = ("deck.toml", *settings(schedule="ddp,fsdp", replicas=2))
     said = json.loads(accepted(*words, "--json"))
     note = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
     schedules = [case["settings"]["schedule"] for case in said["cases"]]
@@ -587,7 +566,7 @@ def node_of(found):
 
 def check_chakra():
     for schedule in ("tawpipe", "zb1", "fsdp"):
-        words = ("odd.toml", "--set", f"schedule={schedule}")
+        words = ("odd.toml", *settings(schedule=schedule))
         accepted(*words, "--chakra", "traces", "--flops", "1M")
         account, traces = Account(accepted(*words, "--program")), list(map(trace_of, range(6)))
         groups = json.loads(
@@ -685,9 +664,7 @@ def check_nodes(lines, nodes):
 
 def check_units():
     """Blocks of each unit of fsdp:unit=3, by what its gather brings."""
-    accepted(
-        "deck.toml", "--set", "schedule=fsdp:unit=3", "--set", "layers=16", "--chakra", "traces"
-    )
+    accepted("deck.toml", *settings(schedule="fsdp:unit=3", layers=16), "--chakra", "traces")
     sizes = {
         node.name.split()[1]: node.of["comm_size"]
         for node in trace_of(0)
@@ -750,10 +727,10 @@ def check_formulas():
             expected = eval(product, {"N": 2, "P": 24, "D": 3})
             assert abs(expected - float(number.partition(",")[0])) < 0.05, (form, formula, number)
             for schedule in names.replace("{}", ":" + form.strip("`")).split():
-                (case,) = cases("even.toml", "--set", f"schedule={schedule}")
+                (case,) = cases("even.toml", *settings(schedule=schedule))
                 parts = re.search(
                     r"\nshard_parts (\d+)",
-                    accepted("even.toml", "--set", f"schedule={schedule}", "--program"),
+                    accepted("even.toml", *settings(schedule=schedule), "--program"),
                 )
                 shard = 2 * padded(block(0), int(parts[1]) if parts else 1)
                 shards = (
@@ -773,16 +750,4 @@ DECK.write_text(
     "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8"
 )
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-for check in (
-    check_account,
-    check_idle,
-    check_table,
-    check_text,
-    check_fit,
-    check_csv,
-    check_unsuited,
-    check_chakra,
-    check_units,
-    check_formulas,
-):
-    check()
+run_checks(globals())

@@ -12,7 +12,7 @@ import random
 import xml.etree.ElementTree as xml
 
 import numpy
-from support import SAMPLE, refusal_of, refused
+from support import SAMPLE, refusal_of, refused, run_checks
 from minitaw.compare import (
     Rules,
     as_json,
@@ -728,29 +728,5 @@ def check_shift_ranks():
 
 
 print(f"MINITAW_SEED={SEED}")
-for check in (
-    check_same,
-    check_one_change,
-    check_slower,
-    check_units,
-    check_many_samples,
-    check_threshold,
-    check_many_cases,
-    check_together,
-    check_excluded,
-    check_more_steps,
-    check_matching,
-    check_what_matters,
-    check_process_peak,
-    check_memory_of_several_files,
-    check_losses_of_several_files,
-    check_validity,
-    check_mean,
-    check_figures,
-    check_notes,
-    check_units_of_text,
-    check_median_ranks,
-    check_shift_ranks,
-):
-    check()
+run_checks(globals())
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

@@ -9,7 +9,7 @@ import time
 
 import files
 import numpy
-from support import FOLDER, SAMPLE, accepted, call, refused, run_all
+from support import FOLDER, SAMPLE, accepted, call, refused, run_checks
 
 BEGIN = datetime.datetime(
     2026, 7, 18, 9, 30, 0, 250000, datetime.timezone.utc
@@ -170,4 +170,4 @@ def check_refusals():
     refused("energy", RESULT, FOLDER / "none.csv", says="No such file")
 
 
-run_all(check_figures, check_rule, check_meters, check_refusals)
+run_checks(globals())

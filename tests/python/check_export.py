@@ -13,7 +13,7 @@ import files
 import h5py
 import numpy
 import pandas
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, process
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, programs, run_checks
 
 
 def output(*arguments):
@@ -128,10 +128,7 @@ def check_refusals():
     for arguments in ([], ["--json", "--samples"]):
         with open("/dev/full", "w") as full:
             done = process("export", SAMPLE, *arguments, stdout=full)
-        assert (
-            done.returncode == 2
-            and done.stderr == "export: standard output: No space left on device\n"
-        ), done.stderr
+        programs.refused(done, "standard output", "No space left", name="export", begun=True)
 
 
 def check_pipe():
@@ -158,12 +155,4 @@ def check_help():
             ), (path, done)
 
 
-for check in (
-    check_cases,
-    check_samples,
-    check_repetitions,
-    check_refusals,
-    check_pipe,
-    check_help,
-):
-    check()
+run_checks(globals())

@@ -19,6 +19,8 @@ PROGRAM, COUNT = pathlib.Path(sys.argv[4]).resolve(), int(sys.argv[5])  # before
 
 import h5py
 import hostile
+import hostile_input
+from hostile_datasets import CANARY
 from minitaw import record
 from support import FOLDER, SAMPLE, call
 
@@ -70,7 +72,7 @@ def complaint_of(name, code, out, err):
         return f"{name}: exit {code}: {err[-1500:]}"
     if code == 2 and (err.count("\n") != 1 or out):
         return f"{name}: not one sentence: {out!r} {err!r}"
-    return f"{name}: another file was read" if hostile.CANARY in out + err else ""
+    return f"{name}: another file was read" if CANARY in out + err else ""
 
 
 def scripts(must_refuse):
@@ -86,7 +88,7 @@ def scripts(must_refuse):
         if must_refuse and done.returncode != 2:
             found.append(f"{name}: exit {done.returncode}, must refuse it: {done.stdout[-300:]}")
     for output in FOLDER.glob("out.*"):
-        if hostile.CANARY.encode() in output.read_bytes():
+        if CANARY.encode() in output.read_bytes():
             found.append(f"{output.name} holds another file")
         output.unlink()
     return found
@@ -177,23 +179,27 @@ def others():
         return found
 
     return [
-        *in_child(lambda: every("archive", hostile.ARCHIVES, "bundle", "--check", "x")),
+        *in_child(lambda: every("archive", hostile_input.ARCHIVES, "bundle", "--check", "x")),
         *in_child(
-            lambda: every("timeline", hostile.timelines(), "timeline", "x.json", "-o", "out.json")
+            lambda: every(
+                "timeline", hostile_input.timelines(), "timeline", "x.json", "-o", "out.json"
+            )
         ),
         *in_child(
-            lambda: every("prediction", hostile.predictions(), "plot", "x.json", "-o", "out.csv")
+            lambda: every(
+                "prediction", hostile_input.predictions(), "plot", "x.json", "-o", "out.csv"
+            )
         ),
-        *in_child(lambda: every("meter", hostile.METERS, "energy", "base.h5", "x")),
+        *in_child(lambda: every("meter", hostile_input.METERS, "energy", "base.h5", "x")),
     ]
 
 
 for left in FOLDER.iterdir():
     left.unlink()
 (FOLDER / "deck.toml").write_text(DECK)
-(FOLDER / "canary").write_text(hostile.CANARY)
+(FOLDER / "canary").write_text(CANARY)
 with h5py.File(FOLDER / "canary.h5", "w") as other:
-    other["x"] = hostile.CANARY
+    other["x"] = CANARY
 METER.write_text(
     "time,watts\n" + "".join(f"2026-07-18T09:30:{second:02}Z,100\n" for second in range(30))
 )

@@ -10,7 +10,7 @@ import os
 
 import files
 import numpy
-from support import FOLDER, SAMPLE, accepted, refused, run_all
+from support import FOLDER, SAMPLE, accepted, refused, run_checks
 from minitaw import plot, trend
 from minitaw.record import load_all
 
@@ -116,7 +116,7 @@ def check_points():
         *two,
         "-o",
         "x.pdf",
-        says="fsdp has several cases at seq = 128, which differ in their file: choose by file",
+        says=("fsdp", "seq = 128", "by file"),
     )
     refused("plot", one, "-o", "x.txt", says="must end in")
     refused(
@@ -126,7 +126,7 @@ def check_points():
         "x.pdf",
         "--relative-to",
         "ddp",
-        says="no valid case has seq and tokens_per_s_rank beside one of ddp",
+        says=("seq", "tokens_per_s_rank", "ddp"),
     )
     for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):
         refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
@@ -176,7 +176,7 @@ def check_predictions():
         points(one, "p.json", "--relative-to", "tawpipe", "--y", "tokens_per_s"),
         [("fsdp", 256, 0.5), ("tawpipe", 256, 1), ("tawpipe, predicted", 256, 1)],
     )
-    refused("plot", "missing.json", "-o", "x.pdf", says="missing.json cannot be read: No such file")
+    refused("plot", "missing.json", "-o", "x.pdf", says=("missing.json", "No such file"))
     (FOLDER / "bad.json").write_text("[1]")
     refused("plot", "bad.json", "-o", "x.pdf", says="no output of minitaw predict --json")
 
@@ -373,13 +373,4 @@ def check_drawing():
 
 
 print(f"MINITAW_SEED={SEED}")
-run_all(
-    check_points,
-    check_predictions,
-    check_one_program,
-    check_changes,
-    check_chances,
-    check_trend,
-    check_histories,
-    check_drawing,
-)
+run_checks(globals())

@@ -4,10 +4,9 @@ predict` whose steps follow a formula. Called with the program too, which must a
 file that is made."""
 
 import json
-import subprocess
 import sys
 
-from support import FOLDER, REPOSITORY, accepted, refusal_of, refused
+from support import FOLDER, REPOSITORY, accepted, programs, refusal_of, refused
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
 import experiments  # noqa: E402
@@ -186,17 +185,13 @@ def machine_file():
         says="has as many ranks in each node",
     )
     assert "[inside]" not in accepted("fit-machine", "--links", "alone", "--kernels", "kernels")
-    done = predict("machine.toml", "--set", "schedule=fsdp", "--set", "ranks=4", "--json")
+    done = predict("machine.toml", *programs.settings(schedule="fsdp", ranks=4), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
 
 
 def predict(path, *arguments):
-    return subprocess.run(
-        [PROGRAM, "predict", REPOSITORY / "inputs/wires/nodes.toml", "--machine", path, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    deck = REPOSITORY / "inputs/wires/nodes.toml"
+    return programs.call(PROGRAM, "predict", deck, "--machine", path, *arguments)
 
 
 def renamed():
@@ -220,8 +215,7 @@ def memory_and_transfers():
     ):
         done = predict(
             MACHINE,
-            "--set",
-            "schedule=tawpipe",
+            *programs.settings(schedule="tawpipe"),
             "--json",
             "--timeline",
             FOLDER / "step.json",
@@ -276,27 +270,18 @@ def experiment_decks():
                 words = [
                     word for setting in [*ranks, *point.settings] for word in ("--set", setting)
                 ]
-                done = subprocess.run(
-                    [PROGRAM, "plan", REPOSITORY / f"inputs/{deck}.toml", *words],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
+                done = programs.call(PROGRAM, "plan", REPOSITORY / f"inputs/{deck}.toml", *words)
                 assert done.returncode == 0, (name, point, done.stderr)
 
 
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files:
     tests/instruments/predict."""
-    for settings, words in (
-        (("--set", "ranks=8"), "8"),
+    for options, words in (
+        (programs.settings(ranks=8), "8"),
         (("--machine-set", "between.rate"), "key=value"),
     ):
-        done = predict(MACHINE, *settings)
-        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, (
-            words,
-            done,
-        )
+        programs.refused(predict(MACHINE, *options), words, begun=True)
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")

@@ -11,7 +11,7 @@ import tarfile
 
 import files
 import h5py
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, run_all
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, run_checks
 from minitaw import layout, record
 
 PROGRAM = sys.argv[4]
@@ -139,4 +139,4 @@ def check_what_is_missing():
     ), found["comparison"]
 
 
-run_all(check_bundles, check_records, check_comparisons, check_what_is_missing)
+run_checks(globals())

@@ -11,7 +11,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from unittest import mock
 
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused, run_checks
 import files
 import numpy
 from minitaw import figures
@@ -833,27 +833,4 @@ def check_refusals():
         refused("report", *arguments, says=says)
 
 
-for check in (
-    check_program,
-    check_sample,
-    check_statuses,
-    check_doubts,
-    check_few,
-    check_many,
-    check_texts,
-    check_dots,
-    check_scaling,
-    check_ranks,
-    check_wrong,
-    check_standing_out,
-    check_screening,
-    check_origin,
-    check_several,
-    check_unavailable,
-    check_pictures,
-    check_charts,
-    check_lines,
-    check_refusals,
-):
-    check()
-    print(check.__name__, flush=True)
+run_checks(globals())

@@ -6,13 +6,12 @@ import copy
 import json
 import math
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree
 
 import numpy
 from matplotlib.collections import LineCollection
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, programs, refused, run_checks
 from minitaw.record import load
 from minitaw.timeline import (
     PHASES,
@@ -198,33 +197,21 @@ def predict(*arguments):
         REPOSITORY / "inputs/machines/dgx-h100.toml",
         *arguments,
     ]
-    return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, cwd=FOLDER, timeout=120
-    )
+    return programs.call(*command, cwd=FOLDER)
 
 
 def check_predictions():
     """All cases of the deck, in its order, with every action; of replicas that are alike one. And
     measured beside predicted."""
     (FOLDER / "deck.toml").write_text(DECK)
-    for settings, titles in (
+    for keys, titles in (
         ((), ["tawpipe"]),
-        (("--set", "schedule=tawpipe,zb1,weipipe"), ["tawpipe", "zb1", "weipipe"]),
+        (programs.settings(schedule="tawpipe,zb1,weipipe"), ["tawpipe", "zb1", "weipipe"]),
     ):
-        done = predict(*settings, "--timeline", "predicted.json")
-        assert done.returncode == 0 and done.stderr == "", done
-        assert titles_of("predicted.json") == titles, settings
+        programs.output_of(predict(*keys, "--timeline", "predicted.json"))
+        assert titles_of("predicted.json") == titles, keys
     predict(
-        "--set",
-        "ranks=24",
-        "--set",
-        "groups=3",
-        "--set",
-        "replicas=3",
-        "--set",
-        "micro_batches=24",
-        "--set",
-        "layers=8",
+        *programs.settings(ranks=24, groups=3, replicas=3, micro_batches=24, layers=8),
         "--timeline",
         "alike.json",
     )
@@ -235,24 +222,19 @@ def check_predictions():
     ), one.heading
     predict("--timeline", "predicted.json")
     (one,) = predicted_timelines(FOLDER / "predicted.json")
-    program = subprocess.run(
-        [PROGRAM, "plan", "deck.toml", "--program", "--adapters", "8"],
-        capture_output=True,
-        text=True,
-        cwd=FOLDER,
-        check=True,
-    ).stdout
+    program = programs.output_of(
+        programs.call(PROGRAM, "plan", "deck.toml", "--program", "--adapters", 8, cwd=FOLDER)
+    )
     assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
     messages = sum(event.kind == "send" for event in one.events)
     phases = [event["ph"] for event in trace_of("predicted.json")["traceEvents"]]
     assert phases.count("s") == phases.count("f") == messages > 0
     assert titles_of(SAMPLE, "predicted.json", "--case", 0)[1:] == ["tawpipe"]
-    predict("--set", "ranks=12", "--set", "layers=12", "--timeline", "predicted.json")
+    predict(*programs.settings(ranks=12, layers=12), "--timeline", "predicted.json")
     accepted("timeline", "predicted.json", "-o", "large.png")
     assert (FOLDER / "large.png").read_bytes().startswith(b"\x89PNG")
     for file, says in (("step.svg", ".json"), ("missing/step.json", "cannot be written")):
-        done = predict("--timeline", file)
-        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
+        programs.refused(predict("--timeline", file), says, begun=True)
 
 
 def check_refusals():
@@ -273,4 +255,4 @@ def check_refusals():
         refused("timeline", *arguments, says=says)
 
 
-run_all(check_sample, check_trace, check_overlaps, check_predictions, check_refusals)
+run_checks(globals())

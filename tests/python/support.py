@@ -8,15 +8,16 @@ import os
 import pathlib
 import subprocess
 import sys
-import traceback
 
 REPOSITORY, SAMPLE, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests")]
 FOLDER.mkdir(parents=True, exist_ok=True)
 os.chdir(FOLDER)
 
+import programs  # noqa: E402
 from minitaw import command  # noqa: E402
+from programs import run_all, run_checks  # noqa: E402, F401
 
 
 def call(name, *arguments):
@@ -29,32 +30,18 @@ def call(name, *arguments):
 
 def process(name, *arguments, **options):
     """scripts/NAME as users call it."""
-    return subprocess.run(
-        [REPOSITORY / "scripts" / name, *map(str, arguments)],
-        **({"stdout": subprocess.PIPE} | options),
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=300,
-    )
+    return programs.call(REPOSITORY / "scripts" / name, *arguments, **options)
 
 
 def accepted(name, *arguments, code=0):
     """What it prints."""
-    done = call(name, *arguments)
-    assert (
-        done.returncode == code and done.stderr == ""
-    ), f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-    return done.stdout
+    return programs.output_of(call(name, *arguments), code)
 
 
 def refused(name, *arguments, says):
-    """Exit code 2, one sentence, nothing else."""
-    done = call(name, *arguments)
-    assert (
-        done.returncode == 2 and done.stdout == ""
-    ), f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-    assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
-    assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
+    """In a sentence with a word, or several."""
+    words = [says] if isinstance(says, str) else says
+    programs.refused(call(name, *arguments), *words, name=name)
 
 
 def refusal_of(work, *arguments, **options):
@@ -63,16 +50,3 @@ def refusal_of(work, *arguments, **options):
         raise AssertionError(f"not refused: {work(*arguments, **options)}")
     except command.BadInput as error:
         return str(error)
-
-
-def run_all(*tests):
-    """Calls every test, and ends with the names of those that failed."""
-    failed = []
-    for test in tests:
-        try:
-            test()
-        except Exception:
-            traceback.print_exc()
-            failed.append(test.__name__)
-    if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}")

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fixtures.hpp"
+#include "harness/job_test.hpp"
+#include "this_run.hpp"
+
+namespace minitaw::harness {
+namespace {
+using schedule::Action, schedule::Kind, schedule::Operand, schedule::Program;
+using test::refusal_of, test::Says, tests::Job, tests::small_case;
+using testing::AllOf, testing::HasSubstr, testing::Not, testing::StartsWith;
+
+/// Rank 1 never sends its last gradient: the others hang, and must say in what.
+void lose_a_message(Program& program) {
+  for (Action& a : program.ranks[1].actions)
+    if (a.kind == Kind::send && a.payload == schedule::Payload::gradient) {
+      a.kind = Kind::accumulate;  // something harmless in place of the send, so that counts stay
+      a[Operand::destination] = a[Operand::source];
+      return;
+    }
+  FAIL() << "no gradient is sent";
+}
+
+TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
+  if (job_.ranks() != 2 || test::sanitized)
+    GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
+  const int rank = job_.rank();
+  std::mutex mutex;
+  std::string said;
+  engine::StepOptions options;
+  options.stall_limit = std::chrono::seconds(3);  // a crowded machine stops a rank for shorter
+  options.on_stall = [&](const std::string& report) {
+    const std::scoped_lock lock(mutex);
+    said = report;
+    return "";
+  };
+  const Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
+  Program program = schedule::build_valid(request_of(c));
+  lose_a_message(program);
+  const auto runtime = tests::runtime_by_mpi(c, std::move(program), options);
+  runtime->prepare();
+  const std::string reason = refusal_of<engine::Stalled>([&] { (void)runtime->step(); });
+  const std::string who = fmt::format("rank {}", rank);
+  EXPECT_THAT(reason, AllOf(StartsWith(who + ": "), Says({"no lane", "3 s"})));
+  EXPECT_THAT(reason, Not(HasSubstr("\n")));
+  const std::scoped_lock lock(mutex);
+  EXPECT_THAT(said, HasSubstr(who));
+  const std::string lost = "gradients_recv in tick 5 recv G0 c0 <- r1";
+  if (rank == 0) {
+    EXPECT_THAT(said, HasSubstr("\n  " + lost));
+    EXPECT_THAT(reason, HasSubstr(", " + lost));
+  }
+}
+
+TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
+  Case c = one_group("tawpipe");
+  const std::string missing = "/nonexistent/text";
+  c.data = job_.rank() == 0 ? "synthetic" : missing;
+  if (job_.ranks() < 2)
+    GTEST_SKIP() << "of several ranks";
+  EXPECT_THROW((void)job_.verify(c, 1, reference_of(c, 1)), InputError);
+  const CaseResult result = job_.run(c, {}).result;
+  EXPECT_EQ(result.status, Status::error);
+  EXPECT_THAT(result.reason, HasSubstr(missing));
+}
+
+TEST(Agree, ThrowsWhatTheLowestRankThatFailsHasThrown) {
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD),
+            first = std::min(1, comm::mpi::size_of(MPI_COMM_WORLD) - 1);
+  const auto agreed = [&](const auto& error) {
+    return [&] {
+      agree(MPI_COMM_WORLD, [&] {
+        if (rank == first)
+          throw error;
+        if (rank > first)
+          throw std::logic_error("of another rank");
+      });
+    };
+  };
+  EXPECT_EQ(refusal_of(agreed(InputError("no such file"))), "no such file");
+  EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::bad_alloc())), "out of memory");
+  for (const char* words :
+      {"Host memory space failed to allocate 3 TiB", "cudaMalloc: out of memory"})
+    EXPECT_EQ(refusal_of<AgreedOutOfMemory>(agreed(std::runtime_error(words))), words);
+  EXPECT_EQ(refusal_of<AgreedError>(agreed(std::runtime_error("it broke"))), "it broke");
+}
+
+TEST_F(Job, StopsAfterAStepForTheGravestReasonOfAnyRank) {
+  using enum StopReason;
+  const int ranks = std::max(1, job_.ranks() - 1);  // one waits
+  Case c = small_case(ranks == 1 ? "serial" : "ddp", topology::Groups({ranks}), 2, 1);
+  c.warmup = 1;
+  c.steps = 2;
+  int asked = 0;
+  const auto stopped = [&](int step, StopReason first, StopReason last, double whole = 1e6) {
+    const StopReason mine = job_.rank() == ranks - 1 ? last : job_.rank() == 0 ? first : no;
+    asked = 0;
+    const auto stop = [&] { return ++asked == step ? mine : no; };
+    return job_.run(c, {.whole = Limits::Seconds(whole), .stop = stop}).stopped;
+  };
+  EXPECT_EQ(stopped(2, no, case_limit), case_limit);
+  EXPECT_EQ(asked, job_.rank() < ranks ? 2 : 0);
+  EXPECT_EQ(stopped(1, case_limit, time_limit), time_limit);
+  EXPECT_EQ(stopped(1, time_limit, signal), signal);
+  EXPECT_EQ(stopped(3, signal, signal), no) << "it is over";
+  EXPECT_EQ(stopped(1, no, no, 0), case_limit);
+  EXPECT_EQ(asked, job_.rank() < ranks ? 1 : 0);
+  EXPECT_EQ(stopped(1, no, time_limit, 0), time_limit);
+}
+
+TEST_F(Job, ARankOutsideOfACaseWaitsForAllOfIt) {
+  if (job_.ranks() != 2)
+    GTEST_SKIP() << "of two ranks";
+  Case c = small_case("serial", topology::Groups({1}), 2, 1);
+  c.steps = 5;
+  const auto stop = [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    return StopReason::no;
+  };
+  using Seconds = Limits::Seconds;  // the case lasts longer than the rank waits for a step
+  EXPECT_EQ(job_.run(c, {.stall_limit = Seconds(3), .whole = Seconds(60), .stop = stop}).stopped,
+      StopReason::no);
+}
+}  // namespace
+}  // namespace minitaw::harness

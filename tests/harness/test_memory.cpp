@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fixtures.hpp"
+#include "harness/taken.hpp"
+
+namespace minitaw::harness {
+namespace {
+using test::Says, tests::taken_as_planned;
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+
+/// 60 MiB for a step, 10 of each kind.
+schedule::Footprint sixty_mebibytes() {
+  schedule::Footprint plan;
+  plan.by_kind.fill(10 * mebibyte);
+  plan.tokens = 10 * mebibyte;
+  return plan;
+}
+
+TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
+  const schedule::Footprint plan = sixty_mebibytes();
+  EXPECT_EQ(excess(plan, taken_as_planned(plan), 0), "");
+  for (const std::string label : {"minitaw::gradients", "forgotten"}) {
+    engine::MemoryTaken taken = taken_as_planned(plan);
+    taken.kokkos["small"] = 5;
+    taken.kokkos[label] += slack_of_kokkos() - 5;
+    EXPECT_EQ(excess(plan, taken, 0), "") << "just within the slack";
+    taken.kokkos["small"] += 1;
+    const std::string bytes = std::to_string(slack_of_kokkos() - 5);
+    EXPECT_THAT(excess(plan, taken, 0), Says({bytes + " bytes", "\"" + label + "\""})) << label;
+  }
+  engine::MemoryTaken less = taken_as_planned(plan);
+  less.kokkos["minitaw::optimiser"] -= 1;
+  EXPECT_THAT(excess(plan, less, 0), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
+}
+
+/// A process that had 7 MiB before: 60 were planned, 3 are Kokkos's own, 5 are planned beside, 64
+/// are slack.
+TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
+  const schedule::Footprint plan = sixty_mebibytes();
+  engine::MemoryTaken taken = taken_as_planned(plan);
+  taken.kokkos["Kokkos::scratch"] = mebibyte / 2;
+  taken.process_begin = 7 * mebibyte;
+  taken.process_peak = (7 + 60 + 5 + 64) * mebibyte + mebibyte / 2;
+  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "");
+  ++taken.process_peak;
+  EXPECT_THAT(excess(plan, taken, 5 * mebibyte),
+      Says({"the process", "72351745 bytes", "outside of Kokkos"}));
+  taken.process_begin = 0;
+  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "") << "this kernel does not tell";
+
+  taken.device_begin = mebibyte;
+  taken.libraries =
+      3 * mebibyte;  // beside 50 of the arena, half of one of Kokkos and 1 GiB of slack
+  taken.device_used = (1 + 50 + 3 + 1024) * mebibyte + mebibyte / 2 + 1;
+  EXPECT_THAT(
+      excess(plan, taken, 0), Says({"the device", "1073741825 bytes", "outside of Kokkos"}));
+  EXPECT_EQ(excess(plan, taken, 0, 1), "") << "a communicator has 256 MiB";
+}
+
+TEST(Memory, WhatACaseLeavesBehindIsNamed) {
+  EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process + 7, 7), "");
+  EXPECT_THAT(leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0, 0), Says({"\"a\""}));
+  EXPECT_THAT(leftover({}, slack_of_process + 1, 0), Says({"67108865 bytes", "more than before"}));
+}
+
+TEST(Memory, OfARankIsKeptByKind) {
+  const schedule::Footprint plan = sixty_mebibytes();
+  engine::MemoryTaken taken = taken_as_planned(plan);
+  taken.kokkos["minitaw::tokens"] = 11;
+  taken.kokkos["x"] = 12;
+  taken.kokkos["y"] = 13;
+  taken.libraries = 14;
+  taken.process_begin = 15;
+  taken.process_peak = 16;
+  taken.device_begin = 17;
+  taken.device_used = 18;
+  const RankMemory memory = memory_of(plan, taken);
+  EXPECT_EQ(memory.planned.back(), 10 * mebibyte);
+  EXPECT_EQ(memory.measured.back(), 11U);
+  EXPECT_EQ(memory.measured.front(), 10 * mebibyte);
+  EXPECT_EQ((std::array{memory.other,
+                memory.libraries,
+                memory.process_begin,
+                memory.process_peak,
+                memory.device_begin,
+                memory.device_used}),
+      (std::array<std::uint64_t, 6>{25, 14, 15, 16, 17, 18}));
+}
+
+/// The last rank alone has a text.
+TEST(Memory, AnyRankFailsTheCase) {
+  CaseResult result;
+  fail_at_first(
+      result, tests::world_rank() + 1 == tests::world_size() ? "too much" : "", MPI_COMM_WORLD);
+  if (tests::world_rank() != 0)
+    return;
+  EXPECT_EQ(result.status, Status::wrong);
+  EXPECT_EQ(result.reason, fmt::format("rank {}: too much", tests::world_size() - 1));
+}
+}  // namespace
+}  // namespace minitaw::harness

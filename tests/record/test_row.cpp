@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tuple>
+#include "base/error.hpp"
+#include "record/layout.hpp"
+#include "record/table.hpp"
+#include "sample.hpp"
+
+namespace minitaw::record {
+namespace {
+void expect(const Row& row, const std::vector<std::pair<const char*, double>>& figures) {
+  for (const auto& [name, value] : figures)
+    EXPECT_DOUBLE_EQ(row.real(name), value) << name;
+}
+
+void expect_none(const Row& row, const std::vector<const char*>& names) {
+  for (const char* name : names)
+    EXPECT_TRUE(std::isnan(row.real(name))) << name;
+}
+
+TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
+  CaseResult r = sample_case();
+  r.seconds[3][2] = 9.75;                 // its mean is not the median
+  std::swap(r.seconds[0], r.seconds[3]);  // the order of the steps does not matter
+  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 9.75 s
+  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 4.5}, {"min_s", 0.75}, {"max_s", 9.75}});
+  expect(row,
+      {{"spread", 3 / 2.25}, {"cv", std::sqrt(50.0 / 3) / 3.75}, {"tokens_per_s", 1536 / 2.25}});
+  EXPECT_EQ(row.integer("samples"), 4);
+  expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
+}
+
+/// Of the core and of instruments, each is given once.
+TEST(Layout, HasTheColumnsThatCasesHave) {
+  const CaseResult r = sample_case();
+  std::vector<std::string> given, known;
+  for (const Cells& cells : {cells_of(r), sample_columns(r)})
+    for (const auto& [name, value] : cells)
+      given.emplace_back(name);
+  for (const Column& column : empty_row().columns)
+    known.emplace_back(column.name);
+  EXPECT_THAT(given, testing::UnorderedElementsAreArray(known));
+  Row row = empty_row();
+  EXPECT_THROW(row.set({{"no_column", 1}}), LogicError);
+  EXPECT_THROW(row.set({{"ranks", 1.0}}), LogicError);
+}
+
+TEST(Layout, SaysWhereACaseHasTheValueOfAColumn) {
+  const Row row = empty_row();
+  EXPECT_EQ(row.column("seq").in_case, "settings/seq");
+  EXPECT_EQ(row.column("gradient_error").in_case, "verification/gradient_error");
+  EXPECT_EQ(row.column("ticks").in_case, "ticks");
+  EXPECT_EQ(row.column("median_s").in_case, "");
+  EXPECT_TRUE(row.column("seq").is_setting && !row.column("ticks").is_setting);
+  EXPECT_EQ(row.column("median_s").units, "s");
+}
+
+TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
+  CaseResult r = sample_case();
+  r.settings.repeats = 13;
+  r.settings.seed = 29;
+  r.settings.learning_rate = 0.03125;
+  r.settings.attention = "host";
+  r.settings.transport = "auto";
+  r.settings.data = "text.txt";
+  r.settings.clip_norm = 0.0625;
+  r.settings.shape.dtype = model::Dtype::bf16;
+  r.settings.shape.fp32_gradients = true;
+  r.max_loss_error = 1e-9;
+  r.idle_ticks = {0, 1, 5};
+  r.status = Status::wrong;
+  r.reason = "because";
+  r.bytes_source = "by formula";
+  const Row row = make_row(r, 31, 37);
+  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12, a
+  // norm of 12.
+  const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
+  const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"},
+      {"session", "37"},
+      {"status", "wrong"},
+      {"reason", "because"},
+      {"verdict", "INVALID: wrong: because"},
+      {"started", "2026-07-18T09:30:00Z"},
+      {"schedule", "tawpipe"},
+      {"ranks", "3"},
+      {"groups", "1+2"},
+      {"group_count", "2"},
+      {"replicas", "3"},
+      {"layers", "5"},
+      {"hidden", "12"},
+      {"heads", "3"},
+      {"kv_heads", "1"},
+      {"vocab", "23"},
+      {"ffn", "7,8,9,10,11"},
+      {"parameters", std::to_string(parameters)},
+      {"dtype", "bf16"},
+      {"recompute", "block"},
+      {"seq", "128"},
+      {"micro_batch", "2"},
+      {"micro_batch_per_rank", ""},
+      {"micro_batches", "6"},
+      {"steps", "4"},
+      {"repeats", "13"},
+      {"warmup", "1"},
+      {"seed", "29"},
+      {"learning_rate", "0.03125"},
+      {"data", "text.txt"},
+      {"attention", "host"},
+      {"transport", "auto"},
+      {"bytes_source", "by formula"},
+      {"ticks", "17"},
+      {"idle_ticks", "2"},
+      {"first_loss", "3"},
+      {"last_loss", "2.5"},
+      {"gradient_error", "1e-07"},
+      {"loss_error", "1e-09"},
+      {"attention_used", "portable"},
+      {"transport_used", "mpi"},
+      {"grad_dtype", "fp32"},
+      {"clip_norm", "0.0625"}};
+  for (const auto& [name, text] : expected)
+    EXPECT_EQ(row.column(name).text(), text) << name;
+  r.settings.micro_batch_per_rank = {2, 1, 2};
+  r.settings.shape.dtype = model::Dtype::fp32;
+  r.bytes_source = "planned";
+  EXPECT_EQ(make_row(r).text("micro_batch_per_rank"), "2,1,2");
+  EXPECT_EQ(make_row(r).text("dtype") + make_row(r).text("bytes_source"), "fp32planned");
+}
+
+TEST(Row, Rates) {
+  CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s, 6 x 2 x 128 tokens
+  expect_none(make_row(r), {"peak", "mfu"});
+  r.peak = 1e9;
+  const Row row = make_row(r);
+  // Matrices of a block: 12 (20 + 12 + 3 F), F = 7 .. 11; head 23 x 12. Attention 6 L S A.
+  const double rate = 1536 / 1.75, matmul = 6.0 * (12 * (5 * 32 + 3 * 45) + 276),
+               causal = 6.0 * 5 * 128 * 12;
+  const double teraflops = rate * (matmul + causal) * 1e-12;
+  expect(row, {{"tokens_per_s", rate}, {"tokens_per_s_rank", rate / 3}, {"peak", 1e-3}});
+  EXPECT_NEAR(row.real("tflops_causal"), teraflops, 1e-18);
+  EXPECT_NEAR(row.real("tflops_full"), rate * (matmul + 2 * causal) * 1e-12, 1e-18);
+  EXPECT_NEAR(row.real("tflops_rank"), teraflops / 3, 1e-18);
+  EXPECT_NEAR(row.real("mfu"), teraflops / 3 / 1e-3, 1e-15);
+}
+
+TEST(Datasheet, KnowsDevicesByTheirWholeName) {
+  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
+           {"NVIDIA H100 PCIe", 756, 51.0},
+           {"NVIDIA H200", 989, 67.0},
+           {"NVIDIA H200 NVL", 835, 60.0},
+           {"NVIDIA A100-SXM4-80GB", 312, 19.5},
+           {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+    const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
+    EXPECT_EQ(datasheet_peak(unit, model::Dtype::bf16), bf16 * 1e12) << name;
+    EXPECT_EQ(datasheet_peak(unit, model::Dtype::fp32), fp32 * 1e12) << name;
+  }
+  for (const char* name : {"NVIDIA H20",
+           "NVIDIA H100",
+           "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+           "NVIDIA A1000",
+           "Tesla T4",
+           "",
+           "host, 2 threads"})
+    EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
+}
+
+/// In bf16: 312, 121 and 989 TFLOP/s. The case has the first ranks of the job.
+TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
+  const std::string a100 = "device 0, NVIDIA A100-SXM4-80GB", l4 = "device 0, NVIDIA L4",
+                    host = "host, 2 threads";
+  Case c = sample_case().settings;
+  c.shape.dtype = model::Dtype::bf16;
+  EXPECT_EQ(common_peak({l4, l4, l4, a100}, c), 121e12);
+  for (const auto& units :
+      {std::vector{a100, l4, l4}, {a100, a100, l4}, {a100, host, a100}, {host, host, host}})
+    EXPECT_TRUE(std::isnan(common_peak(units, c))) << units[1];
+}
+
+TEST(Row, MemoryIsOfTheWorstRank) {
+  const Row row = make_row(sample_case());
+  for (const auto& [name, bytes] : {std::pair{"memory_planned", 6 * 3000 + 15},
+           {"memory_measured", 6 * 6000 + 15 + 302},
+           {"process_begin", 40002},
+           {"process_peak", 50002},
+           {"device_used", 70002}})
+    EXPECT_EQ(row.integer(name), bytes) << name;
+}
+
+TEST(Row, BytesInsideAndBetweenGroups) {
+  CaseResult r = sample_case();
+  std::int64_t inside = 0, between = 0;
+  for (std::int64_t i = 0; i < std::ssize(r.counted_bytes); ++i) {
+    const auto from = i / 4 / 3, to = i / 4 % 3;
+    ((from == 0) == (to == 0) ? inside : between) += i;
+  }
+  r.planned_bytes.assign(r.counted_bytes.size(), 1);
+  const Row row = make_row(r);
+  EXPECT_EQ(std::tuple(row.integer("bytes_inside"), row.integer("bytes_between")),
+      std::tuple(inside, between));
+  EXPECT_EQ(std::tuple(row.integer("planned_inside"), row.integer("planned_between")),
+      std::tuple(5 * 4, 4 * 4));
+  EXPECT_DOUBLE_EQ(row.real("rate_inside") * 2.25e9, static_cast<double>(inside));
+  EXPECT_DOUBLE_EQ(row.real("rate_between") * 2.25e9, static_cast<double>(between));
+  r.counted_bytes.pop_back();
+  EXPECT_THROW((void)make_row(r), LogicError) << "of another size";
+}
+
+TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
+  CaseResult r =
+      sample_case();  // 1.25 s; most idle is rank 0, the overlap is of all ranks together
+  expect(make_row(r),
+      {{"compute_s", 0.5},
+          {"exposed_weights_s", 0.125},
+          {"exposed_gradients_s", 0.0625},
+          {"exposed_activations_s", 0.0625},
+          {"exposed_embeddings_s", 0.1875},
+          {"idle_s", 0.3125},
+          {"exposed_share", 0.4375 / 1.25},
+          {"idle_share", 0.25},
+          {"idle_share_max", 0.3},
+          {"overlap", 0.75 / 2.25},
+          {"communication_s", 0.75}});
+  for (trace::RankTime& rank : r.time)
+    rank.communication = rank.hidden = 0;
+  expect_none(make_row(r), {"overlap"});
+}
+
+TEST(Row, WithoutSamplesHasNoFigures) {
+  const Row row = preview({sample_case().settings}).at(0);
+  expect_none(row,
+      {"median_s",
+          "tokens_per_s",
+          "mfu",
+          "rate_inside",
+          "exposed_share",
+          "compute_s",
+          "idle_share_max"});
+  EXPECT_EQ(row.integer("memory_measured"), 0);
+}
+
+TEST(Result, KeepsItsFirstFailureAndTheMedianIsInTheMiddle) {
+  CaseResult r;
+  for (const char* reason : {"first", "second"})
+    fail(r, reason);
+  EXPECT_TRUE(r.status == Status::wrong && r.reason == "first") << r.reason;
+  EXPECT_EQ(std::tuple(median({5, 1, 2}), median({1, 4})), std::tuple(2, 2.5));
+}
+
+}  // namespace
+}  // namespace minitaw::record

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+#include "fixtures.hpp"
+#include "record/table.hpp"
+#include "sample.hpp"
+
+namespace minitaw::record {
+namespace {
+using test::Says;
+using testing::AllOf, testing::ElementsAre, testing::HasSubstr, testing::IsEmpty, testing::Not,
+    testing::StartsWith;
+
+/// Of the sample: its steps take 0.75, 1.75, 2.75 and 3.75 s.
+const std::string noisy_by = "67 %";
+const std::string by_formula = "bytes of NCCL's collectives are by formula";
+
+/// A finished case that takes 2 s a step, whatever the rank.
+CaseResult steady_case(int seq = 128) {
+  CaseResult r = sample_case("ddp", seq);
+  for (std::vector<double>& step : r.seconds)
+    step = {2, 2, 2};
+  return r;
+}
+
+TEST(Verdict, OfACase) {
+  CaseResult r = sample_case();
+  EXPECT_THAT(verdict(r), AllOf(StartsWith("VALID ("), Says({"noisy", noisy_by})));
+  r.settings.warmup = 0;
+  EXPECT_THAT(verdict(r), AllOf(StartsWith("VALID ("), Says({"no warm-up", "noisy", noisy_by})));
+
+  r = steady_case();
+  EXPECT_EQ(verdict(r), "VALID");
+  for (const double longer : {1.104, 1.106}) {  // quartiles 9.9 and 10.1 % of the median apart
+    CaseResult near = r;
+    for (std::size_t i = 0; i < 4; ++i)
+      near.seconds[i] = {0.5, i < 2 ? 1 : longer, 0.75};
+    EXPECT_EQ(verdict(near).starts_with("VALID (noisy"), longer > 1.105) << longer;
+  }
+
+  const auto invalid = [](const std::vector<std::string>& words) {
+    return AllOf(StartsWith("INVALID: "), Says(words));
+  };
+  r.settings.repeats = 2;
+  EXPECT_THAT(verdict(r), invalid({"1 of 2 repetitions"}));
+  EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)), invalid({"2 timed steps"}));
+  r.status = Status::wrong;
+  r.reason = "loss is not a number";
+  EXPECT_THAT(verdict(r), invalid({"wrong", r.reason}));
+  r = steady_case();
+  r.counted_bytes[3] += 1;
+  EXPECT_THAT(verdict(r), invalid({"bytes"}));
+}
+
+TEST(Verdict, OfASweep) {
+  EXPECT_THAT(verdict(std::vector<Row>()), StartsWith("INVALID: no case"));
+  std::vector<Row> rows = {make_row(sample_case("ddp"), 5), make_row(sample_case("tawpipe"), 6)};
+  EXPECT_THAT(verdict(rows),
+      AllOf(StartsWith("VALID (2 of 2 cases"),
+          Says({"case 5 (ddp, 3 ranks in groups 1+2, 128 tokens)", "noisy", noisy_by})));
+  EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
+      AllOf(StartsWith("INVALID: "), Says({"unfinished cases: 1", "stopped by SIGTERM"})));
+  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 8));
+  EXPECT_THAT(verdict(rows),
+      AllOf(StartsWith("INVALID: 1 of 3 cases"),
+          Says({"case 8 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1)",
+              "1 timed step",
+              "at least 3"})));
+}
+
+/// The line of a text that begins with these words, without its end; empty if there is none.
+std::string line_of(const std::string& text, const std::string& begin) {
+  const std::size_t at = ("\n" + text).find("\n" + begin);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+TEST(Verdict, ComesAfterWhatInstrumentsSay) {
+  const auto sentences = [](const std::vector<Row>& rows) {
+    return std::vector{fmt::format("{} looked at", rows.size()), std::string("done")};
+  };
+  EXPECT_THAT(
+      closing_text({make_row(sample_case())},
+          {{.columns = {}, .join = {}}, {.columns = {}, .join = {}, .sentences = sentences}}),
+      testing::StartsWith("# 1 looked at\n# done\n# most memory"));
+}
+
+TEST(Verdict, SaysWhatItStandsOn) {
+  const auto with = [](Status status, double error) {
+    CaseResult r = sample_case("ddp");
+    r.status = status;
+    r.max_gradient_error = error;
+    return make_row(r);
+  };
+  const auto judged = [](const std::vector<Row>& rows) {
+    return line_of(closing_text(rows), "# judged: ");
+  };
+  EXPECT_THAT(judged({with(Status::ok, 1e-7),
+                  with(Status::wrong, 1),
+                  with(Status::ok, NAN),
+                  with(Status::skipped, NAN),
+                  with(Status::oom, NAN),
+                  with(Status::ok, 0)}),
+      Says({"bytes and memory", "in 4 cases", "serial reference in 3"}));
+  EXPECT_THAT(judged({with(Status::ok, 0)}), Says({"in 1 case,", "serial reference in 1"}));
+  EXPECT_EQ(judged({with(Status::skipped, NAN)}), "");
+}
+
+/// Of the last rank, by hand: 6 x 6000 + 15 + 302 bytes are allocated, 6 x 3000 + 15 planned.
+TEST(Verdict, NamesTheCaseOfMostMemory) {
+  const std::vector<std::string> of_kokkos = {"0.03463 MiB allocated", "0.01718 planned"};
+  CaseResult less = sample_case("ddp"), unknown = sample_case("ddp");
+  for (RankMemory& memory : less.memory)
+    memory.measured[1] -= 1000;
+  for (RankMemory& memory : unknown.memory)
+    memory.process_begin = memory.device_used = 0;
+
+  const std::string line =
+      line_of(closing_text({make_row(less, 3), make_row(sample_case("ddp"), 4)}), "# most memory");
+  EXPECT_THAT(line, AllOf(HasSubstr("case 4"), Says(of_kokkos)));
+  EXPECT_THAT(line, Says({"process 0.04769 MiB", "0.03815 before", "device 0.06676 MiB"}));
+
+  const std::string partly = line_of(closing_text({make_row(unknown, 5)}), "# most memory");
+  EXPECT_THAT(partly, AllOf(HasSubstr("case 5"), Says(of_kokkos)));
+  EXPECT_THAT(partly, AllOf(Not(HasSubstr("process")), Not(HasSubstr("device"))));
+  EXPECT_THAT(closing_text({}), Not(HasSubstr("memory")));
+}
+
+TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
+  CaseResult wrong = sample_case("ddp", 512);
+  wrong.status = Status::wrong;
+  const Row noisy = make_row(sample_case("tawpipe", 256)), quiet = make_row(steady_case());
+  const auto merit = [](const std::vector<Row>& rows) {
+    return line_of(closing_text(rows), "figure of merit: ");
+  };
+  const std::string slow = "768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)";
+  EXPECT_EQ(merit({quiet}), "figure of merit: " + slow);
+  EXPECT_EQ(merit({make_row(wrong)}), "figure of merit: none");
+
+  const std::vector<std::string> fast = {
+      "1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)", "noisy", noisy_by};
+  EXPECT_THAT(merit({quiet, noisy, make_row(wrong)}),
+      AllOf(Says(fast), testing::EndsWith("without doubt: " + slow)));
+  EXPECT_THAT(merit({noisy}), AllOf(Says(fast), testing::EndsWith("without doubt: none")));
+}
+
+TEST(Verdict, ClosesWithItsReasonsInOrder) {
+  CaseResult by_nccl = steady_case();
+  by_nccl.bytes_source = "by formula";
+  const Row row = make_row(by_nccl), counted = make_row(steady_case());
+  std::size_t before = 0;
+  const std::string text = closing_text({row});
+  for (const std::string& begin : {"# " + standing_out({row}).at(0),
+           std::string("# most memory"),
+           std::string("# judged"),
+           "# " + by_formula,
+           std::string("figure of merit"),
+           std::string("RESULT: VALID\n")}) {
+    const std::size_t at = ("\n" + text).find("\n" + begin);
+    ASSERT_NE(at, std::string::npos) << begin << " is missing in:\n" << text;
+    EXPECT_GE(at, before) << begin;
+    before = at + 1;
+  }
+  EXPECT_EQ(std::ranges::count(text, '\n'), 6);
+  EXPECT_THAT(closing_text({counted}), Not(HasSubstr(by_formula)));
+  EXPECT_THAT(closing_text({make_row(sample_case("ddp", 1, 1))}), HasSubstr("\nRESULT: INVALID: "));
+}
+
+/// Each change of the first is another model; schedules, ranks, lengths and precisions of one
+/// compare.
+TEST(Verdict, EachModelHasItsFigureOfMerit) {
+  CaseResult first = sample_case();
+  first.settings.shape.ffn.assign(5, 8);
+  std::vector<Row> models = {make_row(first)}, others = models;
+  const std::vector<std::function<void(model::Shape&)>> changes = {
+      [](auto& s) { s.layers = 4, s.ffn.pop_back(); },
+      [](auto& s) { s.hidden = 24; },
+      [](auto& s) { s.heads = 6; },
+      [](auto& s) { s.kv_heads = 3; },
+      [](auto& s) { s.vocab = 29; },
+      [](auto& s) { s.ffn[3] = 9; }};
+  for (const auto& change : changes) {
+    CaseResult other = first;
+    change(other.settings.shape);
+    models.push_back(make_row(other));
+  }
+  EXPECT_EQ(figures_of_merit(models).size(), 7U);
+  CaseResult same = sample_case("ddp", 64);
+  same.settings.shape.ffn = first.settings.shape.ffn;
+  same.settings.shape.dtype = model::Dtype::bf16;
+  same.settings.replicas = 1;
+  others.push_back(make_row(same));
+  EXPECT_EQ(figures_of_merit(others).size(), 1U);
+}
+
+}  // namespace
+}  // namespace minitaw::record
