@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include "base/statistics.hpp"
+#include "base/table.hpp"
 #include "case/case.hpp"
 #include "instruments/blame/blame.hpp"
 #include "schedule/account.hpp"
@@ -54,9 +55,6 @@ struct Readings {
   std::vector<std::vector<double>>
       energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
 };
-
-/// One entry of the summary, or a scalar of a case.
-using Cell = std::variant<std::int64_t, double, std::string>;
 
 struct CaseResult {
   Case settings;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 #include "base/error.hpp"
-#include "deck/deck.hpp"
+#include "deck/keys.hpp"
 
 namespace minitaw::record {
 static constexpr double none = std::numeric_limits<double>::quiet_NaN();
@@ -181,10 +181,9 @@ Row make_row(const CaseResult& result, int number, int session) {
   using enum Place;
   using enum schedule::Traffic;
   const Case& c = result.settings;
-  const model::Shape& shape = c.shape;
   const std::vector<double> samples = samples_of(result);
   const double step = quantile(samples, 0.5), tokens_per_s = tokens_of_step(c) / step;
-  const model::Flops flops = model::flops_per_token(shape);
+  const model::Flops flops = model::flops_per_token(c.shape);
   const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
   const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
   const auto ranks = static_cast<double>(result.time.size());
@@ -198,46 +197,17 @@ Row make_row(const CaseResult& result, int number, int session) {
     most_idle = std::max(most_idle, rank.idle);
   const Counters counters(result, result.device), nodes(result, result.node);
   const auto& losses = result.losses;
-  return {{
+  Row row = {{
       {"case", "1", nowhere, number},
       {"session", "1", itself, session},
       {"status", "text", itself, name_of(result.status)},
       {"verdict", "text", itself, verdict(result)},
       {"reason", "text", itself, result.reason},
       {"started", "text", itself, result.started},
-
-      {"schedule", "text", settings, c.schedule},
-      {"ranks", "1", settings, c.ranks},
-      {"groups", "text", settings, c.groups.text()},
-      {"group_count", "1", settings, c.groups.count()},
-      {"replicas", "1", settings, c.replicas},
-      {"layers", "1", settings, shape.layers},
-      {"hidden", "1", settings, shape.hidden},
-      {"heads", "1", settings, shape.heads},
-      {"kv_heads", "1", settings, shape.kv_heads},
-      {"vocab", "1", settings, shape.vocab},
-      {"ffn", "text", settings, ffn_text(shape)},
-      {"parameters", "1", settings, model::parameters(shape)},
-      {"dtype", "text", settings, name_of(shape.dtype)},
-      {"grad_dtype", "text", settings, name_of(shape.grad_dtype())},
-      {"recompute", "text", settings, name_of(shape.recompute)},
-      {"seq", "token", settings, shape.seq},
-      {"micro_batch", "sequence", settings, shape.micro_batch},
-      {"micro_batch_per_rank",
-          "text",
-          settings,
-          c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c)},
-      {"micro_batches", "micro-batch", settings, c.micro_batches},
-      {"steps", "step", settings, c.steps},
-      {"repeats", "1", settings, c.repeats},
-      {"warmup", "step", settings, c.warmup},
-      {"seed", "1", settings, static_cast<std::int64_t>(c.seed)},
-      {"learning_rate", "1", settings, c.learning_rate},
-      {"clip_norm", "1", settings, c.clip_norm},
-      {"data", "text", settings, c.data},
-      {"attention", "text", settings, c.attention},
-      {"transport", "text", settings, c.transport},
-
+  }};
+  for (const deck::Setting& setting : deck::columns())
+    row.columns.push_back({setting.name, setting.units, settings, setting.value(c)});
+  const std::vector<Column> results = {
       {"median_s", "s", nowhere, step},
       {"q1_s", "s", nowhere, quantile(samples, 0.25)},
       {"q3_s", "s", nowhere, quantile(samples, 0.75)},
@@ -316,7 +286,9 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"node_energy_per_token", "J/token", nowhere, nodes.energy_per_token},
       {"node_power_mean", "W", nowhere, nodes.power},
       {"identity", "text", settings, deck::identity(c)},
-  }};
+  };
+  row.columns.insert(row.columns.end(), results.begin(), results.end());
+  return row;
 }
 
 Row sample_row() {
@@ -337,7 +309,7 @@ std::vector<Row> preview(const std::vector<Case>& cases) {
 }
 
 std::string Column::text() const {
-  return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, value);
+  return to_text(value);
 }
 
 const Column& Row::column(std::string_view name) const {
