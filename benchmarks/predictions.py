@@ -55,10 +55,7 @@ def predict(program, deck, machine, settings=(), changes=()):
         raise BadInput(f"{' '.join(command)}: {done.stderr}")
     cases = json.loads(done.stdout)["cases"]
     for case in cases:
-        case["settings"] = {
-            "replicas": "1",
-            **dict(word.split("=", 1) for word in case["settings"].split()),
-        }
+        case["settings"] = {name: str(value) for name, value in case["settings"].items()}
     return cases
 
 

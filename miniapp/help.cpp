@@ -63,7 +63,7 @@ std::string help(const CLI::App& app, const Options& options) {
            "\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one "
            "key, "
            "help tawpipe one schedule.\n";
-  if (const deck::Key* key = deck::find_key(options.topic))
+  if (const deck::Setting* key = deck::find_key(options.topic))
     return deck::help_text(*key);
   std::vector<std::string> topics = {"keys", "schedules"};
   for (const std::string& verb : verb_names(app)) {
@@ -71,7 +71,7 @@ std::string help(const CLI::App& app, const Options& options) {
       return app.get_subcommand(verb)->help(app.get_name());
     topics.push_back(verb);
   }
-  for (const deck::Key& key : deck::keys())
+  for (const deck::Setting& key : deck::keys())
     topics.push_back(key.name);
   for (const schedule::Entry& entry : schedule::registry()) {
     if (entry.name == options.topic && entry.needs_file)

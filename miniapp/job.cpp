@@ -15,6 +15,7 @@
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
 #include "instruments.hpp"
+#include "needs.hpp"
 #include "topology/nvml.hpp"
 
 namespace minitaw::app {
@@ -316,18 +317,15 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
 std::string MemoryBudget::reason_against(
     const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
-  const auto memory = schedule::memory(
-      program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
+  const std::vector<schedule::Footprint> memory = memory_of(c, program);
+  const std::vector<Need> needs = kernels::on_host
+                                      ? needs_on_host(c, program, memory, harness::blas_bytes)
+                                      : needs_on_device(c, memory);
   const std::vector<int> communicators =
       engine::communicators_of(program, c.transport, shared_devices_);
-  const auto need_of = [&](int rank) -> std::uint64_t {
-    if (kernels::on_host)
-      return process_ + memory[rank].total() + schedule::process_bytes(program, rank, c.steps) +
-             harness::blas_bytes(shape_of_rank(c, rank));
-    return memory[rank].arena() + model::library_estimate(c.shape) +
-           communicator_ * communicators[rank];
-  };
-  const auto needed = list_of(std::views::iota(0, static_cast<int>(memory.size())), need_of);
+  std::vector<std::uint64_t> needed;
+  for (std::size_t rank = 0; rank < needs.size(); ++rank)
+    needed.push_back(process_ + needs[rank].total() + communicator_ * communicators[rank]);
   const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
   const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
   return lack ? fmt::format("needs {} of {} ({})",

@@ -169,7 +169,7 @@ private:
   record::Recorder recorder_;
   RemainingRuns remaining_;
   SweepProgress progress_;
-  record::TextTable<Row> table_;
+  TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
   int width_ = terminal_width();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include "print.hpp"
 #include "record/table.hpp"
 
 // CLI11 costs six seconds of compiling wherever it is included: only the files that add options do
@@ -55,33 +55,6 @@ struct TableOptions {
 };
 
 void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
-/// Columns of the terminal that shows standard output, also behind mpiexec or srun; 0: a file or
-/// pipe does.
-[[nodiscard]] int terminal_width();
-/// Of a table, behind whose lines so many characters are needed.
-[[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int behind = 0);
-/// Characters of the longest name: a table whose rows are printed as they come needs its widths
-/// before.
-[[nodiscard]] int longest(const std::vector<std::string>& names);
-/// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
-[[nodiscard]] std::string wrapped(const std::string& text, int width);
-
-/// The power of 1024 that leaves a number below `most`.
-struct ByteUnit {
-  std::string name;
-  double bytes;
-};
-
-[[nodiscard]] ByteUnit byte_unit(double bytes, double most);
-/// "1.50 GiB", with a unit that leaves a readable number.
-[[nodiscard]] std::string size_text(std::uint64_t bytes);
-/// One line on standard error: "minitaw: <sentence>".
-void print_error(std::string sentence, bool one_line = true);
-using Json = nlohmann::ordered_json;
-/// Indented, with a newline at the end.
-[[nodiscard]] std::string json_text(const Json& json);
-/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
-/// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)
-/// is no error.
-void write_stdout(const std::string& text);
+/// Of a table, after whose lines so many characters are needed.
+[[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int after = 0);
 }  // namespace minitaw::app

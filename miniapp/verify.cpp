@@ -11,97 +11,119 @@ namespace minitaw::app {
 namespace {
 using harness::Check, harness::Reference, harness::Tolerance;
 
-struct Options {
+struct VerifyOptions {
   DeckOptions deck;
   bool json = false;
   JobFlags job;
 };
 
-struct Row {
-  std::string schedule, groups;
-  model::Dtype dtype;
-  int ranks, replicas;
+/// A case beside its reference: the serial training, or that beside the float64 reference.
+struct Comparison {
+  Case settings;
   Check check;
   Tolerance tolerance;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format(
-        "{}, {} in groups {}, {}", schedule, counted(ranks, "rank"), groups, name_of(dtype));
+    return fmt::format("{}, {} in groups {}, {}",
+        settings.schedule,
+        counted(settings.ranks, "rank"),
+        settings.groups.text(),
+        name_of(settings.shape.dtype));
   }
+
+  [[nodiscard]] std::string failure() const { return check.failure(tolerance); }
+
+  [[nodiscard]] bool passes() const { return check.passes(tolerance); }
 };
 
+using Columns = std::vector<TableColumn<Comparison>>;
+
 /// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
-record::TextTable<Row> make_table(int width) {
-  const auto error = [](auto value) {
-    return [value](const Row& row) { return fmt::format("{:.1e}", value(row.check)); };
-  };
-  return {{{"schedule", "", -width, [](const Row& row) { return row.schedule; }},
-              {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
-              {"groups", "", -11, [](const Row& row) { return row.groups; }, 4},
-              {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }, 3},
-              {"against", "", -17, [](const Row& row) { return row.tolerance.reference; }},
-              {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; }), 1},
-              {"gradient", "first step", 10, error([](const Check& c) {
-                 return c.first.gradient.worst;
-               })},
-              {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; }), 2},
-              {"gradient", "later steps", 11, error([](const Check& c) {
-                 return c.later.gradient.worst;
-               })},
-              {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
-              {"result",
-                  "",
-                  -6,
-                  [](const Row& row) {
-                    return row.check.passes(row.tolerance)
-                               ? "ok"
-                               : "WRONG: " + row.check.failure(row.tolerance);
-                  }}},
-      {},
-      terminal_width()};
+Columns columns_of(int width) {
+  constexpr Format error{.style = Format::scientific, .decimals = 1};
+  using C = Comparison;
+  return {{.title = "schedule",
+              .value = [](const C& c) { return c.settings.schedule; },
+              .width = -width},
+      {.title = "ranks",
+          .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); },
+          .width = 5},
+      {.title = "groups",
+          .value = [](const C& c) { return c.settings.groups.text(); },
+          .width = -11,
+          .spare = 4},
+      {.title = "dtype",
+          .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
+          .width = -5,
+          .spare = 3},
+      {.title = "against",
+          .value = [](const C& c) { return c.tolerance.reference; },
+          .width = -17,
+          .name = "against"},
+      {.title = "loss",
+          .units = "first step",
+          .value = [](const C& c) { return c.check.first.loss; },
+          .format = error,
+          .width = 10,
+          .spare = 1,
+          .name = "first_step.loss_error"},
+      {.title = "gradient",
+          .units = "first step",
+          .value = [](const C& c) { return c.check.first.gradient.worst; },
+          .format = error,
+          .width = 10,
+          .name = "first_step.gradient_error"},
+      {.title = "loss",
+          .units = "later steps",
+          .value = [](const C& c) { return c.check.later.loss; },
+          .format = error,
+          .width = 11,
+          .spare = 2,
+          .name = "later_steps.loss_error"},
+      {.title = "gradient",
+          .units = "later steps",
+          .value = [](const C& c) { return c.check.later.gradient.worst; },
+          .format = error,
+          .width = 11,
+          .name = "later_steps.gradient_error"},
+      {.title = "weights",
+          .value = [](const C& c) { return c.check.weights.worst; },
+          .format = error,
+          .width = 8,
+          .name = "weight_error"},
+      {.title = "result",
+          .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
+          .width = -6}};
 }
 
-Json to_json(const Row& row) {
-  const auto step = [](const Check::Step& found) {
-    return Json{{"gradient_error", found.gradient.worst},
-        {"gradient_tensor", found.gradient.tensor},
-        {"loss_error", found.loss}};
-  };
-  const Check::Figure closest = row.check.closest(row.tolerance);
-  return {{"against", row.tolerance.reference},
+Json to_json(const Comparison& c) {
+  const Check::Figure closest = c.check.closest(c.tolerance);
+  Json json = {{"settings", settings_json(c.settings)},
+      {"passes", c.passes()},
+      {"failure", c.failure()},
       {"closest", closest.what},
-      {"dtype", name_of(row.dtype)},
-      {"failure", row.check.failure(row.tolerance)},
-      {"first_step", step(row.check.first)},
-      {"groups", row.groups},
-      {"later_steps", step(row.check.later)},
-      {"limit_share", closest.share()},
-      {"passes", row.check.passes(row.tolerance)},
-      {"ranks", row.ranks},
-      {"replicas", row.replicas},
-      {"schedule", row.schedule},
-      {"weight_error", row.check.weights.worst},
-      {"weight_tensor", row.check.weights.tensor}};
+      {"limit_share", closest.share()}};
+  put(json, columns_of(0), c);
+  put(json, "first_step.gradient_tensor", c.check.first.gradient.tensor);
+  put(json, "later_steps.gradient_tensor", c.check.later.gradient.tensor);
+  put(json, "weight_tensor", c.check.weights.tensor);
+  return json;
 }
 
-bool is_right(const Row& row) {
-  return row.check.passes(row.tolerance);
-}
-
-bool is_reference(const Row& row) {
-  return row.tolerance.reference == harness::float64_name;
+bool is_reference(const Comparison& c) {
+  return c.tolerance.reference == harness::float64_name;
 }
 
 /// What was judged, how much room is left, what was not judged.
-std::string scope_text(const std::vector<Row>& rows, const deck::Deck& deck) {
-  const auto share = [](const Row& row) { return row.check.closest(row.tolerance).share(); };
-  const Row& least = *std::ranges::max_element(rows, {}, share);
+std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck& deck) {
+  const auto share = [](const Comparison& c) { return c.check.closest(c.tolerance).share(); };
+  const Comparison& least = *std::ranges::max_element(compared, {}, share);
   const Check::Figure figure = least.check.closest(least.tolerance);
-  std::string text = "# judged: losses of all steps, gradients of the first and the last, weights "
-                     "after the last, bytes sent, memory "
-                     "written\n"
-                     "#   each case against one serial training (the same kernels), that against "
-                     "loops in double precision\n";
+  std::string text =
+      "# judged: losses of all steps, gradients of the first and the last, weights after the last, "
+      "bytes sent, memory written\n"
+      "#   each case against one serial training (the same kernels), that against loops in double "
+      "precision\n";
   text += fmt::format("# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
       100 * figure.share(),
       least.name(),
@@ -113,27 +135,27 @@ std::string scope_text(const std::vector<Row>& rows, const deck::Deck& deck) {
 }
 
 /// "VALID: ...", or "INVALID: ..." with how many are wrong, and the first of them.
-std::string verdict(const std::vector<Row>& rows) {
-  const auto references = std::ranges::count_if(rows, is_reference),
-             cases = std::ssize(rows) - references;
-  const auto wrong = std::ranges::count_if(rows, std::not_fn(is_right));
+std::string verdict(const std::vector<Comparison>& compared) {
+  const auto references = std::ranges::count_if(compared, is_reference),
+             cases = std::ssize(compared) - references;
+  const auto wrong = std::ranges::count_if(compared, std::not_fn(&Comparison::passes));
   if (wrong == 0)
     return fmt::format("VALID: {} {} with the serial training, {} of it with the float64 reference",
         counted(cases, "case"),
         cases == 1 ? "agrees" : "agree",
         counted(references, "run"));
-  const Row& first = *std::ranges::find_if_not(rows, is_right);
+  const Comparison& first = *std::ranges::find_if_not(compared, &Comparison::passes);
   return fmt::format("INVALID: {} of {} differ, first {}: {}",
       wrong,
-      counted(std::ssize(rows), "comparison"),
+      counted(std::ssize(compared), "comparison"),
       first.name(),
-      first.check.failure(first.tolerance));
+      first.failure());
 }
 
 /// What to do about a case that is wrong.
-std::string advice(const std::vector<Row>& rows) {
-  const auto wrong_reference = [](const Row& row) { return is_reference(row) && !is_right(row); };
-  return std::ranges::any_of(rows, wrong_reference)
+std::string advice(const std::vector<Comparison>& compared) {
+  const auto wrong_reference = [](const Comparison& c) { return is_reference(c) && !c.passes(); };
+  return std::ranges::any_of(compared, wrong_reference)
              ? "# next: minitaw_kernels --verify, because one rank alone computes wrong, whatever "
                "the schedule\n"
              : "# next: the wrong case alone (--set), then again; minitaw screen --replay tells a "
@@ -141,19 +163,21 @@ std::string advice(const std::vector<Row>& rows) {
 }
 
 /// Says what it has come to. The exit code.
-int conclude(const std::vector<Row>& rows, const deck::Deck& deck, bool json) {
-  const bool valid = std::ranges::all_of(rows, is_right);
+int conclude(const std::vector<Comparison>& compared, const deck::Deck& deck, bool json) {
+  const bool valid = std::ranges::all_of(compared, &Comparison::passes);
   if (json) {
     Json cases = Json::array();
-    for (const Row& row : rows)
-      cases.push_back(to_json(row));
+    for (const Comparison& c : compared)
+      cases.push_back(to_json(c));
     write_stdout(json_text({{"cases", cases},
         {"notes", deck.notes},
         {"program", record::version_text()},
         {"valid", valid}}));
   } else {
-    fmt::print(
-        "{}{}RESULT: {}\n", scope_text(rows, deck), valid ? "" : advice(rows), verdict(rows));
+    fmt::print("{}{}RESULT: {}\n",
+        scope_text(compared, deck),
+        valid ? "" : advice(compared),
+        verdict(compared));
   }
   return valid ? 0 : 1;
 }
@@ -209,20 +233,21 @@ std::string head_text(const deck::Deck& deck, const MpiJob& mpi) {
 
 /// Compares every case with the serial reference, and that with the float64 model: losses,
 /// gradients, last weights.
-int verify(const Options& options, MpiJob& mpi) {
+int verify(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);
   require_memory(deck, mpi);
-  const record::TextTable<Row> table = make_table(longest(list_of(deck.cases, &Case::schedule)));
-  std::vector<Row> rows;  // of rank 0
+  const TextTable<Comparison> table(
+      columns_of(longest(list_of(deck.cases, &Case::schedule))), {}, terminal_width());
+  std::vector<Comparison> compared;  // of rank 0
   const auto say = [&](const std::string& text) {
     if (mpi.is_root() && !options.json)
       fmt::print("{}", text);
     std::fflush(stdout);
   };
-  const auto add = [&](const Row& row) {
-    say(table.row(row));
-    rows.push_back(row);
+  const auto add = [&](const Comparison& c) {
+    say(table.row(c));
+    compared.push_back(c);
   };
   say(head_text(deck, mpi));
   say(table.header());
@@ -238,30 +263,22 @@ int verify(const Options& options, MpiJob& mpi) {
       say(fmt::format(
           "# case {} of {}: its serial and its float64 reference\n", i + 1, deck.cases.size()));
       const Reference& made = references[key] = harness::serial_reference(c, c.steps);
-      add({"serial",
-          "1",
-          c.shape.dtype,
-          1,
-          1,
+      Case serial = on_one_rank(c);
+      serial.schedule = "serial";
+      add({serial,
           harness::compare(made, harness::float64_reference(c, c.steps)),
           harness::float64_tolerance(c)});
     });
     const Check check = mpi.runner.verify(c, c.steps, references[key]);
     if (mpi.is_root())
-      add({c.schedule,
-          c.groups.text(),
-          c.shape.dtype,
-          c.ranks,
-          c.replicas,
-          check,
-          harness::serial_tolerance(c)});
+      add({c, check, harness::serial_tolerance(c)});
   }
-  return mpi.on_root([&] { return conclude(rows, deck, options.json); });
+  return mpi.on_root([&] { return conclude(compared, deck, options.json); });
 }
 }  // namespace
 
 void add_verify(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* verb = app.add_subcommand(
       "verify", "compare losses and gradients of every case with the serial reference");
   add_deck(*verb, options->deck);

@@ -20,7 +20,7 @@ namespace minitaw::app {
 namespace {
 using predict::Machine, predict::Prediction;
 
-struct Options {
+struct PredictOptions {
   DeckOptions deck;
   std::string machine;
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
@@ -68,113 +68,138 @@ double transfer_seconds(const Prediction& p) {
   return sum / static_cast<double>(p.spans.size());
 }
 
-Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
-  const Total total(p.account);
-  Json exposed, adapters = Json::array();
+/// A case and what is predicted of it.
+struct PredictedCase {
+  const Case& settings;
+  const Prediction& prediction;
+  const Machine& machine;
+};
+
+using Columns = std::vector<TableColumn<PredictedCase>>;
+
+/// "2+2", or "16 groups" of many.
+std::string groups_text(const topology::Groups& groups) {
+  return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
+}
+
+/// `name_width`: of the longest schedule.
+Columns columns_of(const Machine& machine, int name_width) {
+  using P = PredictedCase;
+  const auto share = [](auto part) {
+    return [part](const P& p) {
+      const Total total(p.prediction.account);
+      return part(total) / total.whole;
+    };
+  };
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  Columns columns = {{.title = "schedule",
+                         .value = [](const P& p) { return p.settings.schedule; },
+                         .width = -name_width},
+      {.title = "ranks",
+          .value = [](const P& p) { return ranks_text(p.settings.ranks, p.settings.replicas); },
+          .width = 5,
+          .spare = 5},
+      {.title = "groups",
+          .value = [](const P& p) { return groups_text(p.settings.groups); },
+          .width = -10,
+          .spare = 8},
+      {.title = "seq",
+          .units = "token",
+          .value = [](const P& p) { return p.settings.shape.seq; },
+          .width = 6,
+          .spare = 4},
+      {.title = "B",
+          .value = [](const P& p) { return p.settings.shape.micro_batch; },
+          .width = 3,
+          .spare = 7},
+      {.title = "M",
+          .value = [](const P& p) { return p.settings.micro_batches; },
+          .width = 5,
+          .spare = 6},
+      {.title = "step",
+          .units = "s",
+          .value = [](const P& p) { return p.prediction.seconds; },
+          .width = 8,
+          .name = "step_s"},
+      {.title = "rate",
+          .units = "token/s",
+          .value = [](const P& p) { return p.prediction.tokens_per_s; },
+          .width = 8,
+          .name = "tokens_per_s"},
+      {.title = "rate/rank",
+          .units = "token/s",
+          .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
+          .width = 9,
+          .spare = 9},
+      {.title = "MFU",
+          .units = "%",
+          .value = [](const P& p) { return p.prediction.mfu > 0 ? p.prediction.mfu : unknown; },
+          .format = as_percent,
+          .width = 5,
+          .spare = 3,
+          .name = "mfu"},
+      {.title = "compute",
+          .units = "%",
+          .value = share([](const Total& total) { return total.compute; }),
+          .format = as_percent,
+          .width = 7,
+          .spare = 10,
+          .name = "compute"},
+      {.title = "exposed",
+          .units = "%",
+          .value = share([](const Total& total) { return total.exposed_total(); }),
+          .format = as_percent,
+          .width = 7},
+      {.title = "idle",
+          .units = "%",
+          .value = share([](const Total& total) { return total.idle; }),
+          .format = as_percent,
+          .width = 5,
+          .spare = 1,
+          .name = "idle"},
+      {.title = "adapter",
+          .units = "busy, %",
+          .value = [](const P& p) { return busiest(p.prediction, p.machine); },
+          .format = as_percent,
+          .width = 7,
+          .spare = 2},
+      {.title = "memory",
+          .units = "GiB",
+          .value =
+              [](const P& p) { return static_cast<std::int64_t>(p.prediction.worst_memory()); },
+          .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
+          .width = 8,
+          .name = "memory_bytes"}};
+  const auto has_memory = [](const predict::Own& own) { return own.memory.has_value(); };
+  if (std::ranges::any_of(machine.own, has_memory))
+    columns.push_back({.title = "",
+        .value = [](const P& p) { return p.prediction.fits.value_or(true) ? "" : "does not fit"; },
+        .width = -12});
+  return columns;
+}
+
+Json to_json(const PredictedCase& p) {
+  const Total total(p.prediction.account);
+  Json json = {{"settings", settings_json(p.settings)}};
+  put(json, columns_of(p.machine, 0), p);
   for (std::size_t k = 0; k < total.exposed.size(); ++k)
-    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
-  for (const predict::AdapterUse& busy : loads(p, machine)) {
-    const predict::AdapterUse& bytes = p.adapters[adapters.size()];
+    json["exposed"][schedule::name_of(static_cast<schedule::Traffic>(k))] =
+        total.exposed[k] / total.whole;
+  json["overlap"] = total.communication > 0 ? total.overlap() : 0;
+  json["transfer_s"] = transfer_seconds(p.prediction);
+  json["fits"] = p.prediction.fits ? Json(*p.prediction.fits) : Json();
+  Json& adapters = json["adapters"] = Json::array();
+  for (const predict::AdapterUse& busy : loads(p.prediction, p.machine)) {
+    const predict::AdapterUse& bytes = p.prediction.adapters[adapters.size()];
     adapters.push_back({{"out_bytes", bytes.out},
         {"in_bytes", bytes.in},
         {"out_busy", busy.out},
         {"in_busy", busy.in}});
   }
-  return {{"settings", deck::identity(c)},
-      {"step_s", p.seconds},
-      {"tokens_per_s", p.tokens_per_s},
-      {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
-      {"compute", total.compute / total.whole},
-      {"exposed", exposed},
-      {"idle", total.idle / total.whole},
-      {"overlap", total.communication > 0 ? total.overlap() : 0},
-      {"transfer_s", transfer_seconds(p)},
-      {"memory_bytes", p.worst_memory()},
-      {"fits", p.fits ? Json(*p.fits) : Json()},
-      {"adapters", adapters}};
+  return json;
 }
 
-struct Row {
-  const Case& settings;
-  const Prediction& prediction;
-};
-
-/// `name`: width of the longest schedule.
-record::TextTable<Row> make_table(const Machine& machine, int width, int name) {
-  const int note = std::ranges::any_of(
-      machine.own, [](const predict::Own& own) { return own.memory.has_value(); });
-  const auto percent = [](auto share) {
-    return [share](const Row& row) {
-      const Total total(row.prediction.account);
-      return fmt::format("{:.1f}", 100 * share(total) / total.whole);
-    };
-  };
-  const auto setting = [](auto value) {
-    return [value](const Row& row) { return fmt::to_string(value(row.settings)); };
-  };
-  return {
-      {{"schedule", "", -name, [](const Row& row) { return row.settings.schedule; }},
-          {"ranks",
-              "",
-              5,
-              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); },
-              5},
-          {"groups",
-              "",
-              -10,
-              [](const Row& row) {
-                const topology::Groups& groups = row.settings.groups;
-                return groups.count() > 4 ? fmt::format("{} groups", groups.count())
-                                          : groups.text();
-              },
-              8},
-          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; }), 4},
-          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; }), 7},
-          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; }), 6},
-          {"step", "s", 8, [](const Row& row) { return record::figure(row.prediction.seconds); }},
-          {"rate",
-              "token/s",
-              8,
-              [](const Row& row) { return record::figure(row.prediction.tokens_per_s); }},
-          {"rate/rank",
-              "token/s",
-              9,
-              [](const Row& row) {
-                return record::figure(row.prediction.tokens_per_s / row.settings.ranks);
-              },
-              9},
-          {"MFU",
-              "%",
-              5,
-              [](const Row& r) {
-                return r.prediction.mfu > 0 ? fmt::format("{:.1f}", 100 * r.prediction.mfu) : "-";
-              },
-              3},
-          {"compute", "%", 7, percent([](const Total& t) { return t.compute; }), 10},
-          {"exposed", "%", 7, percent([](const Total& t) { return t.exposed_total(); })},
-          {"idle", "%", 5, percent([](const Total& t) { return t.idle; }), 1},
-          {"adapter",
-              "busy, %",
-              7,
-              [&machine](const Row& row) {
-                return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine));
-              },
-              2},
-          {"memory",
-              "GiB",
-              8,
-              [](const Row& r) {
-                return fmt::format("{:.2f}", 0x1p-30 * r.prediction.worst_memory());
-              }},
-          {"",
-              "",
-              -12 * note,
-              [](const Row& r) { return r.prediction.fits.value_or(true) ? "" : "does not fit"; }}},
-      {},
-      width};
-}
-
-std::string head(const Machine& machine, const record::TextTable<Row>& table) {
+std::string head(const Machine& machine, const TextTable<PredictedCase>& table) {
   return fmt::format("# machine = {} ({} of {})\n",
              machine.name,
              counted(machine.nodes, "node"),
@@ -266,8 +291,8 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
       base, machine, {shown, seconds, [&](const auto& progress) { return line(progress); }});
   line.end();
   const auto name_of = [](const predict::Candidate& c) { return c.settings.schedule; };
-  const record::TextTable<Row> table =
-      make_table(machine, width, longest(list_of(all | std::views::take(shown), name_of)));
+  const TextTable<PredictedCase> table(
+      columns_of(machine, longest(list_of(all | std::views::take(shown), name_of))), {}, width);
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -276,7 +301,7 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
     if (!c.prediction)
       ++lost[c.why];
     else if (i < shown)
-      text += table.row({s, *c.prediction}) +
+      text += table.row({s, *c.prediction, machine}) +
               fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n",
                   s.schedule,
                   s.replicas,
@@ -300,7 +325,7 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
                             : "");
 }
 
-int run(const Options& options) {
+int run(const PredictOptions& options) {
   const int width = layout_of(options.table).width;
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
@@ -326,8 +351,8 @@ int run(const Options& options) {
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(fmt::format(
         "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
-  const record::TextTable<Row> table =
-      make_table(machine, width, longest(list_of(deck.cases, &Case::schedule)));
+  const TextTable<PredictedCase> table(
+      columns_of(machine, longest(list_of(deck.cases, &Case::schedule))), {}, width);
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
   if (!options.json) {
@@ -338,9 +363,9 @@ int run(const Options& options) {
   for (const Case& c : deck.cases) {
     const Prediction p = predict::predict(c, machine);
     if (options.json)
-      all.push_back(to_json(c, machine, p));
+      all.push_back(to_json({c, p, machine}));
     else
-      write_stdout(table.row({c, p}));
+      write_stdout(table.row({c, p, machine}));
     if (!options.timeline.empty())
       timelines.push_back(timeline_of(c, machine, p));
   }
@@ -356,7 +381,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_predict(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PredictOptions>();
   CLI::App* verb = app.add_subcommand("predict", predict_purpose);
   add_deck(*verb, options->deck);
   verb->add_option(

@@ -50,20 +50,15 @@ def predicted(path):
     try:
         content = json.loads(content)
         for number, found in enumerate(content["cases"]):
-            words = dict(word.partition("=")[::2] for word in found["settings"].split())
-            row = {
-                name: int(words[name]) if words[name].isdigit() else words[name] for name in words
-            }
-            row |= {
+            row = found["settings"] | {
                 "case": number,
+                "schedule": str(found["settings"]["schedule"]),
                 "verdict": "INVALID: does not fit" if found.get("fits") is False else "VALID",
                 "median_s": found["step_s"],
                 "tokens_per_s": found["tokens_per_s"],
-                "tokens_per_s_rank": found["tokens_per_s"] / row["ranks"],
+                "tokens_per_s_rank": found["tokens_per_s"] / found["settings"]["ranks"],
                 "memory_measured": found["memory_bytes"],
                 "bytes_between": sum(adapter["out_bytes"] for adapter in found["adapters"]),
-                "group_count": words["groups"].count("+") + 1,
-                "replicas": row.get("replicas", 1),
                 "rate_of_links": content.get("between_bytes_per_s", 0) * 8e-6,
             }
             for name in FIGURES:

@@ -4,10 +4,9 @@
 #include <string>
 #include <variant>
 #include <vector>
+#include "base/table.hpp"
 
 namespace minitaw {
-/// One entry of the summary, or a scalar of a case.
-using Cell = std::variant<std::int64_t, double, std::string>;
 using Values = std::variant<std::vector<std::int64_t>,
     std::vector<std::uint64_t>,
     std::vector<double>,

@@ -9,38 +9,6 @@
 #include "deck/keys.hpp"
 
 namespace minitaw::deck {
-std::string identity(const Case& c) {
-  const model::Shape& s = c.shape;
-  std::string others;
-  for (const Key& key : keys())
-    if (key.text && key.text(c) != key.initial)
-      others += fmt::format(" {}={}", key.name, key.text(c));
-  return fmt::format(
-      "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
-      "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
-      "seed={} learning_rate={} data={}{}",
-      c.schedule,
-      c.ranks,
-      c.groups.text(),
-      s.layers,
-      s.hidden,
-      s.heads,
-      s.kv_heads,
-      s.vocab,
-      ffn_text(s),
-      name_of(s.dtype),
-      name_of(s.recompute),
-      s.seq,
-      micro_batch_text(c),
-      c.micro_batches,
-      c.steps,
-      c.warmup,
-      c.seed,
-      c.learning_rate,
-      c.data,
-      others);
-}
-
 namespace {
 constexpr std::size_t most_cases = 100'000;
 constexpr std::int64_t most_micro_batches = 1'000'000;
@@ -242,29 +210,29 @@ Case complete(const Draft& draft, const Job& job) {
 
 /// One key that varies, with its values already checked one by one.
 struct Axis {
-  const Key* key;
+  const Setting* key;
   std::vector<std::string> values;
 };
 
 /// The message of a check behind the place of the key that it begins with, or of one in place of
 /// it.
-std::string locate(const std::string& text, const Settings& settings, const std::string& path) {
+std::string locate(const std::string& text, const GivenKeys& given, const std::string& path) {
   const std::string name = text.substr(0, text.find_first_of(": ="));
-  if (const auto at = settings.find(name); at != settings.end())
+  if (const auto at = given.find(name); at != given.end())
     return fmt::format("{}: {}", at->second.where, text);
-  for (const auto& [other, setting] : settings)
+  for (const auto& [other, values] : given)
     if (find_key(other)->in_place_of == name)
-      return fmt::format("{}: {} gives {}", setting.where, other, text);
+      return fmt::format("{}: {} gives {}", values.where, other, text);
   return fmt::format("{}: {}", printable(path), text);
 }
 
 /// Throws InputError if two keys say the same in different ways.
-void require_one_of_each(const Settings& settings) {
-  std::map<std::string, std::string> given;  // by meaning
-  for (const Key& key : keys()) {
-    if (!settings.contains(key.name))
+void require_one_of_each(const GivenKeys& given) {
+  std::map<std::string, std::string> by_meaning;
+  for (const Setting& key : keys()) {
+    if (!given.contains(key.name))
       continue;
-    const auto& [at, is_new] = given.try_emplace(key.meaning(), key.name);
+    const auto& [at, is_new] = by_meaning.try_emplace(key.meaning(), key.name);
     if (!is_new)
       throw InputError(
           fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
@@ -273,34 +241,34 @@ void require_one_of_each(const Settings& settings) {
 
 /// Throws InputError if a list is given for one value, one value for a list, or what no key can
 /// take.
-void require_form(const Key& key, const Setting& setting) {
+void require_form(const Setting& key, const GivenKey& given) {
   const char* fault = nullptr;
-  if (setting.list && !key.list && !key.axis)
+  if (given.list && !key.list && !key.axis)
     fault = "a list is given, but this key takes one value";
-  if (!setting.list && key.list)
+  if (!given.list && key.list)
     fault = "one value is given, but this key takes a list";
   const auto is_shown = [](const std::string& value) {
     return printable(value, value.size()) == value;
   };
-  if (!std::ranges::all_of(setting.values, is_shown))
+  if (!std::ranges::all_of(given.values, is_shown))
     fault = "a value has a control character";
-  if (setting.values.empty() || std::ranges::count(setting.values, "") > 0)
+  if (given.values.empty() || std::ranges::count(given.values, "") > 0)
     fault = "a value is empty";
   if (fault != nullptr)
     throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
 }
 
 /// Single values and defaults go into the draft, lists become axes.
-std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
-  require_one_of_each(settings);
+std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
+  require_one_of_each(given);
   std::vector<Axis> axes;
-  for (const Key& key : keys()) {
-    const auto at = settings.find(key.name);
-    if (at == settings.end()) {
+  for (const Setting& key : keys()) {
+    const auto at = given.find(key.name);
+    if (at == given.end()) {
       if (key.required())
         throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
       if (!key.initial.empty())
-        key.store(draft, key.initial);
+        key.store(draft, key.name, key.initial);
       continue;
     }
     require_form(key, at->second);
@@ -308,7 +276,7 @@ std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
     const bool swept = !key.list && values.size() > 1;
     Draft scratch;
     for (const std::string& value : values)
-      key.store(swept ? scratch : draft, value);
+      key.store(swept ? scratch : draft, key.name, value);
     if (swept)
       axes.push_back({&key, values});
   }
@@ -349,10 +317,10 @@ void note_without_effect(Deck& deck) {
 }
 
 /// Many ranks in one group hide what nodes cost.
-void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
+void note_one_group(const GivenKeys& given, const Job& job, Deck& deck) {
   constexpr int usual_node = 8;
   const int most = std::ranges::max_element(deck.cases, {}, &Case::ranks)->ranks;
-  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") &&
+  if (job.node_sizes.empty() && !given.contains("groups") && !given.contains("group_size") &&
       most > usual_node)
     deck.notes.push_back(
         fmt::format("groups: not given, so all {} ranks are one group, and nothing lies "
@@ -417,10 +385,10 @@ void note_what_is_left_out(const Failed& failed,
 /// All combinations of the axes, completed and checked. One that cannot be run is left out with a
 /// note; it is an error if none is left, or if the job has too few ranks for it. Equal cases are
 /// kept once.
-void expand(const Settings& settings, const Job& job, Deck& deck) {
+void expand(const GivenKeys& given, const Job& job, Deck& deck) {
   Draft draft;
   draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
-  const std::vector<Axis> axes = split_axes(settings, draft);
+  const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
   std::vector<std::vector<bool>> used;
   for (const Axis& axis : axes)
@@ -432,7 +400,7 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<std::size_t> positions = positions_of(i, axes);
     for (std::size_t axis = 0; axis < axes.size(); ++axis)
-      axes[axis].key->store(draft, axes[axis].values[positions[axis]]);
+      axes[axis].key->store(draft, axes[axis].key->name, axes[axis].values[positions[axis]]);
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);
@@ -457,7 +425,7 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
         equal == 1 ? "is" : "are"));
   if (job.notes)
     note_without_effect(deck);
-  note_one_group(settings, job, deck);
+  note_one_group(given, job, deck);
 }
 }  // namespace
 
@@ -470,13 +438,13 @@ Deck make_deck(const std::string& text,
     const std::vector<std::string>& overrides,
     const Job& job) {
   Deck deck{path, text, overrides, {}, {}, {}};
-  Settings settings = parse_toml(text, path);
+  GivenKeys given = parse_toml(text, path);
   for (const std::string& override : overrides)
-    override_setting(settings, override);
+    override_key(given, override);
   try {
-    expand(settings, job, deck);
+    expand(given, job, deck);
   } catch (const InputError& error) {
-    throw InputError(locate(error.what(), settings, path));
+    throw InputError(locate(error.what(), given, path));
   }
   return deck;
 }

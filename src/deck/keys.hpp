@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <functional>
+#include "base/table.hpp"
 #include "deck/deck.hpp"
 #include "deck/value.hpp"
 #include "schedule/registry.hpp"
@@ -17,26 +18,37 @@ struct Draft {
   Draft() { c.ranks = c.micro_batches = 0; }
 };
 
-/// A deck key. Parsing, `minitaw help keys` and docs/keys.md all come from the table of these.
-struct Key {
+/// Whether identity() names a setting.
+enum class Identity { never, always, unless_initial };
+
+/// A setting of a case: a key that a deck may have, a column that a record has, or mostly both.
+/// From the table of these come parsing, `minitaw help keys`, docs/keys.md, identity(), the
+/// settings columns of result files and the settings in JSON.
+struct Setting {
   std::string name;
-  std::string type;   ///< for the reader: "size", "name", "number", "text"
-  bool axis = false;  ///< a list of values is swept
-  bool list = false;  ///< the value itself is a list (never swept)
-  std::string
-      initial;  ///< default as a text to store; empty if there is none or it depends on other keys
-  std::string fallback;  ///< default in words, if it depends on other keys; empty: as `initial`, or
-                         ///< required
-  std::string example;   ///< TOML line that a message can show
-  std::string doc;
-  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws
-  /// InputError "key: ...".
-  std::function<void(Draft&, const std::string&)> store;
-  /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows
-  /// the key.
-  std::function<std::string(const Case&)> text = {};
+
+  // The key of a deck; none without `store`.
+  std::string type{};  ///< for the reader: "size", "name", "number", "text"
+  bool axis = false;   ///< a list of values is swept
+  bool list = false;   ///< the value itself is a list (never swept)
+  /// Default as a text to store; empty if there is none or it depends on other keys.
+  std::string initial{};
+  /// Default in words, if it depends on other keys; empty: as `initial`, or required.
+  std::string fallback{};
+  std::string example{};  ///< TOML line that a message can show
+  std::string doc{};
   /// The key that this one is another way to write. A deck has one of them.
-  std::string in_place_of = {};
+  std::string in_place_of{};
+  /// Checks one value of the key that is named and puts it into the draft, after the others if the
+  /// key is a list. Throws InputError "key: ...".
+  std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
+
+  // The column of a record; none without `value`.
+  std::string units = "1";  ///< "1": a number without unit, "text"
+  std::function<Cell(const Case&)> value{};
+  Identity identity = Identity::never;
+  /// As identity() writes it, if not as `value`.
+  std::function<std::string(const Case&)> text{};
 
   [[nodiscard]] const std::string& meaning() const {
     return in_place_of.empty() ? name : in_place_of;
@@ -46,14 +58,17 @@ struct Key {
 };
 
 /// All keys, in the order in which axes are swept: the first is the slowest.
-[[nodiscard]] const std::vector<Key>& keys();
-[[nodiscard]] const Key* find_key(const std::string& name);
+[[nodiscard]] const std::vector<Setting>& keys();
+/// All that a record says of a case that was asked for, but its identity.
+[[nodiscard]] const std::vector<Setting>& columns();
+[[nodiscard]] const Setting* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is
 /// none.
-[[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
+[[nodiscard]] const Setting* require_key(const std::string& name, const std::string& where);
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
-[[nodiscard]] std::string help_text(const Key& key);
+[[nodiscard]] std::string help_text(const Setting& key);
 [[nodiscard]] std::string help_text(const schedule::Entry& entry);
+/// Text of `minitaw help keys`, and docs/keys.md.
 [[nodiscard]] std::string help_text();
 [[nodiscard]] std::string help_markdown();
 }  // namespace minitaw::deck

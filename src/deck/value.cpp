@@ -60,17 +60,17 @@ std::string unquoted(std::string_view text) {
   return std::string(quoted ? text.substr(1, text.size() - 2) : text);
 }
 
-Setting parse_words(std::string_view text, bool may_split) {
+GivenKey parse_words(std::string_view text, bool may_split) {
   text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
   if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
     return {{unquoted(text)}, false, "--set"};
   if (bracketed)
     text = text.substr(1, text.size() - 2);
-  Setting setting{{}, true, "--set"};
+  GivenKey written{{}, true, "--set"};
   for (const auto part : std::views::split(text, ','))
-    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
-  return setting;
+    written.values.push_back(unquoted(trim({part.begin(), part.end()})));
+  return written;
 }
 }  // namespace
 
@@ -143,55 +143,54 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-Settings parse_toml(const std::string& text, const std::string& path) {
+GivenKeys parse_toml(const std::string& text, const std::string& path) {
   const auto place = [&](const auto& source) {
     return fmt::format("{}:{}", printable(path), source.begin.line);
   };
-  Settings settings;
+  GivenKeys given;
   try {
     const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
       const toml::array* const list = node.as_array();
-      Setting setting{{}, list != nullptr, place(key.source())};
+      GivenKey written{{}, list != nullptr, place(key.source())};
       const auto add = [&](const toml::node& item) {
         const std::optional<std::string> value = text_of(item);
         if (!value)
           throw InputError(
               fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
                           "level, but no {}",
-                  setting.where,
+                  written.where,
                   printable(key.str()),
                   fmt::streamed(item.type())));
-        setting.values.push_back(*value);
+        written.values.push_back(*value);
       };
       if (list == nullptr)
         add(node);
       else
         std::ranges::for_each(*list, add);
-      settings[require_key(std::string(key.str()), setting.where)->name] = std::move(setting);
+      given[require_key(std::string(key.str()), written.where)->name] = std::move(written);
     }
   } catch (const toml::parse_error& error) {
     throw InputError(fmt::format(
         "{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
   }
-  return settings;
+  return given;
 }
 
-void override_setting(Settings& settings, const std::string& text) {
+void override_key(GivenKeys& given, const std::string& text) {
   const auto equals = text.find('=');
   const std::string name(trim(std::string_view(text).substr(0, equals)));
   if (equals == std::string::npos || name.empty())
     throw InputError(
         fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
-  const Key* key = require_key(name, "--set");
-  if (const auto found = settings.find(key->name);
-      found != settings.end() && found->second.where == "--set")
+  const Setting* key = require_key(name, "--set");
+  if (const auto found = given.find(key->name);
+      found != given.end() && found->second.where == "--set")
     throw InputError(fmt::format(
         "--set: {} is set twice; give it once, as a list if it shall be swept", key->name));
-  std::erase_if(settings, [&](const auto& other) {
+  std::erase_if(given, [&](const auto& other) {
     return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
   });
-  settings[key->name] =
-      parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
+  given[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
 }
 }  // namespace minitaw::deck

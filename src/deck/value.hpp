@@ -9,13 +9,13 @@
 namespace minitaw::deck {
 /// Values of a key as given: texts of numbers, words or quotes; and their place: "deck.toml:12" or
 /// "--set".
-struct Setting {
+struct GivenKey {
   std::vector<std::string> values;
   bool list = false;  ///< else there is one value
   std::string where;
 };
 
-using Settings = std::map<std::string, Setting>;
+using GivenKeys = std::map<std::string, GivenKey>;
 /// Text for a message of one line: at most `most` bytes, whole characters of UTF-8, no control
 /// characters.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
@@ -35,9 +35,9 @@ using Settings = std::map<std::string, Setting>;
 /// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates
 /// and unknown keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices,
 /// does not take it.
-[[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
+[[nodiscard]] GivenKeys parse_toml(const std::string& text, const std::string& path);
 /// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list
 /// in brackets or, where the key takes several, with commas, else one value, quoted or not. Throws
 /// InputError without key or "=".
-void override_setting(Settings& settings, const std::string& text);
+void override_key(GivenKeys& given, const std::string& text);
 }  // namespace minitaw::deck

@@ -8,6 +8,7 @@
 #include <numeric>
 #include "base/error.hpp"
 #include "deck/deck.hpp"
+#include "deck/keys.hpp"
 #include "record/layout.hpp"
 
 namespace minitaw::record {
@@ -149,10 +150,9 @@ std::string verdict(const CaseResult& r) {
 Cells cells_of(const CaseResult& result, int number, int session) {
   using enum schedule::Traffic;
   const Case& c = result.settings;
-  const model::Shape& shape = c.shape;
   const std::vector<double> samples = samples_of(result);
   const double step = quantile(samples, 0.5), tokens_per_s = tokens_of_step(c) / step;
-  const model::Flops flops = model::flops_per_token(shape);
+  const model::Flops flops = model::flops_per_token(c.shape);
   const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
   const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
   const auto ranks = static_cast<double>(result.time.size());
@@ -165,43 +165,17 @@ Cells cells_of(const CaseResult& result, int number, int session) {
   for (const trace::RankTime& rank : result.time)
     most_idle = std::max(most_idle, rank.idle);
   const auto& losses = result.losses;
-  return {
+  Cells cells = {
       {"case", number},
       {"session", session},
       {"status", name_of(result.status)},
       {"verdict", verdict(result)},
       {"reason", result.reason},
       {"started", result.started},
-
-      {"schedule", c.schedule},
-      {"ranks", c.ranks},
-      {"groups", c.groups.text()},
-      {"group_count", c.groups.count()},
-      {"replicas", c.replicas},
-      {"layers", shape.layers},
-      {"hidden", shape.hidden},
-      {"heads", shape.heads},
-      {"kv_heads", shape.kv_heads},
-      {"vocab", shape.vocab},
-      {"ffn", ffn_text(shape)},
-      {"parameters", model::parameters(shape)},
-      {"dtype", name_of(shape.dtype)},
-      {"grad_dtype", name_of(shape.grad_dtype())},
-      {"recompute", name_of(shape.recompute)},
-      {"seq", shape.seq},
-      {"micro_batch", shape.micro_batch},
-      {"micro_batch_per_rank", c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c)},
-      {"micro_batches", c.micro_batches},
-      {"steps", c.steps},
-      {"repeats", c.repeats},
-      {"warmup", c.warmup},
-      {"seed", static_cast<std::int64_t>(c.seed)},
-      {"learning_rate", c.learning_rate},
-      {"clip_norm", c.clip_norm},
-      {"data", c.data},
-      {"attention", c.attention},
-      {"transport", c.transport},
-
+  };
+  for (const deck::Setting& setting : deck::columns())
+    cells.emplace_back(setting.name, setting.value(c));
+  const Cells results = {
       {"median_s", step},
       {"q1_s", quantile(samples, 0.25)},
       {"q3_s", quantile(samples, 0.75)},
@@ -251,6 +225,8 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"transport_used", result.transport},
       {"identity", deck::identity(c)},
   };
+  cells.insert(cells.end(), results.begin(), results.end());
+  return cells;
 }
 
 Row empty_row() {
@@ -277,7 +253,7 @@ std::vector<Row> preview(const std::vector<Case>& cases) {
 }
 
 std::string Column::text() const {
-  return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, value);
+  return to_text(value);
 }
 
 const Column& Row::column(std::string_view name) const {

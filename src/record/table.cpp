@@ -83,37 +83,20 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
       "{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
 
-std::string number(double v, int digits) {
-  return std::isfinite(v) ? fmt::format("{:.{}f}", v, digits) : "-";
-}
-
-std::string mebibytes(const Row& row, std::string_view column) {
-  return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
-}
-
-std::string percent(const Row& row, std::string_view column) {
-  return number(100 * row.real(column), 1);
-}
-
-std::string integer(const Row& row, std::string_view column) {
-  return fmt::format("{}", row.integer(column));
-}
-
-/// Largest error against the serial reference; "-" if the case was not checked.
-std::string error(double value) {
-  return std::isnan(value) ? "-" : fmt::format("{:.0e}", value);
+std::string in_mebibytes(const Row& row, std::string_view column) {
+  return to_text(row.column(column).value, as_mebibytes);
 }
 
 /// "2", or "1..3" where ranks differ.
 std::string micro_batch(const Row& row) {
   const std::string& sizes = row.text("micro_batch_per_rank");
   if (sizes.empty())
-    return integer(row, "micro_batch");
+    return row.column("micro_batch").text();
   std::int64_t least = row.integer("micro_batch"), size = 0;
   std::istringstream list(sizes);
   for (char comma = 0; list >> size; list >> comma)
     least = std::min(least, size);
-  return fmt::format("{}..{}", least, integer(row, "micro_batch"));
+  return fmt::format("{}..{}", least, row.integer("micro_batch"));
 }
 
 std::string ranks(const Row& row) {
@@ -127,58 +110,100 @@ std::string bytes_text(const Row& row) {
   return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
 
-/// Every column; a narrow line lacks the most spare ones first.
-std::vector<TextColumn<Row>> all_columns() {
-  return {
-      {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
-      {"schedule", "", -8, [](const Row& r) { return r.text("schedule"); }},
-      {"ranks", "", 5, ranks, 6},
-      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }, 7},
-      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }, 5},
-      {"B", "", 3, micro_batch, 13},
-      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }, 12},
-      {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
-      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }, 17},
-      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }, 16},
-      {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-      {"rate/rank",
-          "token/s",
-          9,
-          [](const Row& r) { return figure(r.real("tokens_per_s_rank")); },
-          11},
-      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }, 15},
-      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }, 14},
-      {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
-      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }, 4},
-      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }, 1},
-      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }, 20},
-      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }, 19},
-      {"bytes", "", 8, bytes_text, 21},
-      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }, 2},
-      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }, 3},
-      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }, 10},
-      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }, 18},
-      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }, 9},
-      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }, 8},
-      {"status", "", -6, [](const Row& r) { return r.text("status"); }},
-  };
+/// The summary's column of this name.
+std::function<Cell(const Row&)> of(std::string name) {
+  return [name = std::move(name)](const Row& row) { return row.column(name).value; };
 }
 
-TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
-  const Column& column = sample.column(name);
-  const auto cell = [name](const Row& r) {
-    const auto* real = std::get_if<double>(&r.column(name).value);
-    return real != nullptr ? figure(*real) : r.column(name).text();
+/// Every column; a narrow line lacks the most spare ones first.
+std::vector<TableColumn<Row>> all_columns() {
+  constexpr Format loss{.style = Format::fixed, .decimals = 4};
+  constexpr Format error{.style = Format::scientific, .decimals = 0};
+  return {
+      {.title = "case", .value = of("case"), .width = 5},
+      {.title = "schedule", .value = of("schedule"), .width = -8},
+      {.title = "ranks", .value = ranks, .width = 5, .spare = 6},
+      {.title = "groups", .value = of("groups"), .width = -6, .spare = 7},
+      {.title = "seq", .units = "token", .value = of("seq"), .width = 7, .spare = 5},
+      {.title = "B", .value = micro_batch, .width = 3, .spare = 13},
+      {.title = "M", .value = of("micro_batches"), .width = 4, .spare = 12},
+      {.title = "step", .units = "s", .value = of("median_s"), .width = 9},
+      {.title = "q1", .units = "s", .value = of("q1_s"), .width = 9, .spare = 17},
+      {.title = "q3", .units = "s", .value = of("q3_s"), .width = 9, .spare = 16},
+      {.title = "rate", .units = "token/s", .value = of("tokens_per_s"), .width = 9},
+      {.title = "rate/rank",
+          .units = "token/s",
+          .value = of("tokens_per_s_rank"),
+          .width = 9,
+          .spare = 11},
+      {.title = "rank", .units = "TFLOP/s", .value = of("tflops_rank"), .width = 9, .spare = 15},
+      {.title = "MFU",
+          .units = "%",
+          .value = of("mfu"),
+          .format = as_percent,
+          .width = 5,
+          .spare = 14},
+      {.title = "memory",
+          .units = "MiB",
+          .value = of("memory_measured"),
+          .format = as_mebibytes,
+          .width = 9},
+      {.title = "inside",
+          .units = "MiB/step",
+          .value = of("bytes_inside"),
+          .format = as_mebibytes,
+          .width = 9,
+          .spare = 4},
+      {.title = "between",
+          .units = "MiB/step",
+          .value = of("bytes_between"),
+          .format = as_mebibytes,
+          .width = 9,
+          .spare = 1},
+      {.title = "inside", .units = "GB/s", .value = of("rate_inside"), .width = 9, .spare = 20},
+      {.title = "between", .units = "GB/s", .value = of("rate_between"), .width = 9, .spare = 19},
+      {.title = "bytes", .value = bytes_text, .width = 8, .spare = 21},
+      {.title = "exposed",
+          .units = "%",
+          .value = of("exposed_share"),
+          .format = as_percent,
+          .width = 7,
+          .spare = 2},
+      {.title = "idle",
+          .units = "%",
+          .value = of("idle_share"),
+          .format = as_percent,
+          .width = 6,
+          .spare = 3},
+      {.title = "overlap",
+          .units = "%",
+          .value = of("overlap"),
+          .format = as_percent,
+          .width = 7,
+          .spare = 10},
+      {.title = "loss0",
+          .units = "nat",
+          .value = of("first_loss"),
+          .format = loss,
+          .width = 8,
+          .spare = 18},
+      {.title = "loss",
+          .units = "nat",
+          .value = of("last_loss"),
+          .format = loss,
+          .width = 8,
+          .spare = 9},
+      {.title = "check", .value = of("gradient_error"), .format = error, .width = 7, .spare = 8},
+      {.title = "status", .value = of("status"), .width = -6},
   };
-  return {name, column.has_unit() ? std::string(column.units) : "", 0, cell};
 }
 
 /// Case, schedule, and the columns of these names.
-std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
-  const std::vector<TextColumn<Row>> all = all_columns();
+std::vector<TableColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
+  const std::vector<TableColumn<Row>> all = all_columns();
   const Row sample = empty_row();
-  std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
-  std::vector<std::string> known = list_of(all, &TextColumn<Row>::name);
+  std::vector<TableColumn<Row>> chosen(all.begin(), all.begin() + 2);
+  std::vector<std::string> known = list_of(all, &TableColumn<Row>::title);
   for (const Column& column : sample.columns)
     known.emplace_back(column.name);
   for (const std::string& name : names) {
@@ -187,11 +212,14 @@ std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& name
           "--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)",
           name,
           did_you_mean(name, known)));
-    if (std::ranges::count(sample.columns, name, &Column::name) > 0)
-      chosen.push_back(summary_column(sample, name));
+    const auto column = std::ranges::find(sample.columns, name, &Column::name);
+    if (column != sample.columns.end())
+      chosen.push_back({.title = name,
+          .units = column->has_unit() ? std::string(column->units) : "",
+          .value = of(name)});
     else
       std::ranges::copy_if(
-          all, std::back_inserter(chosen), [&](const auto& column) { return column.name == name; });
+          all, std::back_inserter(chosen), [&](const auto& one) { return one.title == name; });
   }
   return chosen;
 }
@@ -246,14 +274,14 @@ static std::string memory_text(const std::vector<Row>& rows) {
   std::string text =
       fmt::format("# most memory: case {}, {} MiB allocated through Kokkos, {} planned",
           most->integer("case"),
-          mebibytes(*most, "memory_measured"),
-          mebibytes(*most, "memory_planned"));
+          in_mebibytes(*most, "memory_measured"),
+          in_mebibytes(*most, "memory_planned"));
   if (most->integer("process_begin") > 0)
     text += fmt::format("; process {} MiB at its peak, {} before the case",
-        mebibytes(*most, "process_peak"),
-        mebibytes(*most, "process_begin"));
+        in_mebibytes(*most, "process_peak"),
+        in_mebibytes(*most, "process_begin"));
   if (most->integer("device_used") > 0)
-    text += fmt::format("; device {} MiB in use", mebibytes(*most, "device_used"));
+    text += fmt::format("; device {} MiB in use", in_mebibytes(*most, "device_used"));
   return text + "\n";
 }
 
@@ -271,8 +299,7 @@ static std::string judged_text(const std::vector<Row>& rows) {
     return "";
   return fmt::format(
       "# judged: bytes and memory beside their plan in {}, loss and gradients of the first step "
-      "beside a "
-      "serial reference in {}; later steps: minitaw verify, speed: scripts/compare\n",
+      "beside a serial reference in {}; later steps: minitaw verify, speed: scripts/compare\n",
       counted(executed, "case"),
       checked);
 }
@@ -304,23 +331,10 @@ std::string to_json(const std::vector<Row>& rows) {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string figure(double value, int most_decimals) {
-  if (!std::isfinite(value))
-    return "-";
-  if (value == 0)
-    return "0";
-  const int decimals = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
-  return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, most_decimals));
-}
-
-std::string aligned(const std::string& text, int width) {
-  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
-}
-
 TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
   if (!layout.columns.empty())
     return {chosen_columns(layout.columns), rows};
-  std::vector<TextColumn<Row>> columns = all_columns();
+  std::vector<TableColumn<Row>> columns = all_columns();
   const std::vector<std::string_view> varying = varying_settings(rows);
   const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"},
       {"ranks", "ranks"},
@@ -329,22 +343,21 @@ TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layou
       {"seq", "seq"},
       {"micro_batch", "B"},
       {"micro_batches", "M"}};
-  auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
+  auto at = std::ranges::find(columns, "seq", &TableColumn<Row>::title);
   std::set<std::string_view> told;  // apart from others by these columns
   for (const std::string_view name : varying) {
     if (const auto shown = settings.find(name); shown != settings.end()) {
       told.insert(shown->second);
       continue;
     }
-    at = columns.insert(at,
-             {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
-         1;
+    const std::string title(name);
+    at = columns.insert(at, {.title = title, .value = of(title)}) + 1;
   }
   if (layout.width > 0)
-    std::erase_if(columns, [&](const TextColumn<Row>& column) {
-      return column.name != "schedule" && !told.contains(column.name) &&
+    std::erase_if(columns, [&](const TableColumn<Row>& column) {
+      return column.title != "schedule" && !told.contains(column.title) &&
              std::ranges::any_of(
-                 settings, [&](const auto& one) { return one.second == column.name; });
+                 settings, [&](const auto& one) { return one.second == column.title; });
     });
   return {columns, rows, layout.width};
 }
@@ -353,7 +366,8 @@ std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (!column.is_setting || column.name == "identity" || column.name == "group_count")
+    if (!column.is_setting || column.name == "identity" ||
+        column.name == "group_count")
       continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <algorithm>
-#include <cstdlib>
-#include <functional>
-#include <utility>
+#include "base/table.hpp"
 #include "record/extension.hpp"
 
 namespace minitaw::record {
@@ -27,86 +24,10 @@ struct Missing {
 /// each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(
     const std::vector<Row>& rows, const Extensions& extensions = {}, const Missing& missing = {});
-/// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
-[[nodiscard]] std::string figure(double value, int most_decimals = 7);
-/// With spaces; a width below zero aligns to the left.
-[[nodiscard]] std::string aligned(const std::string& text, int width);
 
 struct TableLayout {
   int width = 0;  ///< characters of a line, as far as possible; 0: no limit, for files and pipes
   std::vector<std::string> columns{};  ///< these and no others; empty: all
-};
-
-template <class Entry>
-struct TextColumn {
-  std::string name, units;
-  int width;  ///< at least; below zero: left-aligned
-  std::function<std::string(const Entry&)> cell;
-  /// Where the lines are too long, columns go in falling order; 0: stays.
-  int spare = 0;
-};
-
-/// An aligned table. Lines that are no data begin with #.
-template <class Entry>
-class TextTable {
-public:
-  /// Columns as wide as their cells. With a width, texts are cut to `widest_text` characters, then
-  /// columns left out.
-  TextTable(
-      std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
-      : columns_(std::move(columns)) {
-    for (TextColumn<Entry>& column : columns_) {
-      std::size_t widest = std::max(column.name.size(), column.units.size());
-      for (const Entry& entry : entries)
-        widest = std::max(widest, column.cell(entry).size());
-      const int wide = static_cast<int>(widest);
-      column.width =
-          column.width < 0 ? std::min(column.width, -wide) : std::max(column.width, wide);
-      if (width > 0)
-        column.width = std::max(column.width, -widest_text);
-    }
-    while (width > 0 && length() > width) {
-      const auto least = std::ranges::max_element(columns_, {}, &TextColumn<Entry>::spare);
-      if (least == columns_.end() || least->spare == 0)
-        break;
-      columns_.erase(least);
-    }
-  }
-
-  /// Two lines: names and units.
-  [[nodiscard]] std::string header() const {
-    return line("#", std::mem_fn(&TextColumn<Entry>::name)) +
-           line("#", std::mem_fn(&TextColumn<Entry>::units));
-  }
-
-  /// One line, with a newline.
-  [[nodiscard]] std::string row(const Entry& entry) const {
-    return line(" ", [&](const TextColumn<Entry>& column) { return column.cell(entry); });
-  }
-
-  static constexpr int widest_text = 30;
-
-private:
-  [[nodiscard]] int length() const {
-    int sum = 1;
-    for (const TextColumn<Entry>& column : columns_)
-      sum += 1 + std::abs(column.width);
-    return sum;
-  }
-
-  std::string line(std::string text, const auto& cell) const {
-    for (const TextColumn<Entry>& column : columns_) {
-      std::string entry = cell(column);
-      if (column.width == -widest_text && entry.size() > widest_text) {
-        entry.resize(widest_text);
-        entry.back() = '~';
-      }
-      text += " " + aligned(entry, column.width);
-    }
-    return text.erase(text.find_last_not_of(' ') + 1) + "\n";
-  }
-
-  std::vector<TextColumn<Entry>> columns_;
 };
 
 /// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview().

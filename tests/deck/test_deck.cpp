@@ -469,7 +469,7 @@ TEST(Identity, TellsEveryKeyApart) {
       {"grad_dtype", ""},
       {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
-  for (const Key& key : keys()) {
+  for (const Setting& key : keys()) {
     const auto other = others.find(key.name);
     const std::string change = other == others.end() ? key.example : other->second;
     if (change.empty())
@@ -484,12 +484,12 @@ TEST(Identity, TellsEveryKeyApart) {
 }
 
 TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
-  for (const Key& key : keys()) {
+  for (const Setting& key : keys()) {
     const std::string complete =
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
     Draft draft;
     if (!key.initial.empty()) {
-      EXPECT_NO_THROW(key.store(draft, key.initial)) << key.name;
+      EXPECT_NO_THROW(key.store(draft, key.name, key.initial)) << key.name;
     }
     EXPECT_NE(find_key(key.name), nullptr);
     EXPECT_THAT(help_text(), HasSubstr("\n" + key.name + " ("));

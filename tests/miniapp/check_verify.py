@@ -49,27 +49,30 @@ def check_verify():
         )
     ), found
     for row, case in zip(found, told["cases"], strict=True):
+        settings = case["settings"]
         ranks = (
-            str(case["ranks"])
-            if case["replicas"] == 1
-            else f"{case['replicas']}x{case['ranks'] // case['replicas']}"
+            str(settings["ranks"])
+            if settings["replicas"] == 1
+            else f"{settings['replicas']}x{settings['ranks'] // settings['replicas']}"
         )
         assert row == (
-            case["schedule"],
+            settings["schedule"],
             ranks,
-            case["groups"],
-            case["dtype"],
+            settings["groups"],
+            settings["dtype"],
             case["against"].removesuffix(" reference"),
         ), (row, case)
         assert 0 < case["limit_share"] < 1, case
         assert (
-            (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (case["dtype"] == "fp32")
+            (case["weight_error"] > 0)
+            == bool(case["weight_tensor"])
+            == (settings["dtype"] == "fp32")
         ), f"in bf16 all round to the right number: {case}"
 
     least = max(told["cases"], key=lambda case: case["limit_share"])
     (room,) = [line for line in lines if line.startswith("# closest to its limit")]
-    assert f", {least['dtype']}: {least['closest']} against " in room, (room, least)
-    assert f"{least['schedule']}, " in room, (room, least)
+    assert f", {least['settings']['dtype']}: {least['closest']} against " in room, (room, least)
+    assert f"{least['settings']['schedule']}, " in room, (room, least)
     assert f", {100 * least['limit_share']:.2g} % of it: " in room, (room, least)
 
 

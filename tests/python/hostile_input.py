@@ -127,7 +127,15 @@ def timelines():
 
 def predictions():
     """{what is strange: text of a file of minitaw predict --json}"""
-    settings = "schedule=fsdp ranks=4 groups=2+2 seq=256 hidden=64"
+    settings = {
+        "schedule": "fsdp",
+        "ranks": 4,
+        "groups": "2+2",
+        "group_count": 2,
+        "seq": 256,
+        "hidden": 64,
+        "replicas": 1,
+    }
     case = {
         "settings": settings,
         "fits": True,
@@ -139,21 +147,21 @@ def predictions():
     found = {
         "none": '{"cases": []}',
         "deep": "[" * 200000,
-        "no ranks": json.dumps(
-            {"cases": [case | {"settings": settings.replace("ranks=4", "ranks=0")}]}
-        ),
+        "no ranks": json.dumps({"cases": [case | {"settings": settings | {"ranks": 0}}]}),
         "a list": "[]",
         "no JSON": "x",
         "digits of others": json.dumps(
-            {"cases": [case | {"settings": settings.replace("256", "\u00b2")}]}
+            {"cases": [case | {"settings": settings | {"seq": "\u00b2"}}]}
         ),
-        "many digits": json.dumps(
-            {"cases": [case | {"settings": settings.replace("256", "9" * 5000)}]}
-        ),
+        "many digits": json.dumps({"cases": [case]}).replace("256", "9" * 5000),
     }
     for value in STRANGE:
         for name in case:
             found[f"{name} {value}"] = json.dumps({"cases": [case | {name: value}]})
+        for name in settings:
+            found[f"setting {name} {value}"] = json.dumps(
+                {"cases": [case | {"settings": settings | {name: value}}]}
+            )
         found[f"rate {value}"] = json.dumps({"between_bytes_per_s": value, "cases": [case]})
     return found
 

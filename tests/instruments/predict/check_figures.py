@@ -247,11 +247,11 @@ def all_cases():
             )
         )
         for case in said["cases"]:
-            settings = dict(word.split("=", 1) for word in case["settings"].split())
+            settings = case["settings"]
             key = (
                 settings["schedule"],
-                settings.get("replicas", "1"),
-                str(settings["groups"].count("+") + 1),
+                str(settings["replicas"]),
+                str(settings["group_count"]),
                 str(size),
                 settings["recompute"],
             )

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <numeric>
+#include <optional>
+#include "needs.hpp"
+#include "print.hpp"
+#include "schedule/simulate.hpp"
+
+/// What `minitaw plan` knows of a case, and how it says it.
+namespace minitaw::app {
+using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
+using MemoryBytes = decltype(schedule::Footprint::by_kind);               ///< by schedule::Memory
+
+/// Bytes that a group's ranks exchange with other groups in one step.
+struct GroupTraffic {
+  int group = 0, ranks = 0;
+  std::uint64_t out = 0, in = 0;
+};
+
+/// Whether the ranks fit on devices of one size.
+struct DeviceFit {
+  std::uint64_t available = 0;
+  Need worst;                    ///< of the rank that needs most
+  std::int64_t largest_seq = 0;  ///< the largest S that fits; 0: none
+
+  [[nodiscard]] bool fits() const { return worst.total() <= available; }
+};
+
+/// The cost of a case, from its program alone. JSON, table and text are written from it.
+struct CasePlan {
+  Case settings;
+  std::size_t number = 0;  ///< in the deck
+  int shards = 0;
+  TrafficBytes inside{}, between{};  ///< of groups, one step
+  std::vector<GroupTraffic> groups;
+  schedule::MessageCounts messages;
+  schedule::Ticks ticks;
+  schedule::Idle idle;  ///< with compute as on the assumed device and transfers that are free
+  std::vector<MemoryBytes> memory;                  ///< of each rank
+  std::vector<Need> host;                           ///< of each rank, with its whole process
+  std::size_t worst = 0;                            ///< the rank that needs most memory
+  std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
+  std::optional<DeviceFit> device;                  ///< nothing without a device to fit
+
+  /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
+  [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const;
+};
+
+/// What a plan assumes of the machine.
+struct AssumedMachine {
+  schedule::Device device;
+  std::optional<std::uint64_t> device_memory;  ///< bytes; nothing: unknown
+  int adapters = 1;                            ///< of each node
+  int threads = 1;                             ///< of a rank on a host
+};
+
+[[nodiscard]] CasePlan plan_case(const Case& c,
+    std::size_t number,
+    const schedule::Program& program,
+    const AssumedMachine& machine);
+
+/// The sum over all kinds.
+[[nodiscard]] std::uint64_t total(const auto& by_kind) {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
+}
+
+[[nodiscard]] Json to_json(const CasePlan& plan);
+/// Titles and units, and a line for each case, with a column for each setting in which they differ.
+[[nodiscard]] std::string table_text(const std::vector<CasePlan>& plans, int width);
+/// All of one case, in some twenty lines.
+[[nodiscard]] std::string to_text(const CasePlan& plan);
+}  // namespace minitaw::app

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "needs.hpp"
+#include "model/plan.hpp"
+
+namespace minitaw::app {
+std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Program& program) {
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
+  return schedule::memory(program, layout, c.micro_batch_per_rank);
+}
+
+std::vector<Need> needs_on_host(const Case& c,
+    const schedule::Program& program,
+    const std::vector<schedule::Footprint>& memory,
+    const std::function<std::uint64_t(const model::Shape&)>& blas) {
+  std::vector<Need> needs;
+  for (int rank = 0; rank < std::ssize(memory); ++rank)
+    needs.push_back({memory[rank].total(),
+        schedule::process_bytes(program, rank, c.steps) + blas(shape_of_rank(c, rank))});
+  return needs;
+}
+
+std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
+  const std::uint64_t libraries = model::library_estimate(c.shape);
+  return list_of(
+      memory, [&](const schedule::Footprint& rank) { return Need{rank.arena(), libraries}; });
+}
+}  // namespace minitaw::app

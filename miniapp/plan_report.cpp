@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+#include <nlohmann/json.hpp>
+#include "base/error.hpp"
+#include "case_plan.hpp"
+#include "deck/keys.hpp"
+#include "record/table.hpp"
+
+namespace minitaw::app {
+namespace {
+using Plans = std::vector<CasePlan>;
+using Column = TableColumn<CasePlan>;
+using Columns = std::vector<Column>;
+
+std::vector<double> idle_shares(const CasePlan& plan) {
+  std::vector<double> shares;
+  for (int rank = 0; rank < plan.settings.ranks; ++rank)
+    shares.push_back(plan.idle.share(rank));
+  return shares;
+}
+
+/// Bytes by kind; "total" comes last.
+template <class Kind>
+Json by_kind(const auto& bytes, Json json = {}) {
+  for (std::size_t k = 0; k < bytes.size(); ++k)
+    json[schedule::name_of(static_cast<Kind>(k))] = bytes[k];
+  json["total"] = total(bytes);
+  return json;
+}
+
+/// "2+1+3", and "16x8" for many equal ones.
+std::string groups_text(const topology::Groups& groups) {
+  const auto [least, most] = std::ranges::minmax(groups.sizes());
+  return groups.count() > 4 && least == most ? fmt::format("{}x{}", groups.count(), least)
+                                             : groups.text();
+}
+
+/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for
+/// W, hidden states.
+std::string slots_text(const CasePlan& plan) {
+  using enum schedule::SlotClass;
+  const auto count = [&](schedule::SlotClass cls) { return plan.slots[schedule::index_of(cls)]; };
+  return fmt::format("{}/{}/{}/{}/{}/{}/{}",
+      count(weights),
+      count(kept),
+      count(gradient) + count(contribution),
+      count(partial),
+      count(saved),
+      count(deferred),
+      count(hidden));
+}
+
+/// The settings in which the cases differ, but those that the table has anyway.
+Columns varying_columns(const Plans& plans) {
+  const auto rows = record::preview(list_of(plans, &CasePlan::settings));
+  const std::vector<std::string_view> varying = record::varying_settings(rows);
+  const std::map<std::string, std::string> titles = {{"micro_batch", "B"}, {"micro_batches", "M"}};
+  Columns columns;
+  for (const deck::Setting& setting : deck::columns()) {
+    const std::string& name = setting.name;
+    if (name == "schedule" || name == "ranks" || name == "groups" ||
+        std::ranges::count(varying, name) == 0)
+      continue;
+    const auto title = titles.find(name);
+    columns.push_back({.title = title == titles.end() ? name : title->second,
+        .value = [&setting](
+                     const CasePlan& p) { return minitaw::to_text(setting.value(p.settings)); }});
+  }
+  return columns;
+}
+
+/// Appends columns of bytes, in the unit that the largest of them asks for.
+void append_bytes(Columns& columns, const Plans& plans, const std::string& per, Columns added) {
+  double most = 0;
+  for (const Column& column : added)
+    for (const CasePlan& plan : plans)
+      most = std::max(most, std::get<double>(column.value(plan)));
+  const ByteUnit unit = byte_unit(most, 10000);
+  for (Column& column : added) {
+    column.units = unit.name + per;
+    column.format = {.factor = 1 / unit.bytes, .decimals = 3};
+    columns.push_back(std::move(column));
+  }
+}
+
+/// Bytes that a rank sends, the mean over ranks.
+Column sent_column(const std::string& title, TrafficBytes CasePlan::* bytes, int spare) {
+  return {.title = title,
+      .value =
+          [bytes](const CasePlan& p) {
+            return static_cast<double>(total(p.*bytes)) / p.settings.ranks;
+          },
+      .spare = spare};
+}
+
+Column adapter_column(const std::string& title, std::uint64_t GroupTraffic::* bytes, int spare) {
+  return {.title = title,
+      .value = [bytes](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); },
+      .spare = spare};
+}
+
+/// Of the rank that needs most, by kind and together.
+Columns memory_columns() {
+  Columns columns;
+  for (std::size_t kind = 0; kind < schedule::memory_kinds; ++kind)
+    columns.push_back({.title = std::string(name_of(static_cast<schedule::Memory>(kind))),
+        .value = [kind](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][kind]); },
+        .spare = 7});
+  columns.push_back({.title = "memory",
+      .value = [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
+  return columns;
+}
+
+std::string cells(const std::string& name, const std::vector<std::string>& cells) {
+  std::string text = fmt::format("  {:<16}", name);
+  for (const std::string& cell : cells)
+    text += fmt::format(" {:>13}", cell);
+  return text + "\n";
+}
+
+template <class Kind>
+std::string title_line(const std::string& name) {
+  std::vector<std::string> titles = schedule::names_of<Kind>();
+  titles.emplace_back("total");
+  return cells(name, titles);
+}
+
+std::string line(const std::string& name, const auto& bytes) {
+  std::vector<std::string> sizes = list_of(bytes, size_text);
+  sizes.push_back(size_text(total(bytes)));
+  return cells(name, sizes);
+}
+
+std::string traffic_text(const CasePlan& plan) {
+  std::string text = title_line<schedule::Traffic>("bytes per step") +
+                     line("inside groups", plan.inside) + line("between groups", plan.between);
+  const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
+  if (plan.groups.size() > 1)
+    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n",
+        size_text(out.out),
+        out.group,
+        size_text(in.in),
+        in.group);
+  const schedule::MessageCounts& m = plan.messages;
+  return text +
+         fmt::format(
+             "  messages         weights {} between, {} inside; gradients {} between, {} inside; "
+             "{} broadcasts, {} reduces\n",
+             m.weights_between,
+             m.weights_inside,
+             m.gradients_between,
+             m.gradients_inside,
+             m.broadcasts,
+             m.reduces);
+}
+
+std::string time_text(const CasePlan& plan) {
+  const auto [fewest, most] = std::ranges::minmax(plan.ticks.busy);
+  const auto [least, largest] = std::ranges::minmax(idle_shares(plan));
+  return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
+                     "  idle             {:.2f}% of the time if transfers take none "
+                     "({:.2f} to {:.2f}% per rank)\n",
+      plan.ticks.total,
+      fewest,
+      most,
+      100 * plan.idle.share(),
+      100 * least,
+      100 * largest);
+}
+
+/// The rank that needs most, then one line for each run of ranks that need the same.
+std::string memory_text(const CasePlan& plan) {
+  const std::vector<MemoryBytes>& ranks = plan.memory;
+  std::string text =
+      fmt::format("  slots            {} for weights / parts kept / gradients / sums / "
+                  "saved by F / left by B / hidden states on rank {}\n",
+          slots_text(plan),
+          plan.worst) +
+      title_line<schedule::Memory>("memory per rank") +
+      line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
+  for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
+    while (end < ranks.size() && ranks[end] == ranks[first])
+      ++end;
+    text += line(end - first == 1 ? fmt::format("rank {}", first)
+                                  : fmt::format("ranks {} to {}", first, end - 1),
+        ranks[first]);
+  }
+  const Need& worst = plan.host[plan.worst];
+  return text + fmt::format(
+                    "  on a host        rank {} needs {} and about {} for its process, {} in all\n",
+                    plan.worst,
+                    size_text(worst.step),
+                    size_text(worst.beside),
+                    size_text(worst.total()));
+}
+
+std::string fit_text(const DeviceFit& fit) {
+  return fmt::format(
+      "  device           {}: worst rank needs {} and about {} for libraries, of {}; {}\n",
+      fit.fits() ? "fits" : "DOES NOT FIT",
+      size_text(fit.worst.step),
+      size_text(fit.worst.beside),
+      size_text(fit.available),
+      fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq)
+                          : "no S fits");
+}
+
+}  // namespace
+
+Json to_json(const CasePlan& plan) {
+  Json groups = Json::array(), ranks = Json::array();
+  for (const GroupTraffic& g : plan.groups)
+    groups.push_back(
+        {{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
+  for (const MemoryBytes& rank : plan.memory)
+    ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
+  const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
+    const GroupTraffic& most = plan.busiest(bytes);
+    return {{"group", most.group}, {"bytes", most.*bytes}};
+  };
+  Json slots = {{"rank", plan.worst}};
+  for (int c = 0; c < schedule::slot_classes; ++c)
+    slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
+  const schedule::MessageCounts& m = plan.messages;
+  Json json = {{"settings", settings_json(plan.settings)},
+      {"shards", plan.shards},
+      {"bytes_per_step",
+          {{"inside", by_kind<schedule::Traffic>(plan.inside)},
+              {"between", by_kind<schedule::Traffic>(plan.between)}}},
+      {"busiest_out", busiest(&GroupTraffic::out)},
+      {"busiest_in", busiest(&GroupTraffic::in)},
+      {"groups", groups},
+      {"messages",
+          {{"weights_between", m.weights_between},
+              {"weights_inside", m.weights_inside},
+              {"gradients_between", m.gradients_between},
+              {"gradients_inside", m.gradients_inside},
+              {"broadcasts", m.broadcasts},
+              {"reduces", m.reduces}}},
+      {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
+      {"idle",
+          {{"share", plan.idle.share()},
+              {"step_s", plan.idle.seconds},
+              {"share_per_rank", idle_shares(plan)}}},
+      {"slots", slots},
+      {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+  for (const Need& rank : plan.host)
+    json["host_bytes"].push_back(
+        {{"step", rank.step}, {"process_estimate", rank.beside}, {"total", rank.total()}});
+  if (const auto& fit = plan.device)
+    json["device"] = {{"available_bytes", fit->available},
+        {"arena_bytes", fit->worst.step},
+        {"libraries_estimate_bytes", fit->worst.beside},
+        {"fits", fit->fits()},
+        {"largest_seq", fit->largest_seq}};
+  return json;
+}
+
+std::string table_text(const Plans& plans, int width) {
+  using P = CasePlan;
+  Columns columns = {
+      {.title = "case", .value = [](const P& p) { return static_cast<std::int64_t>(p.number); }},
+      {.title = "schedule", .value = [](const P& p) { return p.settings.schedule; }, .width = -1},
+      {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .spare = 5},
+      {.title = "groups",
+          .value = [](const P& p) { return groups_text(p.settings.groups); },
+          .width = -1,
+          .spare = 6}};
+  std::ranges::move(varying_columns(plans), std::back_inserter(columns));
+  append_bytes(columns,
+      plans,
+      "/rank",
+      {sent_column("inside", &P::inside, 2), sent_column("between", &P::between, 3)});
+  append_bytes(columns,
+      plans,
+      "",
+      {adapter_column("NIC-out", &GroupTraffic::out, 0),
+          adapter_column("NIC-in", &GroupTraffic::in, 1)});
+  append_bytes(columns, plans, "", memory_columns());
+  columns.push_back({.title = "w/k/g/p/a/b/x", .units = "slots", .value = slots_text, .spare = 8});
+  columns.push_back(
+      {.title = "ticks", .value = [](const P& p) { return p.ticks.total; }, .spare = 4});
+  columns.push_back({.title = "idle",
+      .units = "%",
+      .value = [](const P& p) { return std::max(0.0, p.idle.share()); },
+      .format = as_percent});
+  const TextTable<P> table(columns, plans, width);
+  std::string text = table.header();
+  for (const P& plan : plans)
+    text += table.row(plan);
+  return text;
+}
+
+std::string to_text(const CasePlan& plan) {
+  const Case& c = plan.settings;
+  const model::Flops flops = model::flops_per_token(c.shape);
+  const double tokens = tokens_of_step(c);
+  return fmt::format("case {}: {}, {} in groups {}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
+                     "  model            {:.4g} parameters in {}, {}\n"
+                     "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention "
+                     "({:.4g} with full attention)\n",
+             plan.number,
+             c.schedule,
+             counted(c.ranks, "rank"),
+             groups_text(c.groups),
+             c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "",
+             c.shape.layers,
+             c.shape.hidden,
+             c.shape.seq,
+             micro_batch_text(c),
+             c.micro_batches,
+             static_cast<double>(model::parameters(c.shape)),
+             counted(plan.shards, "shard"),
+             name_of(c.shape.dtype),
+             tokens,
+             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+             tokens * (flops.matmul + flops.attention_full) * 1e-12) +
+         traffic_text(plan) + time_text(plan) + memory_text(plan) +
+         (plan.device ? fit_text(*plan.device) : "");
+}
+}  // namespace minitaw::app

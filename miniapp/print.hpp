@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include "base/table.hpp"
+#include "case/case.hpp"
+
+/// What verbs write: texts that fit the terminal, and JSON.
+namespace minitaw::app {
+using Json = nlohmann::ordered_json;
+
+/// Sets a field of an object: "idle.share" is field "share" of its object "idle". NaN is null.
+void put(Json& object, std::string_view name, const Cell& cell);
+
+/// Sets what an entry has in the columns with names, as base/table.hpp says.
+template <class Entry>
+void put(Json& object, const std::vector<TableColumn<Entry>>& columns, const Entry& entry) {
+  for (const TableColumn<Entry>& column : columns)
+    if (!column.name.empty())
+      put(object, column.name, column.value(entry));
+}
+
+/// The settings of a case as results have them, its identity, and F and B as lists.
+[[nodiscard]] Json settings_json(const Case& c);
+/// Indented, with a newline at the end.
+[[nodiscard]] std::string json_text(const Json& json);
+/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are
+/// worse than none. Throws InputError if it cannot be written; a reader that has seen enough (head)
+/// is no error.
+void write_stdout(const std::string& text);
+/// One line on standard error: "minitaw: <sentence>".
+void print_error(std::string sentence, bool one_line = true);
+
+/// Columns of the terminal that shows standard output, also through mpiexec or srun; 0: a file or
+/// pipe does.
+[[nodiscard]] int terminal_width();
+/// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
+[[nodiscard]] std::string wrapped(const std::string& text, int width);
+/// Characters of the longest name: a table whose rows are printed as they come needs its widths
+/// before.
+[[nodiscard]] int longest(const std::vector<std::string>& names);
+
+/// The power of 1024 that leaves a number below `most`.
+struct ByteUnit {
+  std::string name;
+  double bytes;
+};
+
+[[nodiscard]] ByteUnit byte_unit(double bytes, double most);
+/// "1.50 GiB", with a unit that leaves a readable number.
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+}  // namespace minitaw::app

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace minitaw {
+/// One field of a table. NaN: not known.
+using Cell = std::variant<std::int64_t, double, std::string>;
+
+/// As many digits as tell a number from any other.
+[[nodiscard]] std::string to_text(const Cell& cell);
+
+/// How a number stands in a text; texts stay as they are.
+struct Format {
+  enum Style { significant, fixed, scientific };
+
+  double factor = 1;          ///< by which it is multiplied first: 100 for percent
+  Style style = significant;  ///< significant: as figure()
+  int decimals = 7;           ///< significant: at most
+};
+
+inline constexpr Format as_percent{.factor = 100, .style = Format::fixed, .decimals = 1};
+inline constexpr Format as_mebibytes{.factor = 0x1p-20};
+
+/// The cell in this format. Whole numbers stay whole unless the format has a factor; NaN is "-".
+[[nodiscard]] std::string to_text(const Cell& cell, const Format& format);
+/// Four significant digits without an exponent, at most so many after the point; "-" if not finite.
+[[nodiscard]] std::string figure(double value, int most_decimals = 7);
+/// With spaces; a width below zero aligns to the left.
+[[nodiscard]] std::string aligned(const std::string& text, int width);
+
+/// A column, from which an entry's field in the text and in the JSON comes:
+///
+///     const std::vector<TableColumn<Run>> columns = {
+///         {.title = "step", .units = "s", .value = seconds, .name = "step_s"},
+///         {.title = "idle", .units = "%", .value = idle, .format = as_percent, .name = "idle"}};
+///     const TextTable<Run> table(columns, runs, terminal_width());  // header(), row(run)
+///     Json json;
+///     put(json, columns, run);  // of miniapp/print.hpp
+///
+/// The text has the value in its format and units, the JSON has it as it is.
+template <class Entry>
+struct TableColumn {
+  std::string title;
+  std::string units{};  ///< of the text
+  std::function<Cell(const Entry&)> value;
+  Format format{};
+  int width = 0;  ///< at least; below zero: left-aligned
+  /// Where the lines are too long, columns go in falling order; 0: stays.
+  int spare = 0;
+  std::string name{};  ///< in JSON, "memory.worst" is a part of "memory"; empty: in the text only
+
+  [[nodiscard]] std::string text(const Entry& entry) const { return to_text(value(entry), format); }
+};
+
+/// An aligned table. Lines that are no data begin with #.
+template <class Entry>
+class TextTable {
+public:
+  /// Columns as wide as their cells. With a width, texts are cut to `widest_text` characters, then
+  /// columns left out.
+  TextTable(
+      std::vector<TableColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
+      : columns_(std::move(columns)) {
+    for (TableColumn<Entry>& column : columns_) {
+      std::size_t widest = std::max(column.title.size(), column.units.size());
+      for (const Entry& entry : entries)
+        widest = std::max(widest, column.text(entry).size());
+      const int wide = static_cast<int>(widest);
+      column.width =
+          column.width < 0 ? std::min(column.width, -wide) : std::max(column.width, wide);
+      if (width > 0)
+        column.width = std::max(column.width, -widest_text);
+    }
+    while (width > 0 && length() > width) {
+      const auto least = std::ranges::max_element(columns_, {}, &TableColumn<Entry>::spare);
+      if (least == columns_.end() || least->spare == 0)
+        break;
+      columns_.erase(least);
+    }
+  }
+
+  /// Two lines: titles and units.
+  [[nodiscard]] std::string header() const {
+    return line("#", std::mem_fn(&TableColumn<Entry>::title)) +
+           line("#", std::mem_fn(&TableColumn<Entry>::units));
+  }
+
+  /// One line, with a newline.
+  [[nodiscard]] std::string row(const Entry& entry) const {
+    return line(" ", [&](const TableColumn<Entry>& column) { return column.text(entry); });
+  }
+
+  static constexpr int widest_text = 30;
+
+private:
+  [[nodiscard]] int length() const {
+    int sum = 1;
+    for (const TableColumn<Entry>& column : columns_)
+      sum += 1 + std::abs(column.width);
+    return sum;
+  }
+
+  std::string line(std::string text, const auto& cell_of) const {
+    for (const TableColumn<Entry>& column : columns_) {
+      std::string cell = cell_of(column);
+      if (column.width == -widest_text && cell.size() > widest_text) {
+        cell.resize(widest_text);
+        cell.back() = '~';
+      }
+      text += " " + aligned(cell, column.width);
+    }
+    return text.erase(text.find_last_not_of(' ') + 1) + "\n";
+  }
+
+  std::vector<TableColumn<Entry>> columns_;
+};
+}  // namespace minitaw

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/ranges.h>
+#include "deck/keys.hpp"
+
+namespace minitaw::deck {
+namespace {
+std::string default_of(const Setting& key) {
+  if (key.required())
+    return "required";
+  return key.initial.empty() ? key.fallback : key.initial;
+}
+
+std::string values_of(const schedule::OptionDoc& option) {
+  return option.values.empty() ? "TEXT" : fmt::format("{}", fmt::join(option.values, "|"));
+}
+
+/// "`cco=on|off` (communication ...)" for every option, from the registry.
+std::string options_of(const schedule::Entry& entry) {
+  std::string text;
+  for (const schedule::OptionDoc& option : entry.options)
+    text += fmt::format(
+        "{}{}={} ({})", text.empty() ? "" : "; ", option.name, values_of(option), option.doc);
+  return text.empty() ? "no options" : text;
+}
+
+constexpr std::string_view rules =
+    R"(A deck is a TOML file with keys at the top level; `--set key=value` replaces a key, or one
+that it is in place of. A size is a whole number or a text with a suffix in steps of 1024: "4K",
+"1M", "2G". A key marked as an axis also takes a list; the cases are all combinations of the
+lists. A combination that cannot be run is left out with a note. It is an error if none is left,
+or if the job has too few ranks for one.
+)";
+}  // namespace
+
+std::string help_text(const Setting& key) {
+  return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n",
+      key.name,
+      key.type,
+      key.axis ? ", axis" : "",
+      default_of(key),
+      key.doc,
+      key.example);
+}
+
+std::string help_text(const schedule::Entry& entry) {
+  std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
+  for (const schedule::OptionDoc& option : entry.options)
+    text += fmt::format("    {}:{}={}\n        {}{}\n",
+        entry.name,
+        option.name,
+        values_of(option),
+        option.doc,
+        option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+  return text + (entry.options.empty() ? "    no options\n" : "");
+}
+
+std::string help_text() {
+  std::string text = fmt::format("{}\n", rules);
+  for (const Setting& key : keys())
+    text += help_text(key);
+  text += "\nSchedules and their options (the first value is the default):\n";
+  for (const schedule::Entry& entry : schedule::registry())
+    text += fmt::format("{}: {}\n    {}\n", entry.name, entry.doc, options_of(entry));
+  return text;
+}
+
+std::string help_markdown() {
+  std::string text = fmt::format(
+      "# Deck keys\n\n{}\nThis page is the output of `minitaw help keys --markdown`; a test keeps "
+      "it so.\n\n"
+      "| key | type | axis | default | meaning | example |\n|---|---|---|---|---|---|\n",
+      rules);
+  for (const Setting& key : keys())
+    text += fmt::format("| `{}` | {} | {} | {} | {} | `{}` |\n",
+        key.name,
+        key.type,
+        key.axis ? "yes" : "no",
+        default_of(key),
+        key.doc,
+        key.example);
+  text += "\n## Schedules\n\nThe first value of an option is its default.\n\n";
+  for (const schedule::Entry& entry : schedule::registry())
+    text += fmt::format("- `{}`: {}. Options: {}.\n", entry.name, entry.doc, options_of(entry));
+  return text;
+}
+}  // namespace minitaw::deck
