@@ -366,8 +366,7 @@ std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (!column.is_setting || column.name == "identity" ||
-        column.name == "group_count")
+    if (!column.is_setting || column.name == "identity" || column.name == "group_count")
       continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {

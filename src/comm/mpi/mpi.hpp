@@ -50,6 +50,7 @@ struct OwnComm {
 };
 
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
+
 /// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
 /// Collective; throws comm::Error, which says `what`.
 template <class T>
