@@ -324,7 +324,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return options->replay ? replay(*options, mpi) : screen_job(*options, invocation, mpi);
+      return options->replay ? run_replay(*options, mpi) : screen_job(*options, invocation, mpi);
     });
   });
 }

@@ -33,9 +33,8 @@ def check_suites():
         ("reframe/eessi_minitaw.py", r"schedule = parameter\("),
         ("ramble/ramble.yaml", "schedule: "),
     ):
-        (found,) = re.findall(
-            rf"{before}\[(.*)\]", (REPOSITORY / "examples" / file).read_text(encoding="utf-8")
-        )
+        text = (REPOSITORY / "examples" / file).read_text(encoding="utf-8")
+        (found,) = re.findall(rf"{before}\s*\[([^]]*)\]", text)
         listed = re.findall(r"[\w:=]+", found)
         assert {name.partition(":")[0] for name in listed} == names - {
             "serial"

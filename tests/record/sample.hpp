@@ -134,7 +134,17 @@ inline Cells sample_columns(const CaseResult& r) {
 
 /// An instrument that has found what sample_case() has.
 inline Extensions sample_extensions() {
-  return {{.columns = sample_columns, .join = {}}};
+  const auto sentences = [](const std::vector<Row>& rows) -> std::vector<std::string> {
+    std::size_t cases = 0;
+    for (const Row& row : rows)
+      cases += row.text("culprit").empty() ? 0 : 1;
+    if (cases == 0)
+      return {};
+    return {fmt::format(
+        "{} (case 0); it stands out in {} of {} cases", rows.front().text("blame"), cases, cases)};
+  };
+  return {
+      {.columns = sample_columns, .join = {}, .attribute = "stands_out", .sentences = sentences}};
 }
 
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.
