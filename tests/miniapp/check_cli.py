@@ -118,7 +118,7 @@ def check_lonely_ranks():
 def check_help():
     assert accepted("--version").startswith("minitaw ")
     overview, usage = accepted("help"), accepted("--help")
-    for verb in ("run", "verify", "plan", "show", "topo", "help"):
+    for verb in ("run", "verify", "plan", "show", "help"):
         assert f"\n  {verb} " in overview and verb in usage
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")

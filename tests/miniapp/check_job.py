@@ -12,7 +12,7 @@ import time
 import h5py
 import programs
 from job import DECK, FOLDER, MORE, MPIEXEC, NUMBER, PROGRAM, call, rows
-from programs import output_of, refused, run_checks, settings
+from programs import has_instruments, output_of, refused, run_checks, settings
 
 FILE = FOLDER / "job.h5"
 (NO_DEVICE,) = MORE
@@ -413,4 +413,4 @@ def check_topo():
         refused(call(2, "topo", "--seconds", "0.05", *options))
 
 
-run_checks(globals())
+run_checks(globals(), () if has_instruments(PROGRAM) else ("check_topo",))
