@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gmock/gmock.h>
+#include <ranges>
 #include <regex>
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
