@@ -121,9 +121,10 @@ int Builder::group(int group) {
   return communicator(fmt::format("group{}", group), groups().members(group));
 }
 
-void Builder::add(int rank, Phase phase, const Action& action, const std::vector<Use>& uses) {
+void Builder::add(
+    int rank, Phase phase, const Action& action, const std::vector<Argument>& arguments) {
   Emitted emitted{action, phase, {}};
-  for (const auto& [operand, buffer] : uses)
+  for (const auto& [operand, buffer] : arguments)
     emitted.buffers[index_of(action.kind, operand)] = buffer;
   drafts_[rank].emitted.push_back(emitted);
 }
@@ -288,15 +289,15 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
 
 void ComputeEmitter::add(const Visit& visit,
     Kind kind,
-    const std::vector<Builder::Use>& buffers,
+    const std::vector<Builder::Argument>& buffers,
     int shard,
     bool accumulates) {
   Action action = make_action(kind, visit.tick, Payload::none, shard);
   action.micro_batch = visit.micro_batch;
   action.accumulates = accumulates;
-  std::vector<Builder::Use> used;
+  std::vector<Builder::Argument> used;
   for (const Use& use : row_of(kind).uses)
-    if (const auto at = std::ranges::find(buffers, use.operand, &Builder::Use::operand);
+    if (const auto at = std::ranges::find(buffers, use.operand, &Builder::Argument::operand);
         at != buffers.end())
       used.push_back(*at);
   builder_.add(rank_, Phase::compute, action, used);
@@ -314,12 +315,12 @@ void ComputeEmitter::visit(
   if (v.kind == Kind::backward_input)
     left.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
 
-  const std::vector<Builder::Use> of_shard = {{weights, of_weights},
+  const std::vector<Builder::Argument> of_shard = {{weights, of_weights},
       {saved, left.saved},
       {hidden, state},
       {deferred, left.deferred},
       {gradient, of_gradient}};
-  const std::vector<Builder::Use> of_ends = {
+  const std::vector<Builder::Argument> of_ends = {
       {weights, all_embeddings}, {hidden, state}, {gradient, all_embeddings_gradient}};
   if (v.kind == Kind::forward && begins)
     add(v, Kind::embed, of_ends);

@@ -98,14 +98,14 @@ public:
   int world();
   int group(int group);
 
-  struct Use {
+  struct Argument {
     Operand operand;
     VirtualBuffer buffer;
   };
 
-  /// Emits an action of one rank; `uses` name all operands. Throws LogicError if its kind has no
-  /// such one.
-  void add(int rank, Phase phase, const Action& action, const std::vector<Use>& uses);
+  /// Emits an action of one rank with a buffer for every operand. Throws LogicError if its kind has
+  /// no such one.
+  void add(int rank, Phase phase, const Action& action, const std::vector<Argument>& arguments);
   /// Emits a load or an addition on a rank, in the lane of the payload's collectives: those inside
   /// a group, or those that leave it. Unless the action names a part, it is of all that both
   /// buffers hold.
@@ -203,7 +203,7 @@ private:
   /// Emits an action with those of the buffers that its kind uses.
   void add(const Visit& visit,
       Kind kind,
-      const std::vector<Builder::Use>& buffers,
+      const std::vector<Builder::Argument>& buffers,
       int shard = -1,
       bool accumulates = false);
 

@@ -3,151 +3,14 @@
 // is computed.
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <iterator>
 #include <utility>
 #include "schedule/execute.hpp"
+#include "schedule/pieces.hpp"
 
 namespace minitaw::schedule::detail {
 namespace {
 using enum Rule;
 using enum Operand;
-
-/// A run of parts, or of contributions: what there is of a slot's content, and what is in it.
-struct Interval {
-  std::int32_t begin = 0, end = 0;
-
-  std::int32_t size() const { return end - begin; }
-
-  Interval common(Interval with) const {
-    return {std::max(begin, with.begin), std::min(end, with.end)};
-  }
-
-  bool meets(Interval with) const { return common(with).size() > 0; }
-
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
-
-/// Part `part` of `count` things.
-Interval interval_of(std::int32_t count, Part part) {
-  const std::int32_t each = count / part.count;
-  return {part.index * each, (part.index + 1) * each};
-}
-
-/// Contributions to a gradient, as runs of their numbers in ascending order that do not touch.
-/// Micro-batch m contributes number m to the gradient of a shard or of the embedding, and number M
-/// + m to that of the head.
-class Sum {
-public:
-  explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
-
-  /// Adds what is in another sum. Returns a number that is in both, or -1.
-  std::int32_t add(const Sum& other) {
-    std::vector<Interval> all, joined;
-    std::ranges::merge(
-        runs_, other.runs_, std::back_inserter(all), {}, &Interval::begin, &Interval::begin);
-    for (const Interval run : all) {
-      if (joined.empty() || joined.back().end < run.begin)
-        joined.push_back(run);
-      else if (joined.back().end == run.begin)
-        joined.back().end = run.end;
-      else
-        return run.begin;
-    }
-    runs_ = std::move(joined);
-    return -1;
-  }
-
-  std::int32_t first_missing(std::int32_t from) const {
-    for (const Interval run : runs_)
-      if (run.begin <= from && from < run.end)
-        from = run.end;
-    return from;
-  }
-
-  bool any(Interval numbers) const {
-    return std::ranges::any_of(runs_, [&](Interval run) { return run.meets(numbers); });
-  }
-
-private:
-  std::vector<Interval> runs_;
-};
-
-/// Some of the equal parts that a shard or the embeddings are cut into, which are known to be
-/// alike.
-struct Piece {
-  Interval range;
-  bool updated = false;  ///< weights: as the optimiser left them
-  Sum sum{};             ///< gradient
-};
-
-/// Pieces of a slot in ascending order, without overlap; what lies between them holds nothing of
-/// use.
-class Pieces {
-public:
-  Pieces() = default;
-
-  explicit Pieces(Piece piece) { pieces_.push_back(std::move(piece)); }
-
-  bool covers(Interval range) const {
-    for (const Piece& piece : pieces_)
-      if (piece.range.begin <= range.begin)
-        range.begin = std::max(range.begin, piece.range.end);
-    return range.size() <= 0;
-  }
-
-  /// The pieces inside `range`, cut at its borders.
-  Pieces within(Interval range) const {
-    Pieces result;
-    for (const Piece& piece : pieces_) {
-      if (!piece.range.meets(range))
-        continue;
-      result.pieces_.push_back(piece);
-      result.pieces_.back().range = piece.range.common(range);
-    }
-    return result;
-  }
-
-  /// Replaces what is there by `others`, which lie inside `range`.
-  void put(Interval range, const Pieces& others) {
-    const auto [first, last] = inside(range);
-    pieces_.insert(pieces_.erase(first, last), others.pieces_.begin(), others.pieces_.end());
-  }
-
-  /// Changes the pieces of `range` in place, after cutting them at its borders.
-  void change(Interval range, const auto& change) {
-    const auto [first, last] = inside(range);
-    std::for_each(first, last, change);
-  }
-
-  bool any(Interval range, const auto& which) const {
-    return std::ranges::any_of(pieces_,
-        [&](const Piece& piece) { return piece.range.meets(range) && std::invoke(which, piece); });
-  }
-
-  auto begin() const { return pieces_.begin(); }
-
-  auto end() const { return pieces_.end(); }
-
-private:
-  /// The pieces of `range`, after cutting at its borders.
-  std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Interval range) {
-    for (const std::int32_t at : {range.begin, range.end}) {
-      const auto cut = std::ranges::find_if(pieces_,
-          [at](const Piece& piece) { return piece.range.begin < at && at < piece.range.end; });
-      if (cut == pieces_.end())
-        continue;
-      Piece tail = *cut;
-      tail.range.begin = cut->range.end = at;
-      pieces_.insert(cut + 1, std::move(tail));
-    }
-    const auto begin_of = [](const Piece& piece) { return piece.range.begin; };
-    return {std::ranges::lower_bound(pieces_, range.begin, {}, begin_of),
-        std::ranges::lower_bound(pieces_, range.end, {}, begin_of)};
-  }
-
-  std::vector<Piece> pieces_;
-};
 
 /// Content of a slot; the slot's class says of which kind.
 struct Content {
@@ -267,13 +130,9 @@ private:
   // Instead of a shard: what micro-batches contribute to the embeddings' gradient.
   static constexpr std::int32_t embedding = -1, head = -2;
 
-  const Content& content(Place p, Operand operand) const {
+  Content& content(Place p, Operand operand) {
     const Slot slot = at(p)[operand];
     return slots_[p.rank][index_of(slot.cls)][slot.index];
-  }
-
-  Content& content(Place p, Operand operand) {
-    return const_cast<Content&>(std::as_const(*this).content(p, operand));
   }
 
   template <class... Args>
@@ -282,7 +141,7 @@ private:
     refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
   }
 
-  [[noreturn]] void unexpected(Rule rule, Place p, Operand operand, const Content& wanted) const {
+  [[noreturn]] void unexpected(Rule rule, Place p, Operand operand, const Content& wanted) {
     const Slot slot = at(p)[operand];
     fail(rule,
         p,
@@ -362,7 +221,7 @@ private:
   }
 
   /// Refuses the program unless the slot holds the weights, in all of `range`.
-  void need_weights(Place p, Operand operand, Interval range, bool updated_too = false) const {
+  void need_weights(Place p, Operand operand, Interval range, bool updated_too = false) {
     const Content& c = content(p, operand);
     const bool stale = !updated_too && c.pieces.any(range, &Piece::updated);
     if (stale || !c.same_thing(wanted(p, operand)) || !c.pieces.covers(range))
@@ -370,14 +229,14 @@ private:
   }
 
   /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch.
-  void need(Place p, Operand operand, std::int32_t shard, bool backward = false) const {
+  void need(Place p, Operand operand, std::int32_t shard, bool backward = false) {
     const Content expected{true, shard, at(p).micro_batch, backward};
     if (!content(p, operand).same_thing(expected))
       unexpected(fresh_reads, p, operand, expected);
   }
 
   /// Refuses the program unless the slot holds a gradient, in all of `range`.
-  void need_gradient(Place p, Operand operand, Interval range) const {
+  void need_gradient(Place p, Operand operand, Interval range) {
     const Content& c = content(p, operand);
     const Slot slot = at(p)[operand];
     if (!c.valid && is_permanent(slot.cls))
@@ -389,7 +248,7 @@ private:
   }
 
   /// The operand holds what the action says that it moves.
-  void need_payload(Place p, Operand operand) const {
+  void need_payload(Place p, Operand operand) {
     const Action& a = at(p);
     switch (a.payload) {
     case Payload::weights: return need_weights(p, operand, moved(a), true);
@@ -411,7 +270,7 @@ private:
   }
 
   /// Returns whether the gradient of embedding or head is one of this step.
-  bool written(Place p, Operand operand, std::int32_t part) const {
+  bool written(Place p, Operand operand, std::int32_t part) {
     return content(p, operand).pieces.any(range_of(part), [&](const Piece& piece) {
       return piece.sum.any(numbers_of(part));
     });
@@ -451,7 +310,7 @@ private:
 
   /// The parts of its shard, or the embeddings, whose gradient an action reads; refuses a missing
   /// micro-batch there.
-  Interval need_whole_gradient(Place p) const {
+  Interval need_whole_gradient(Place p) {
     const Action& a = at(p);
     const bool embeddings = of_embeddings(a.payload);
     const Interval range =
@@ -488,7 +347,7 @@ private:
     add(p, c.pieces, Pieces({{0, 1}, false, Sum({{first + range.begin, first + range.end}})}));
   }
 
-  void need_squares(Place p) const {
+  void need_squares(Place p) {
     if (at(p)[squares].valid() != program_.clips)
       fail(exact_gradients,
           p,

@@ -49,12 +49,13 @@ public:
   }
 
 private:
-  [[noreturn]] void fail(const std::string& what) const {
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> what, Args&&... args) const {
     throw InputError(fmt::format("schedule: {}, row {}{}: {}",
         name_,
         row_,
         column_ > 0 ? fmt::format(", column {}", column_) : "",
-        what));
+        fmt::format(what, std::forward<Args>(args)...)));
   }
 
   void read_cell(std::string_view cell) {
@@ -71,25 +72,24 @@ private:
         "?:WAIT_)?REDUCE_GRAD)[0-9]*)");
     std::smatch parts;
     if (!std::regex_match(text, parts, form))
-      fail(fmt::format(
-          "\"{:.40}\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0",
-          text));
+      fail(
+          "\"{:.40}\" is no action; write stage, F, I, W or B, micro-batch, for example 0F0", text);
     if (parts[2].matched)
       add(std::stoi(parts[1]), *parts[2].first, std::stoi(parts[3]));
   }
 
   void add(int stage, char letter, int micro_batch) {
     if (const int row = rows_.try_emplace(stage, row_).first->second; row != row_)
-      fail(fmt::format("stage {} is in row {} too; a stage has one rank", stage, row));
+      fail("stage {} is in row {} too; a stage has one rank", stage, row);
     std::string& done = done_[{stage, micro_batch}];
     if (constexpr std::array known = {"F", "FB", "FI", "FIW"};
         std::ranges::count(known, done + letter) == 0)
-      fail(fmt::format("{}{}{} follows \"{}\" of this stage and micro-batch; {}",
+      fail("{}{}{} follows \"{}\" of this stage and micro-batch; {}",
           stage,
           letter,
           micro_batch,
           done,
-          rule));
+          rule);
     done += letter;
     orders_.visits.back().push_back(
         {column_ - 1, stage, micro_batch, kind_of.at(letters.find(letter))});
@@ -99,7 +99,7 @@ private:
   void check_completeness() {
     for (const auto& [stage, row] : rows_) {
       if (stage != orders_.stages())
-        fail(fmt::format("no rank has stage {}; they count from 0", orders_.stages()));
+        fail("no rank has stage {}; they count from 0", orders_.stages());
       orders_.rank_of.push_back(row - 1);
     }
     for (int s = 0; s < orders_.stages(); ++s)
@@ -107,7 +107,7 @@ private:
         const std::string& done = done_[{s, m}];
         row_ = orders_.rank_of[s] + 1;
         if (done.size() < 2 || done == "FI")
-          fail(fmt::format("stage {} has \"{}\" of micro-batch {}, from 0; {}", s, done, m, rule));
+          fail("stage {} has \"{}\" of micro-batch {}, from 0; {}", s, done, m, rule);
       }
   }
 
@@ -117,10 +117,9 @@ private:
       return;
     row_ = orders_.rank_of[stuck->shard] + 1;
     column_ = stuck->tick + 1;
-    fail(fmt::format(
-        "{} waits for stage {}, which waits for what comes later in this row: a deadlock",
+    fail("{} waits for stage {}, which waits for what comes later in this row: a deadlock",
         text_of(stuck->kind, stuck->shard, stuck->micro_batch),
-        stuck->shard + (stuck->backward() ? 1 : -1)));
+        stuck->shard + (stuck->backward() ? 1 : -1));
   }
 
   std::string name_;

@@ -20,10 +20,9 @@ void append_rank(std::string& text, const Program& program, int rank) {
     fmt::format_to(out, " slice {}", r.slice);
   if (r.embeddings_slice >= 0)
     fmt::format_to(out, " embeddings {}", r.embeddings_slice);
-  if (r.kept.count > 1)
-    fmt::format_to(out, " kept {}/{}", r.kept.index, r.kept.count);
-  if (r.partial.count > 1)
-    fmt::format_to(out, " partial {}/{}", r.partial.index, r.partial.count);
+  for (const auto& [name, part] : {std::pair("kept", r.kept), std::pair("partial", r.partial)})
+    if (part.count > 1)
+      fmt::format_to(out, " {} {}/{}", name, part.index, part.count);
   fmt::format_to(
       out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
   for (const Action& a : r.actions) {
@@ -174,9 +173,7 @@ bool may_overlap(const Action& earlier, const Action& later) {
 std::vector<int> token_batches_of(const RankProgram& rank) {
   std::set<int> batches;
   for (const Action& a : rank.actions) {
-    const bool reads =
-        a.kind == Kind::embed || a.kind == Kind::loss || a.kind == Kind::embed_backward;
-    if (reads)
+    if (a.micro_batch >= 0 && row_of(a.kind).work == Work::compute)  // embed, loss, dembed
       batches.insert(a.micro_batch);
   }
   return {batches.begin(), batches.end()};
@@ -195,10 +192,8 @@ std::string to_text(const Action& a, const Program& program) {
       const bool adds = a.accumulates && row_of(a.kind).uses[i].touch == Touch::accumulate;
       add((adds ? "+" : "") + name_of(a.slots[i]));
     }
-  if (a.kind == Kind::send)
-    add(fmt::format("-> r{}", a.peer));
-  if (a.kind == Kind::recv)
-    add(fmt::format("<- r{}", a.peer));
+  if (is_point_to_point(a.kind))
+    add(fmt::format("{} r{}", a.kind == Kind::send ? "->" : "<-", a.peer));
   if (is_rooted(a.kind))
     add(fmt::format("root r{}", a.peer));
   if (a.communicator >= 0)
@@ -214,19 +209,17 @@ std::string to_text(const Program& program) {
           program.micro_batches,
           program.embeddings_slices,
           program.groups.text());
-  if (program.embeddings_split)
-    text += "embeddings_split 1\n";
-  if (program.owned_slices > 1)
-    text += fmt::format("owned_slices {}\n", program.owned_slices);
-  if (program.shard_parts > 1)
-    text += fmt::format("shard_parts {}\n", program.shard_parts);
-  if (program.replicas > 1)
-    text += fmt::format("replicas {}\n", program.replicas);
-  if (program.clips)
-    text += "clips 1\n";
+  const auto add_unless = [&](int usual, std::string_view name, int value) {
+    if (value != usual)
+      text += fmt::format("{} {}\n", name, value);
+  };
+  add_unless(0, "embeddings_split", program.embeddings_split ? 1 : 0);
+  add_unless(1, "owned_slices", program.owned_slices);
+  add_unless(1, "shard_parts", program.shard_parts);
+  add_unless(1, "replicas", program.replicas);
+  add_unless(0, "clips", program.clips ? 1 : 0);
   for (const Communicator& c : program.communicators)
-    fmt::format_to(
-        std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
+    text += fmt::format("communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < std::ssize(program.ranks); ++r)
     append_rank(text, program, r);
   return text;

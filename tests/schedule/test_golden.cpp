@@ -46,6 +46,10 @@ std::filesystem::path path_of(const std::string& file) {
   return std::filesystem::path(MINITAW_DATA) / "golden" / (file + ".txt");
 }
 
+bool renews() {
+  return std::getenv("MINITAW_RENEW_GOLDEN") != nullptr;
+}
+
 class GoldenPrograms : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenPrograms, AreWhatTheRulesGenerate) {
@@ -56,7 +60,7 @@ TEST_P(GoldenPrograms, AreWhatTheRulesGenerate) {
       golden.layers,
       golden.replicas,
       golden.clips}));
-  if (std::getenv("MINITAW_RENEW_GOLDEN") != nullptr) {
+  if (renews()) {
     std::ofstream(path_of(golden.file), std::ios::binary) << text;
     GTEST_SKIP() << "has written " << path_of(golden.file);
   }
@@ -69,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Of, GoldenPrograms, testing::ValuesIn(goldens()), [](co
 });
 
 TEST(GoldenFiles, HaveAProgramEachAndEveryScheduleHasOne) {
+  if (renews())
+    GTEST_SKIP() << "while they are written";
   std::set<std::string> files, expected, schedules, registered;
   for (const auto& entry : std::filesystem::directory_iterator(path_of("").parent_path()))
     files.insert(entry.path().stem());

@@ -39,8 +39,10 @@ EmptyGradient | fresh reads | relay | BW s1 m0 w0 a1 x0 g0 => BW s1 m0 w0 a1 x0 
 HalfOfAWholeShard | fresh reads | relay | owned 1 => kept 0/2 owned 1 | keeps part 0 of 2 of a shard
 PartAfterTheLast | fresh reads | relay | owned 1 => partial 1/1 owned 1 | keeps part 1 of 1
 WrongClass | fresh reads | relay | recv G1 g0 <- r0 => recv G1 w0 <- r0
-  | needs a slot of class accumulator or gradient or contribution or partial sum where it has weights w0
-OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0 | no use for saved activations a0
+  | needs a slot of class accumulator or gradient or contribution or partial sum where it has
+  weights w0
+OneSlotTooMany | fresh reads | relay | dembed m1 x0 f0 => dembed m1 x0 f0 a0
+  | no use for saved activations a0
 NoSlot | fresh reads | relay | send W0 h0 => send W0 | where it has none
 ShardAfterTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~rank 1
   => 4 compute zero G2 g0 after inputs_recv:5~ 4 compute join after inputs_recv:7~rank 1
@@ -85,10 +87,12 @@ NoRoomForAnotherSlice | fresh reads | pipeline | 3 compute join~rank 1
 OverwrittenGradient | no overwrite | relay | BW s0 m1 w0 a0 x0 g0 after inputs_recv:4
   => BW s0 m1 w0 a0 x0 g0 | overwrites gradient g0
 ReductionUnderBackward | no overwrite | group | BW s0 m1 w0 a0 x0 g0 after inputs_group:4
-  => BW s0 m1 w0 a0 x0 g0 | overwrites gradient g0, which may still be written by rank 1, tick 2, 'reduce G1
+  => BW s0 m1 w0 a0 x0 g0
+  | overwrites gradient g0, which may still be written by rank 1, tick 2, 'reduce G1
 ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- r1
   => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
-  => b0 after inputs_recv:1 gradients_recv:1 | overwrites hidden state x0, which may still be read by
+  => b0 after inputs_recv:1 gradients_recv:1
+  | overwrites hidden state x0, which may still be read by
 OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | the same message
 OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5
   | the same message
@@ -148,7 +152,8 @@ EndsOfTheLastStep | exact gradients | pipeline | embeddings_split 1~ => communic
 ForeignSlice | exact gradients | relay | update E1 e0 f0 => update E0 e0 f0
   | f0 lacks a slice of the sum that is read
 CopyNotUpdated | exact gradients | pipeline
-  | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1 | h0 is not updated as a whole
+  | 3 compute update W1 h0 t0~ 3 compute update E1 => 3 compute update E1
+  | h0 is not updated as a whole
 NoMicroBatches | exact gradients | relay | micro_batches 2 => micro_batches 0 | slices do not fit
 AThirdSlice | exact gradients | pipeline | embeddings_slices 2 => embeddings_slices 3
   | slices do not fit
@@ -175,7 +180,8 @@ WaitsForLater | no deadlock | relay | F s0 m1 w0 a0 x0 after inputs_recv:1
   => F s0 m1 w0 a0 x0 after inputs_recv:3
   | waits for 3 actions of lane inputs_recv, of which 2 are issued before it
 OneSlotTooFew | slots accounted | relay | rank 1 slots h1 t1 w1 g1 a2
-  => rank 1 slots h1 t1 w1 g1 a1 | uses saved activations a1, but the rank declares 1 slot of this class
+  => rank 1 slots h1 t1 w1 g1 a1
+  | uses saved activations a1, but the rank declares 1 slot of this class
 SlotNotNeeded | slots accounted | pipeline | x1 e1 f1 embeddings 0 => x2 e1 f1 embeddings 0
   | recv D1 m0 x0 => recv D1 m0 x1 | B s0 m0 h0 a0 x0 => B s0 m0 h0 a0 x1
   | dembed m0 x0 f0 => dembed m0 x1 f0~ 2 compute embed m0 x0 e0

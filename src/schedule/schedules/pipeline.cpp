@@ -23,9 +23,11 @@ struct Stages {
   int rank_of(int stage) const { return v && stage >= ranks ? count() - 1 - stage : stage % ranks; }
 };
 
-/// Visits of one rank, shards being stages, in the order in which they are put. Rules may go on to
-/// round numbers of micro-batches: visits of those that do not exist are left out, and all ranks
-/// can follow what is left.
+/// The work of one rank, in the order in which a rule puts it. Each call appends the visit of a
+/// chunk's next micro-batch, which are counted apart for F, for BW or B, and for W. A chunk is a
+/// number from 0 to Stages::chunks - 1, for the stage that the rank has there; shards of visits are
+/// stages, their ticks are 0 until set_ticks(). Rules may go on to round numbers of micro-batches:
+/// visits of those that do not exist are left out, and all ranks can follow what is left.
 class Order {
 public:
   Order(const Stages& stages, int rank, int micro_batches)

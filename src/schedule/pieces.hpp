@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <utility>
+#include <vector>
+#include "base/range.hpp"
+
+/// What there is of the content of a slot, and which contributions are in it: runs of numbers, so
+/// that programs for a thousand ranks can be followed.
+namespace minitaw::schedule::detail {
+/// A run of parts, or of contributions: what there is of a slot's content, and what is in it.
+struct Interval {
+  std::int32_t begin = 0, end = 0;
+
+  std::int32_t size() const { return end - begin; }
+
+  Interval common(Interval with) const {
+    return {std::max(begin, with.begin), std::min(end, with.end)};
+  }
+
+  bool meets(Interval with) const { return common(with).size() > 0; }
+
+  friend bool operator==(const Interval&, const Interval&) = default;
+};
+
+/// Part `part` of `count` things.
+inline Interval interval_of(std::int32_t count, Part part) {
+  const std::int32_t each = count / part.count;
+  return {part.index * each, (part.index + 1) * each};
+}
+
+/// Contributions to a gradient, as runs of their numbers in ascending order that do not touch.
+/// Micro-batch m contributes number m to the gradient of a shard or of the embedding, and number M
+/// + m to that of the head.
+class Sum {
+public:
+  explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
+
+  /// Adds what is in another sum. Returns a number that is in both, or -1.
+  std::int32_t add(const Sum& other) {
+    std::vector<Interval> all, joined;
+    std::ranges::merge(
+        runs_, other.runs_, std::back_inserter(all), {}, &Interval::begin, &Interval::begin);
+    for (const Interval run : all) {
+      if (joined.empty() || joined.back().end < run.begin)
+        joined.push_back(run);
+      else if (joined.back().end == run.begin)
+        joined.back().end = run.end;
+      else
+        return run.begin;
+    }
+    runs_ = std::move(joined);
+    return -1;
+  }
+
+  std::int32_t first_missing(std::int32_t from) const {
+    for (const Interval run : runs_)
+      if (run.begin <= from && from < run.end)
+        from = run.end;
+    return from;
+  }
+
+  bool any(Interval numbers) const {
+    return std::ranges::any_of(runs_, [&](Interval run) { return run.meets(numbers); });
+  }
+
+private:
+  std::vector<Interval> runs_;
+};
+
+/// Some of the equal parts that a shard or the embeddings are cut into, which are known to be
+/// alike.
+struct Piece {
+  Interval range;
+  bool updated = false;  ///< weights: as the optimiser left them
+  Sum sum{};             ///< gradient
+};
+
+/// Pieces of a slot in ascending order, without overlap; what lies between them holds nothing of
+/// use.
+class Pieces {
+public:
+  Pieces() = default;
+
+  explicit Pieces(Piece piece) { pieces_.push_back(std::move(piece)); }
+
+  bool covers(Interval range) const {
+    for (const Piece& piece : pieces_)
+      if (piece.range.begin <= range.begin)
+        range.begin = std::max(range.begin, piece.range.end);
+    return range.size() <= 0;
+  }
+
+  /// The pieces inside `range`, cut at its borders.
+  Pieces within(Interval range) const {
+    Pieces result;
+    for (const Piece& piece : pieces_) {
+      if (!piece.range.meets(range))
+        continue;
+      result.pieces_.push_back(piece);
+      result.pieces_.back().range = piece.range.common(range);
+    }
+    return result;
+  }
+
+  /// Replaces what is there by `others`, which lie inside `range`.
+  void put(Interval range, const Pieces& others) {
+    const auto [first, last] = inside(range);
+    pieces_.insert(pieces_.erase(first, last), others.pieces_.begin(), others.pieces_.end());
+  }
+
+  /// Changes the pieces of `range` in place, after cutting them at its borders.
+  void change(Interval range, const auto& change) {
+    const auto [first, last] = inside(range);
+    std::for_each(first, last, change);
+  }
+
+  bool any(Interval range, const auto& which) const {
+    return std::ranges::any_of(pieces_,
+        [&](const Piece& piece) { return piece.range.meets(range) && std::invoke(which, piece); });
+  }
+
+  auto begin() const { return pieces_.begin(); }
+
+  auto end() const { return pieces_.end(); }
+
+private:
+  /// The pieces of `range`, after cutting at its borders.
+  std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Interval range) {
+    for (const std::int32_t at : {range.begin, range.end}) {
+      const auto cut = std::ranges::find_if(pieces_,
+          [at](const Piece& piece) { return piece.range.begin < at && at < piece.range.end; });
+      if (cut == pieces_.end())
+        continue;
+      Piece tail = *cut;
+      tail.range.begin = cut->range.end = at;
+      pieces_.insert(cut + 1, std::move(tail));
+    }
+    const auto begin_of = [](const Piece& piece) { return piece.range.begin; };
+    return {std::ranges::lower_bound(pieces_, range.begin, {}, begin_of),
+        std::ranges::lower_bound(pieces_, range.end, {}, begin_of)};
+  }
+
+  std::vector<Piece> pieces_;
+};
+}  // namespace minitaw::schedule::detail
