@@ -14,6 +14,7 @@
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
+#include "instruments.hpp"
 #include "topology/nvml.hpp"
 
 namespace minitaw::app {
@@ -117,12 +118,6 @@ std::vector<std::uint64_t> free_memory() {
   const std::uint64_t mine = device ? device->free : engine::available_memory();
   return list_of(gather(std::to_string(mine)),
       [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
-}
-
-/// A device that several ranks share would count for each of them.
-std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
-  return shared ? std::make_unique<meters::Meter>("ranks share a device")
-                : meters::make_meter(device.uuid);
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
@@ -233,12 +228,12 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
-              .nodes = place.nodes,
-              .cores = cores_of(ranks, threads),
               .timeline = flags.timeline,
-              .meter = meter_of(device, topology::shared_device(uuids).has_value()),
-              .node_meter = place.local_rank == 0 ? meters::make_node_meter()
-                                                  : std::make_unique<meters::Meter>()}) {}
+              .instruments = make_instruments({.nodes = place.nodes,
+                  .cores = cores_of(ranks, threads),
+                  .device_uuid = device.uuid,
+                  .shared_devices = topology::shared_device(uuids).has_value(),
+                  .first_of_node = place.local_rank == 0})}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;

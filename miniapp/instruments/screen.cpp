@@ -10,7 +10,9 @@
 #include "cli/cli11.hpp"
 #include "instruments/predict/machine.hpp"
 #include "instruments/rates/rates.hpp"
+#include "instruments/replay/replay.hpp"
 #include "instruments/screen/probe.hpp"
+#include "instruments/verbs.hpp"
 #include "job.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
@@ -231,7 +233,7 @@ private:
     std::vector<double> smallest;
     for (const auto& [part, link] : judgement.smallest)
       smallest.insert(smallest.end(), {part, link});
-    std::vector<h5::Dataset> all = {record::entry("settings", settings_),
+    std::vector<Dataset> all = {record::entry("settings", settings_),
         record::entry("verdict", words.verdict),
         record::entry("judged", words.judged),
         record::entry("sure", words.sure),
@@ -449,13 +451,13 @@ private:
 };
 
 /// Looks for silent corruption in a step of the deck's first case.
-int replay(const Options& options, MpiJob& mpi) {
+int run_replay(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   const auto place = [&](const record::RankPlace& r) {
     return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
   };
-  const harness::ReplayReport report =
-      mpi.runner.replay(deck.cases.front(), list_of(mpi.ranks, place));
+  const replay::Report report =
+      replay::compare_runs(mpi.runner, deck.cases.front(), list_of(mpi.ranks, place));
   const std::vector<std::string>& sentences = report.findings;
   const int code = report.runs > 2 ? 1 : 0;
   if (!mpi.is_root())
@@ -485,7 +487,7 @@ int replay(const Options& options, MpiJob& mpi) {
 
 int screening(const Options& options, const Invocation& invocation, MpiJob& mpi) {
   if (options.replay)
-    return replay(options, mpi);
+    return run_replay(options, mpi);
   model::Shape shape = usual_shape();
   if (!options.deck.path.empty())
     shape = mpi.read(options.deck).cases.front().shape;

@@ -23,22 +23,15 @@ inline Case small_case(
   return c;
 }
 
-/// What a job is made of; usually nothing is metered.
-struct JobParts {
-  std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none");
-  std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("none");
-  engine::MakeQueues make_queues = engine::make_queues;
-};
-
 /// Executes cases on all ranks.
-inline CaseRunner job(JobParts parts = {}) {
+inline CaseRunner job(
+    engine::MakeQueues make_queues = engine::make_queues, Instruments instruments = {}) {
   return CaseRunner(MPI_COMM_WORLD,
       {.step = {.stall_limit = std::chrono::seconds(60),
            .waiting = comm::wait_policy(1, 24),
-           .make_queues = std::move(parts.make_queues)},
+           .make_queues = std::move(make_queues)},
           .shared_devices = true,
-          .meter = std::move(parts.meter),
-          .node_meter = std::move(parts.node_meter)});
+          .instruments = std::move(instruments)});
 }
 
 /// The runtime of a case on the ranks of the job, which may share a device, with the transport over

@@ -138,14 +138,7 @@ TEST_F(Steps, AreCollectedWithTheirRanks) {
     CaseResult result;
     engine::MemoryTaken taken = taken_as_planned(runtime_->footprint());
     taken.process_peak = 1000U + static_cast<unsigned>(rank_);
-    collect(*runtime_,
-        steps,
-        executed,
-        taken,
-        false,
-        {.nodes = topology::Groups({ranks})},
-        MPI_COMM_WORLD,
-        result);
+    (void)collect(*runtime_, steps, executed, taken, false, MPI_COMM_WORLD, result);
     if (rank_ != 0)
       continue;
     const bool adds_up = (executed == 3 && !more) || ranks == 1;

@@ -6,7 +6,7 @@
 namespace minitaw::harness {
 namespace {
 using engine::peak_memory;
-using tests::Job, tests::JobOfFewRanks, tests::small_case;
+using tests::Job, tests::JobOfFewRanks;
 
 TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
@@ -83,11 +83,11 @@ struct Taker {
   std::vector<char> of_process{};
 
   CaseRunner job() {
-    return tests::job({.make_queues = [this](const engine::QueueOptions& options) {
+    return tests::job([this](const engine::QueueOptions& options) {
       if (comm::mpi::rank_in(MPI_COMM_WORLD) == where)
         take();
       return engine::make_queues(options);
-    }});
+    });
   }
 
   void take() {
@@ -144,27 +144,6 @@ TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
   if (peak_memory() > before + larger / 4)
     GTEST_SKIP() << "this kernel does not let a process start a new peak";
   EXPECT_LT(after, before + larger / 4);
-}
-
-/// The last rank has the core of the first one.
-TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
-  const int ranks = job_.ranks();
-  std::vector<topology::RankCores> cores;
-  for (int r = 0; r < ranks; ++r)
-    cores.push_back({0, {r % std::max(1, ranks - 1)}, 1});
-  CaseRunner job(MPI_COMM_WORLD, {.cores = cores});
-  for (const int used : {ranks, ranks - 1}) {
-    if (used < 2)
-      continue;
-    Case c = small_case("ddp", topology::Groups({used}), 2, 1);
-    c.steps = 3;
-    const CaseResult result = job.run(c, {}).result;
-    if (job.rank() > 0)
-      continue;
-    const auto shares = test::Says({"is judged: ", "2 threads", "ranks 0"});
-    EXPECT_EQ(testing::Value(result.blame.text, shares), used == ranks) << result.blame.text;
-    EXPECT_TRUE(used < ranks || result.blame.culprit.empty());
-  }
 }
 }  // namespace
 }  // namespace minitaw::harness

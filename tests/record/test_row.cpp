@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <tuple>
 #include "base/error.hpp"
 #include "record/layout.hpp"
@@ -31,21 +31,29 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
 
-/// Reading goes by the table, writing by the rows.
-TEST(Layout, HasTheColumnsOfARowInTheirOrder) {
-  const Row row = sample_row();
-  const std::vector<Entry>& table = layout().columns;
-  ASSERT_EQ(table.size(), row.columns.size());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto& [name, units, place, cell] = row.columns[i];
-    EXPECT_EQ(std::tuple(table[i].path, table[i].units), std::tuple(name, units));
-    const bool is_text = table[i].type == "text" || table[i].type == "time";
-    const bool is_real = table[i].type == "real" || table[i].type == "amount";
-    EXPECT_EQ(cell.index(), is_text ? 2U : is_real ? 1U : 0U) << name;
-    const std::string setting = fmt::format("settings/{}", name);
-    const bool is_setting = std::ranges::count(layout().of_case, setting, &Entry::path) == 1;
-    EXPECT_EQ(is_setting, place == Place::settings) << name;
-  }
+/// Of the core and of instruments, each is given once.
+TEST(Layout, HasTheColumnsThatCasesHave) {
+  const CaseResult r = sample_case();
+  std::vector<std::string> given, known;
+  for (const Cells& cells : {cells_of(r), sample_columns(r)})
+    for (const auto& [name, value] : cells)
+      given.emplace_back(name);
+  for (const Column& column : empty_row().columns)
+    known.emplace_back(column.name);
+  EXPECT_THAT(given, testing::UnorderedElementsAreArray(known));
+  Row row = empty_row();
+  EXPECT_THROW(row.set({{"no_column", 1}}), LogicError);
+  EXPECT_THROW(row.set({{"ranks", 1.0}}), LogicError);
+}
+
+TEST(Layout, SaysWhereACaseHasTheValueOfAColumn) {
+  const Row row = empty_row();
+  EXPECT_EQ(row.column("seq").in_case, "settings/seq");
+  EXPECT_EQ(row.column("gradient_error").in_case, "verification/gradient_error");
+  EXPECT_EQ(row.column("ticks").in_case, "ticks");
+  EXPECT_EQ(row.column("median_s").in_case, "");
+  EXPECT_TRUE(row.column("seq").is_setting && !row.column("ticks").is_setting);
+  EXPECT_EQ(row.column("median_s").units, "s");
 }
 
 TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
@@ -109,7 +117,6 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"loss_error", "1e-09"},
       {"attention_used", "portable"},
       {"transport_used", "mpi"},
-      {"counters", "made up 1.2"},
       {"grad_dtype", "fp32"},
       {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected)
@@ -217,38 +224,6 @@ TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   for (trace::RankTime& rank : r.time)
     rank.communication = rank.hidden = 0;
   expect_none(make_row(r), {"overlap"});
-}
-
-/// By hand: two repetitions of two steps on two ranks, 10 sequences of 50 tokens a step.
-TEST(Row, CountersAreMeansAndExtremesOverSamplesAndRanks) {
-  CaseResult r = sample_case();
-  r.settings.shape.seq = 50;
-  r.settings.shape.micro_batch = 1;
-  r.settings.micro_batches = 10;
-  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
-  r.device.energy = {{400, 300}, {100, 200.5}};
-  const auto at = [](double clock, double temperature, double power, std::uint64_t throttle) {
-    return DeviceSample{clock, 2600, temperature, power, throttle};
-  };
-  r.device.samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
-      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)},
-      {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
-      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
-  // Throttled: the first and the third, by power cap, power brake and slow-down.
-  expect(make_row(r),
-      {{"energy_per_token", 1000.5 / 2000}, {"power_mean", (800 + 700 + 900 + 700) / 4.0}});
-  expect(make_row(r), {{"clock_min", 1500}, {"temperature_max", 71}, {"throttled", 0.5}});
-  std::swap(r.device, r.node);
-  expect(make_row(r), {{"node_energy_per_token", 1000.5 / 2000}, {"node_power_mean", 775}});
-  std::swap(r.device, r.node);
-  r.device.samples[2][1].throttle = throttle_unknown;
-  r.device.samples[1][0].power_w = r.device.samples[0][1].clock_mhz = std::nan("");
-  r.device.energy[0][1] = std::nan("");
-  expect_none(make_row(r), {"throttled", "power_mean", "energy_per_token"});
-  expect(make_row(r), {{"clock_min", 1700}});  // of those that tell
-  r.device.samples.clear(), r.device.energy.clear();
-  expect_none(
-      make_row(r), {"energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"});
 }
 
 TEST(Row, WithoutSamplesHasNoFigures) {

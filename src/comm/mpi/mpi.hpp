@@ -4,6 +4,9 @@
 #include <limits>
 #include <mpi.h>
 #include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
 
@@ -72,6 +75,16 @@ private:
   std::vector<std::byte> sent_;
   std::vector<std::vector<std::byte>> received_;
 };
+
+/// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
+/// Collective; throws comm::Error, which says `what`.
+template <class T>
+[[nodiscard]] std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
+  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
+  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
+  return all;
+}
 
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);

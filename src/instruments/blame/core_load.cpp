@@ -7,7 +7,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "instruments/rates/rates.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::blame {
 namespace {
 /// A share of the cores that is worth a word: as much as the smallest difference of two ranks that
 /// is.
@@ -60,15 +60,16 @@ CoreUse CoreWatch::now() const {
       static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
 }
 
-std::string CoreWatch::end(MPI_Comm comm) const {
+void CoreWatch::end() {
+  if (!ranks_.empty())
+    end_ = now();
+}
+
+std::string CoreWatch::taken_by_others(MPI_Comm comm) const {
   if (ranks_.empty())
     return {};
-  const CoreUse end = now();
-  const CoreUse mine{end.elapsed - begin_.elapsed, end.busy - begin_.busy, end.own - begin_.own};
-  std::vector<CoreUse> all(ranks_.size());
-  comm::mpi::check(
-      MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm),
-      "gathering loads of cores");
-  return rank_ == 0 ? taken_by_others(ranks_, all) : "";
+  const CoreUse mine{end_.elapsed - begin_.elapsed, end_.busy - begin_.busy, end_.own - begin_.own};
+  const std::vector<CoreUse> all = comm::mpi::gather(mine, comm, "gathering loads of cores");
+  return rank_ == 0 ? blame::taken_by_others(ranks_, all) : "";
 }
-}  // namespace minitaw::harness
+}  // namespace minitaw::blame

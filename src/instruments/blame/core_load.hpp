@@ -5,7 +5,7 @@
 #include <span>
 #include "topology/system.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::blame {
 /// What a rank has seen of its cores in a while, seconds.
 struct CoreUse {
   double elapsed = 0;
@@ -25,8 +25,9 @@ public:
   /// `stat`: /proc/stat, but in tests.
   CoreWatch(std::span<const topology::RankCores> ranks, std::filesystem::path stat);
   void begin(MPI_Comm comm);
-  /// Returns taken_by_others() of the time since begin(), on rank 0. Collective.
-  [[nodiscard]] std::string end(MPI_Comm comm) const;
+  void end();
+  /// Returns what taken_by_others() says of the time from begin() to end(), on rank 0. Collective.
+  [[nodiscard]] std::string taken_by_others(MPI_Comm comm) const;
 
 private:
   [[nodiscard]] CoreUse now() const;
@@ -34,6 +35,6 @@ private:
   std::span<const topology::RankCores> ranks_;
   std::filesystem::path stat_;
   int rank_ = -1;  ///< of the case
-  CoreUse begin_;
+  CoreUse begin_, end_;
 };
-}  // namespace minitaw::harness
+}  // namespace minitaw::blame
