@@ -23,20 +23,15 @@ inline Case small_case(
   return c;
 }
 
-/// What a job is made of; usually nobody listens.
-struct JobParts {
-  engine::MakeQueues make_queues = engine::make_queues;
-  Instruments instruments{};
-};
-
 /// Executes cases on all ranks.
-inline CaseRunner job(JobParts parts = {}) {
+inline CaseRunner job(
+    engine::MakeQueues make_queues = engine::make_queues, Instruments instruments = {}) {
   return CaseRunner(MPI_COMM_WORLD,
       {.step = {.stall_limit = std::chrono::seconds(60),
            .waiting = comm::wait_policy(1, 24),
-           .make_queues = std::move(parts.make_queues)},
+           .make_queues = std::move(make_queues)},
           .shared_devices = true,
-          .instruments = std::move(parts.instruments)});
+          .instruments = std::move(instruments)});
 }
 
 /// The runtime of a case on the ranks of the job, which may share a device, with the transport over

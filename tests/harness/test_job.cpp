@@ -52,7 +52,7 @@ TEST_F(Reproduction, PipelinesOfPyTorchReproduceIt) {
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Reproduction, SchedulesReproduceItOnStreams) {
-  CaseRunner on_streams = tests::job({.make_queues = engine::tests::simulated_streams});
+  CaseRunner on_streams = tests::job(engine::tests::simulated_streams);
   reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, on_streams);
 }
 

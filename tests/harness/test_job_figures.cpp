@@ -6,7 +6,7 @@
 namespace minitaw::harness {
 namespace {
 using engine::peak_memory;
-using tests::Job, tests::JobOfFewRanks, tests::small_case;
+using tests::Job, tests::JobOfFewRanks;
 
 TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
@@ -83,11 +83,11 @@ struct Taker {
   std::vector<char> of_process{};
 
   CaseRunner job() {
-    return tests::job({.make_queues = [this](const engine::QueueOptions& options) {
+    return tests::job([this](const engine::QueueOptions& options) {
       if (comm::mpi::rank_in(MPI_COMM_WORLD) == where)
         take();
       return engine::make_queues(options);
-    }});
+    });
   }
 
   void take() {
@@ -145,6 +145,5 @@ TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
     GTEST_SKIP() << "this kernel does not let a process start a new peak";
   EXPECT_LT(after, before + larger / 4);
 }
-
 }  // namespace
 }  // namespace minitaw::harness

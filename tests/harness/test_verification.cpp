@@ -20,7 +20,7 @@ CaseRunner job_without(const Case& c, int first, const std::function<bool(const 
   for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
     if (rank >= first && which(program.ranks[rank].actions[units[unit]]))
       faults.left_out.insert(unit);
-  return tests::job({.make_queues = engine::tests::faulty_queues(faults)});
+  return tests::job(engine::tests::faulty_queues(faults));
 }
 
 TEST_F(Verification, SeesATensorThatIsNotUpdated) {

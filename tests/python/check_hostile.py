@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No file of hostile.py gives a traceback, reads another file, takes more than 1 GB, is changed by
-who refuses it, or gets a VALID that it does not deserve: from any command in scripts/, from minitaw
-show, and from minitaw run -o. Called with the repository, the sample, a folder, the program, and
+who refuses it, is refused without its name, or gets a VALID that it does not deserve: from any
+command in scripts/, from minitaw show, and from minitaw run -o. Called with the repository, the sample, a folder, the program, and
 how many files (300 is the full set: docs/results.md)."""
 
 import importlib
@@ -85,6 +85,8 @@ def scripts(must_refuse):
             found.append(f"{name}: {traceback.format_exc()[-1500:]}")
             continue
         found.append(complaint_of(name, done.returncode, done.stdout, done.stderr))
+        if done.returncode == 2 and "f.h5" not in done.stderr:
+            found.append(f"{name}: does not name the file: {done.stderr}")
         if must_refuse and done.returncode != 2:
             found.append(f"{name}: exit {done.returncode}, must refuse it: {done.stdout[-300:]}")
     for output in FOLDER.glob("out.*"):
@@ -138,6 +140,8 @@ def program(must_refuse, *arguments):
         complaint_of(name, code, *texts),
         f"{name} takes {used.ru_maxrss >> 10} MiB" if used.ru_maxrss > MOST_MEMORY else "",
     ]
+    if code == 2 and "f.h5" not in texts[1]:
+        found.append(f"{name}: does not name the file: {texts[1]}")
     if code == 2 and FILE.read_bytes() != before:
         found.append(f"{name} changed the file that it refuses")
     if must_refuse and code != 2:
@@ -208,7 +212,7 @@ print(f"MINITAW_SEED={SEED}")
 begin = time.monotonic()
 chosen = hostile.damages(BASE, SEED, COUNT)
 complaints = others() + [one for damage in chosen for one in tried(damage)]
-sound = tried(hostile.Damage("nothing is done", lambda file: None, False))
+sound = tried(hostile.Damage("nothing is done", hostile.unchanged, False))
 if len(record.load(FILE).cases) != 1 + len(record.load(BASE).cases):
     sound.append("a sound file is not gone on with")
 print(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Result files that somebody else may have made: damaged or hostile, each with a right seal, named
+"""Result files that somebody else may have made: damaged or hostile, most with a right seal, named
 by what was done to a sound one.
 
 damages(seed, count) gives the special ones and a random choice of all others: something done to one
@@ -25,6 +25,7 @@ class Damage:
     # True: by everybody; "scripts": by those, as minitaw does not read it; False: it may be used
     is_refused: object = True
     on_bytes: Callable = None  # of the HDF5 file instead
+    on_file: Callable = lambda file: file  # of its bytes with the seal, afterwards
 
 
 def paths_of(file):
@@ -60,10 +61,18 @@ def made(source, target, damage):
         with h5py.File(target, "r+") as file:
             damage.change(file)
         image = target.read_bytes()
-    target.write_bytes(record.seal_of(record.SCHEMA, image) + image)
+    target.write_bytes(damage.on_file(record.seal_of(record.SCHEMA, image) + image))
 
 
 # Special ones.
+
+
+def unchanged(file):
+    pass
+
+
+def of_next_schema(file):
+    return file.replace(b"schema %d" % record.SCHEMA, b"schema %d" % (record.SCHEMA + 1), 1)
 
 
 def cycle(file):
@@ -264,6 +273,12 @@ SPECIAL = [
         "scripts",
         on_bytes=prepared(one_text_for_all, names_of_one),
     ),
+    Damage("no result", unchanged, on_file=lambda file: b"hello\n"),
+    Damage("no seal", unchanged, on_file=lambda file: file[record.SEAL_BYTES :]),
+    Damage("nothing but a seal", unchanged, on_file=lambda file: file[: record.SEAL_BYTES]),
+    Damage("a byte less than sealed", unchanged, on_file=lambda file: file[:-1]),
+    Damage("a bit changed", unchanged, on_file=lambda file: file[:-1] + bytes([file[-1] ^ 1])),
+    Damage("the next schema", unchanged, on_file=of_next_schema),
     Damage("no bytes", None, on_bytes=lambda image: b""),
     Damage("no HDF5", None, on_bytes=lambda image: b"hello\n"),
     Damage("half of HDF5", None, on_bytes=lambda image: image[: len(image) // 2]),
