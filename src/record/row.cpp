@@ -206,7 +206,7 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"started", "text", itself, result.started},
   }};
   for (const deck::Setting& setting : deck::columns())
-    row.columns.push_back({setting.name, setting.units, settings, setting.value(c)});
+    row.columns.push_back({setting.name, setting.column.units, settings, setting.column.value(c)});
   const std::vector<Column> results = {
       {"median_s", "s", nowhere, step},
       {"q1_s", "s", nowhere, quantile(samples, 0.25)},
