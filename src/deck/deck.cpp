@@ -243,9 +243,9 @@ void require_one_of_each(const GivenKeys& given) {
 /// take.
 void require_form(const Setting& key, const GivenKey& given) {
   const char* fault = nullptr;
-  if (given.list && !key.list && !key.axis)
+  if (given.list && !key.form.list && !key.axis)
     fault = "a list is given, but this key takes one value";
-  if (!given.list && key.list)
+  if (!given.list && key.form.list)
     fault = "one value is given, but this key takes a list";
   const auto is_shown = [](const std::string& value) {
     return printable(value, value.size()) == value;
@@ -255,7 +255,7 @@ void require_form(const Setting& key, const GivenKey& given) {
   if (given.values.empty() || std::ranges::count(given.values, "") > 0)
     fault = "a value is empty";
   if (fault != nullptr)
-    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
+    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example()));
 }
 
 /// Single values and defaults go into the draft, lists become axes.
@@ -266,17 +266,17 @@ std::vector<Axis> split_axes(const GivenKeys& given, Draft& draft) {
     const auto at = given.find(key.name);
     if (at == given.end()) {
       if (key.required())
-        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
+        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example()));
       if (!key.initial.empty())
-        key.store(draft, key.name, key.initial);
+        key.form.store(draft, key.name, key.initial);
       continue;
     }
     require_form(key, at->second);
     const std::vector<std::string>& values = at->second.values;
-    const bool swept = !key.list && values.size() > 1;
+    const bool swept = !key.form.list && values.size() > 1;
     Draft scratch;
     for (const std::string& value : values)
-      key.store(swept ? scratch : draft, key.name, value);
+      key.form.store(swept ? scratch : draft, key.name, value);
     if (swept)
       axes.push_back({&key, values});
   }
@@ -400,7 +400,7 @@ void expand(const GivenKeys& given, const Job& job, Deck& deck) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<std::size_t> positions = positions_of(i, axes);
     for (std::size_t axis = 0; axis < axes.size(); ++axis)
-      axes[axis].key->store(draft, axes[axis].key->name, axes[axis].values[positions[axis]]);
+      axes[axis].key->form.store(draft, axes[axis].key->name, axes[axis].values[positions[axis]]);
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);

@@ -35,11 +35,11 @@ or if the job has too few ranks for one.
 std::string help_text(const Setting& key) {
   return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n",
       key.name,
-      key.type,
+      key.form.type,
       key.axis ? ", axis" : "",
       default_of(key),
       key.doc,
-      key.example);
+      key.example());
 }
 
 std::string help_text(const schedule::Entry& entry) {
@@ -73,11 +73,11 @@ std::string help_markdown() {
   for (const Setting& key : keys())
     text += fmt::format("| `{}` | {} | {} | {} | {} | `{}` |\n",
         key.name,
-        key.type,
+        key.form.type,
         key.axis ? "yes" : "no",
         default_of(key),
         key.doc,
-        key.example);
+        key.example());
   text += "\n## Schedules\n\nThe first value of an option is its default.\n\n";
   for (const schedule::Entry& entry : schedule::registry())
     text += fmt::format("- `{}`: {}. Options: {}.\n", entry.name, entry.doc, options_of(entry));

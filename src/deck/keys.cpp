@@ -8,8 +8,6 @@ namespace {
 using C = Case;
 using D = Draft;
 using S = model::Shape;
-using Store = decltype(Setting::store);
-using Value = decltype(Setting::value);
 
 constexpr std::int64_t K = 1024, M = K * K, many = 1'000'000, most_ranks = topology::most_ranks;
 
@@ -35,48 +33,56 @@ const auto& field_of(const Case& c, auto model::Shape::* field) {
   return c.shape.*field;
 }
 
-/// A whole number of [least, most], "4K" allowed; or one more of a list.
+/// A whole number of [least, most], "4K" allowed; or a list of them.
 template <class T, class Owner>
-Store size(T Owner::* field, std::int64_t least, std::int64_t most) {
-  return [=](Draft& draft, const std::string& key, const std::string& text) {
-    const std::int64_t number = to_size(key, text, least, most);
-    if constexpr (std::is_integral_v<T>)
+KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
+  constexpr bool one = std::is_integral_v<T>;
+  const auto store = [=](Draft& draft, const std::string& key, const std::string& value) {
+    const std::int64_t number = to_size(key, value, least, most);
+    if constexpr (one)
       field_of(draft, field) = static_cast<T>(number);
     else
       field_of(draft, field).push_back(number);
   };
+  return {one ? "size" : "list of sizes", store, !one};
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
 template <class T, class Owner>
-Store choice(T Owner::* field, std::vector<std::string> words) {
-  return [=](Draft& draft, const std::string& key, const std::string& text) {
-    const std::size_t at = to_choice(key, text, words);
+KeyForm choice(T Owner::* field, std::vector<std::string> words) {
+  const auto store = [=](Draft& draft, const std::string& key, const std::string& value) {
+    const std::size_t at = to_choice(key, value, words);
     if constexpr (std::is_enum_v<T>)
       field_of(draft, field) = static_cast<T>(at);
     else
       field_of(draft, field) = words[at];
   };
+  return {"name", store};
 }
 
 template <class Owner>
-Store text(std::string Owner::* field) {
-  return [=](Draft& draft, const std::string&, const std::string& given) {
-    field_of(draft, field) = given;
+KeyForm text(std::string Owner::* field, const char* type) {
+  const auto store = [=](Draft& draft, const std::string&, const std::string& value) {
+    field_of(draft, field) = value;
   };
+  return {type, store};
 }
 
+/// A column of texts.
+RecordColumn texts(std::function<std::string(const Case&)> text_of) {
+  return {"text", std::move(text_of)};
+}
+
+/// The column of a field: a word of an enumeration, a number or a text.
 template <class T, class Owner>
-Value of(T Owner::* field) {
-  return [=](const Case& c) -> Cell {
-    const T& value = field_of(c, field);
-    if constexpr (std::is_enum_v<T>)
-      return std::string(name_of(value));
-    else if constexpr (std::is_integral_v<T>)
-      return static_cast<std::int64_t>(value);
-    else
-      return value;
-  };
+RecordColumn of(T Owner::* field, const char* units = "1") {
+  if constexpr (std::is_enum_v<T>)
+    return texts([=](const Case& c) { return std::string(name_of(field_of(c, field))); });
+  else if constexpr (std::is_integral_v<T>)
+    return {units, [=](const Case& c) { return static_cast<std::int64_t>(field_of(c, field)); }};
+  else
+    return {std::is_floating_point_v<T> ? units : "text",
+        [=](const Case& c) { return field_of(c, field); }};
 }
 
 void store_schedule(Draft& draft, const std::string&, const std::string& spec) {
@@ -101,55 +107,42 @@ std::string clip_norm_text(const Case& c) {
 std::vector<Setting> program_settings() {
   return {
       {.name = "schedule",
-          .type = "name",
-          .axis = true,
+          .form = {"name", store_schedule},
+          .column = of(&C::schedule),
           .initial = "tawpipe",
-          .example = R"(schedule = ["ddp", "tawpipe:cco=off"])",
+          .example_value = R"(["ddp", "tawpipe:cco=off"])",
           .doc = "How the step is spread over the ranks; options are appended as "
-                 "\":option=value\". \"serial\" always uses one rank.",
-          .store = store_schedule,
-          .units = "text",
-          .value = of(&C::schedule),
-          .identity = Identity::always},
+                 "\":option=value\". \"serial\" always uses one rank."},
       {.name = "ranks",
-          .type = "size",
-          .axis = true,
+          .form = size(&C::ranks, 1, most_ranks),
+          .column = of(&C::ranks),
           .fallback = "all ranks of the job",
-          .example = "ranks = [2, 4]",
-          .doc = "P, ranks that take part; the first P of the job.",
-          .store = size(&C::ranks, 1, most_ranks),
-          .value = of(&C::ranks),
-          .identity = Identity::always},
+          .example_value = "[2, 4]",
+          .doc = "P, ranks that take part; the first P of the job."},
       {.name = "groups",
-          .type = "number or text",
-          .axis = true,
+          .form = text(&D::groups, "number or text"),
+          .column = texts([](const Case& c) { return c.groups.text(); }),
           .fallback = "the nodes of the job",
-          .example = R"(groups = [1, 2, "1+2+3"])",
+          .example_value = R"([1, 2, "1+2+3"])",
           .doc = "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for "
-                 "all ranks that are left. Ranks of a group are consecutive.",
-          .store = text(&D::groups),
-          .units = "text",
-          .value = [](const Case& c) { return c.groups.text(); },
-          .identity = Identity::always},
+                 "all ranks that are left. Ranks of a group are consecutive."},
       {.name = "group_size",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::group_size, 1, most_ranks),
           .fallback = "ranks / groups",
-          .example = "group_size = 8",
+          .example_value = "8",
           .doc = "Ranks of each group, in place of groups: what stays the same where ranks are "
                  "swept over nodes.",
-          .in_place_of = "groups",
-          .store = size(&D::group_size, 1, most_ranks)},
-      {.name = "group_count", .value = [](const Case& c) { return c.groups.count(); }},
+          .in_place_of = "groups"},
+      {.name = "group_count",
+          .column = {"1", [](const Case& c) { return c.groups.count(); }},
+          .identity = Identity::never},
       {.name = "replicas",
-          .type = "size",
-          .axis = true,
+          .form = size(&C::replicas, 1, most_ranks),
+          .column = of(&C::replicas),
           .initial = "1",
-          .example = "replicas = 2",
+          .example_value = "2",
           .doc = "Copies of the schedule side by side, each on ranks / replicas ranks, gradients "
                  "summed over all: what lets a model run on more ranks than it has layers.",
-          .store = size(&C::replicas, 1, most_ranks),
-          .value = of(&C::replicas),
           .identity = Identity::unless_initial},
   };
 }
@@ -157,132 +150,95 @@ std::vector<Setting> program_settings() {
 std::vector<Setting> model_settings() {
   return {
       {.name = "layers",
-          .type = "size",
-          .axis = true,
-          .example = "layers = 8",
-          .doc = "L, transformer blocks.",
-          .store = size(&S::layers, 1, 10'000),
-          .value = of(&S::layers),
-          .identity = Identity::always},
+          .form = size(&S::layers, 1, 10'000),
+          .column = of(&S::layers),
+          .example_value = "8",
+          .doc = "L, transformer blocks."},
       {.name = "hidden",
-          .type = "size",
-          .axis = true,
-          .example = "hidden = 256",
-          .doc = "H, width of the hidden state.",
-          .store = size(&S::hidden, 1, M),
-          .value = of(&S::hidden),
-          .identity = Identity::always},
+          .form = size(&S::hidden, 1, M),
+          .column = of(&S::hidden),
+          .example_value = "256",
+          .doc = "H, width of the hidden state."},
       {.name = "heads",
-          .type = "size",
-          .axis = true,
+          .form = size(&S::heads, 1, M),
+          .column = of(&S::heads),
           .fallback = "hidden / head_dim",
-          .example = "heads = 8",
-          .doc = "Query heads; must divide hidden, and hidden / heads must be even.",
-          .store = size(&S::heads, 1, M),
-          .value = of(&S::heads),
-          .identity = Identity::always},
+          .example_value = "8",
+          .doc = "Query heads; must divide hidden, and hidden / heads must be even."},
       {.name = "head_dim",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::head_dim, 1, M),
           .fallback = "hidden / heads",
-          .example = "head_dim = 128",
+          .example_value = "128",
           .doc = "Width of a head, in place of heads: what stays the same where hidden is swept.",
-          .in_place_of = "heads",
-          .store = size(&D::head_dim, 1, M)},
+          .in_place_of = "heads"},
       {.name = "kv_heads",
-          .type = "size",
-          .axis = true,
+          .form = size(&S::kv_heads, 1, M),
+          .column = of(&S::kv_heads),
           .fallback = "heads",
-          .example = "kv_heads = 2",
-          .doc = "Key and value heads (grouped query attention); must divide heads.",
-          .store = size(&S::kv_heads, 1, M),
-          .value = of(&S::kv_heads),
-          .identity = Identity::always},
+          .example_value = "2",
+          .doc = "Key and value heads (grouped query attention); must divide heads."},
       {.name = "vocab",
-          .type = "size",
-          .axis = true,
+          .form = size(&S::vocab, 1, 16 * M),
+          .column = of(&S::vocab),
           .fallback = "256 if data is a file, else 32000",
-          .example = "vocab = 32000",
-          .doc = "V, size of the vocabulary; at least 256 if data is a file.",
-          .store = size(&S::vocab, 1, 16 * M),
-          .value = of(&S::vocab),
-          .identity = Identity::always},
+          .example_value = "32000",
+          .doc = "V, size of the vocabulary; at least 256 if data is a file."},
       {.name = "ffn",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::ffn, 1, 4 * M),
+          .column = texts([](const Case& c) { return ffn_text(c.shape); }),
           .fallback = "8/3 hidden, rounded up to a multiple of 256",
-          .example = "ffn = 768",
-          .doc = "F, inner width of the SwiGLU of every block.",
-          .store = size(&D::ffn, 1, 4 * M),
-          .units = "text",
-          .value = [](const Case& c) { return ffn_text(c.shape); },
-          .identity = Identity::always},
+          .example_value = "768",
+          .doc = "F, inner width of the SwiGLU of every block."},
       {.name = "ffn_per_layer",
-          .type = "list of sizes",
-          .list = true,
+          .form = size(&S::ffn, 1, 4 * M),
+          .axis = false,
           .fallback = "ffn for every block",
-          .example = "ffn_per_layer = [128, 256]",
+          .example_value = "[128, 256]",
           .doc = "F of each block, `layers` values, in place of ffn.",
-          .in_place_of = "ffn",
-          .store = size(&S::ffn, 1, 4 * M)},
-      {.name = "parameters", .value = [](const Case& c) { return model::parameters(c.shape); }},
+          .in_place_of = "ffn"},
+      {.name = "parameters",
+          .column = {"1", [](const Case& c) { return model::parameters(c.shape); }},
+          .identity = Identity::never},
       {.name = "dtype",
-          .type = "name",
-          .axis = true,
+          .form = choice(&S::dtype, {"fp32", "bf16"}),
+          .column = of(&S::dtype),
           .initial = "fp32",
-          .example = "dtype = \"bf16\"",
+          .example_value = R"("bf16")",
           .doc = "Precision of weights, activations and gradients: fp32 or bf16. Master weights "
-                 "and optimiser are fp32.",
-          .store = choice(&S::dtype, {"fp32", "bf16"}),
-          .units = "text",
-          .value = of(&S::dtype),
-          .identity = Identity::always},
+                 "and optimiser are fp32."},
       {.name = "grad_dtype",
-          .type = "name",
-          .axis = true,
+          .form = choice(&D::grad_dtype, {"auto", "fp32"}),
+          .column = texts([](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); }),
           .initial = "auto",
-          .example = "grad_dtype = \"fp32\"",
+          .example_value = R"("fp32")",
           .doc = "Precision of gradients in transit to where they are summed: auto (as dtype), or "
                  "fp32, as PyTorch's FSDP may reduce. Sums over micro-batches, ddp and replicas "
                  "are fp32 always.",
-          .store = choice(&D::grad_dtype, {"auto", "fp32"}),
-          .units = "text",
-          .value = [](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); },
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
       {.name = "recompute",
-          .type = "name",
-          .axis = true,
+          .form = choice(&S::recompute, {"block", "keep-attention", "none"}),
+          .column = of(&S::recompute),
           .initial = "block",
-          .example = "recompute = \"none\"",
+          .example_value = R"("none")",
           .doc = "What the backward pass computes again: block (all but the block input), "
-                 "keep-attention (all but the block input and the attention), none.",
-          .store = choice(&S::recompute, {"block", "keep-attention", "none"}),
-          .units = "text",
-          .value = of(&S::recompute),
-          .identity = Identity::always},
+                 "keep-attention (all but the block input and the attention), none."},
       {.name = "attention",
-          .type = "name",
-          .axis = true,
+          .form = choice(&C::attention, {"auto", "host", "portable", "cudnn"}),
+          .column = of(&C::attention),
           .initial = "auto",
-          .example = "attention = \"portable\"",
+          .example_value = R"("portable")",
           .doc = "Attention kernel: host (vector code, fp32 on a host), portable (Kokkos, any "
                  "device), cudnn (bf16 on NVIDIA), or auto, the fastest of these in this build.",
-          .store = choice(&C::attention, {"auto", "host", "portable", "cudnn"}),
-          .units = "text",
-          .value = of(&C::attention),
           .identity = Identity::unless_initial},
       {.name = "transport",
-          .type = "name",
-          .axis = true,
+          .form = choice(&C::transport, {"auto", "mpi", "nccl"}),
+          .column = of(&C::transport),
           .initial = "auto",
-          .example = "transport = \"mpi\"",
+          .example_value = R"("mpi")",
           .doc = "What moves data between ranks: nccl (device to device), mpi (through host memory "
                  "unless the MPI takes device pointers), or auto: nccl where each rank has a "
                  "device of its own and the build has NCCL.",
-          .store = choice(&C::transport, {"auto", "mpi", "nccl"}),
-          .units = "text",
-          .value = of(&C::transport),
           .identity = Identity::unless_initial},
   };
 }
@@ -290,165 +246,140 @@ std::vector<Setting> model_settings() {
 std::vector<Setting> batch_settings() {
   return {
       {.name = "seq",
-          .type = "size",
-          .axis = true,
-          .example = R"(seq = ["1K", "2K", "4K"])",
-          .doc = "S, tokens per sequence.",
-          .store = size(&S::seq, 1, 64 * M),
-          .units = "token",
-          .value = of(&S::seq),
-          .identity = Identity::always},
+          .form = size(&S::seq, 1, 64 * M),
+          .column = of(&S::seq, "token"),
+          .example_value = R"(["1K", "2K", "4K"])",
+          .doc = "S, tokens per sequence."},
       {.name = "micro_batch",
-          .type = "size",
-          .axis = true,
+          .form = size(&S::micro_batch, 1, many),
+          .column = of(&S::micro_batch, "sequence"),
           .fallback = "1",
-          .example = "micro_batch = 2",
+          .example_value = "2",
           .doc = "B, sequences per micro-batch.",
-          .store = size(&S::micro_batch, 1, many),
-          .units = "sequence",
-          .value = of(&S::micro_batch),
-          .identity = Identity::always,
           .text = micro_batch_text},
       {.name = "micro_batch_per_rank",
-          .type = "list of sizes",
-          .list = true,
+          .form = size(&C::micro_batch_per_rank, 1, many),
+          .column = texts([](const Case& c) {
+            return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
+          }),
+          .axis = false,
           .fallback = "micro_batch for every rank",
-          .example = "micro_batch_per_rank = [1, 3, 2]",
+          .example_value = "[1, 3, 2]",
           .doc = "B of each rank, `ranks` values, in place of micro_batch: for ranks of different "
                  "speed.",
           .in_place_of = "micro_batch",
-          .store = size(&C::micro_batch_per_rank, 1, many),
-          .units = "text",
-          .value =
-              [](const Case& c) {
-                return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
-              }},
+          .identity = Identity::never},
       {.name = "tokens_per_micro_batch",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::tokens, 1, many * K),
           .fallback = "micro_batch * seq",
-          .example = "tokens_per_micro_batch = \"64K\"",
+          .example_value = R"("64K")",
           .doc = "B times S, in place of micro_batch: what stays the same where seq is swept; a "
                  "multiple of seq.",
-          .in_place_of = "micro_batch",
-          .store = size(&D::tokens, 1, many * K)},
+          .in_place_of = "micro_batch"},
       {.name = "micro_batches",
-          .type = "size",
-          .axis = true,
+          .form = size(&C::micro_batches, 1, many),
+          .column = of(&C::micro_batches, "micro-batch"),
           .fallback = "ranks",
-          .example = "micro_batches = 16",
+          .example_value = "16",
           .doc = "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines "
-                 "of replicas.",
-          .store = size(&C::micro_batches, 1, many),
-          .units = "micro-batch",
-          .value = of(&C::micro_batches),
-          .identity = Identity::always},
+                 "of replicas."},
       {.name = "micro_batches_per_rank",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::micro_batches_per_rank, 1, many),
           .fallback = "micro_batches / ranks",
-          .example = "micro_batches_per_rank = 8",
+          .example_value = "8",
           .doc = "M / P, in place of micro_batches: the step grows with the ranks.",
-          .in_place_of = "micro_batches",
-          .store = size(&D::micro_batches_per_rank, 1, many)},
+          .in_place_of = "micro_batches"},
       {.name = "sequences_per_step",
-          .type = "size",
-          .axis = true,
+          .form = size(&D::sequences, 1, many),
           .fallback = "micro_batches * micro_batch",
-          .example = "sequences_per_step = 1536",
+          .example_value = "1536",
           .doc = "Sequences of all micro-batches, in place of micro_batches: the step stays the "
                  "same where B is swept; a multiple of B.",
-          .in_place_of = "micro_batches",
-          .store = size(&D::sequences, 1, many)},
+          .in_place_of = "micro_batches"},
   };
 }
 
 std::vector<Setting> training_settings() {
   return {
       {.name = "steps",
-          .type = "size",
+          .form = size(&C::steps, 1, many),
+          .column = of(&C::steps, "step"),
+          .axis = false,
           .initial = "10",
-          .example = "steps = 20",
-          .doc = "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
-          .store = size(&C::steps, 1, many),
-          .units = "step",
-          .value = of(&C::steps),
-          .identity = Identity::always},
+          .example_value = "20",
+          .doc = "Timed steps of a repetition; a result needs at least 3 samples to be valid."},
       {.name = "repeats",
-          .type = "size",
+          .form = size(&C::repeats, 1, 1000),
+          .column = of(&C::repeats),
+          .axis = false,
           .initial = "1",
-          .example = "repeats = 3",
+          .example_value = "3",
           .doc = "Repetitions: how often a case is set up and timed again, warm-up included; `run "
                  "--interleave` runs those of all cases in random order.",
-          .store = size(&C::repeats, 1, 1000),
-          .value = of(&C::repeats)},  // more repetitions are no other case
+          .identity = Identity::never},  // more repetitions are no other case
       {.name = "warmup",
-          .type = "size",
+          .form = size(&C::warmup, 0, many),
+          .column = of(&C::warmup, "step"),
+          .axis = false,
           .initial = "2",
-          .example = "warmup = 3",
-          .doc = "Steps before the timed ones.",
-          .store = size(&C::warmup, 0, many),
-          .units = "step",
-          .value = of(&C::warmup),
-          .identity = Identity::always},
+          .example_value = "3",
+          .doc = "Steps before the timed ones."},
       {.name = "seed",
-          .type = "size",
+          .form = size(&C::seed, 0, INT64_MAX),
+          .column = of(&C::seed),
+          .axis = false,
           .initial = "1",
-          .example = "seed = 7",
-          .doc = "Of initial weights and synthetic tokens.",
-          .store = size(&C::seed, 0, INT64_MAX),
-          .value = of(&C::seed),
-          .identity = Identity::always},
+          .example_value = "7",
+          .doc = "Of initial weights and synthetic tokens."},
       {.name = "learning_rate",
-          .type = "number",
+          .form = {"number", store_learning_rate},
+          .column = of(&C::learning_rate),
+          .axis = false,
           .initial = fmt::format("{}", Case{}.learning_rate),
-          .example = "learning_rate = 3e-4",
-          .doc = "Of AdamW.",
-          .store = store_learning_rate,
-          .value = of(&C::learning_rate),
-          .identity = Identity::always},
+          .example_value = "3e-4",
+          .doc = "Of AdamW."},
       {.name = "clip_norm",
-          .type = "number",
+          .form = {"number", store_clip_norm},
+          .column = of(&C::clip_norm),
+          .axis = false,
           .initial = "off",
-          .example = "clip_norm = 1.0",
+          .example_value = "1.0",
           .doc = "Largest norm of the gradient of a step, all weights together: a longer one is "
                  "shortened before the update, for which every rank waits. off: none is.",
-          .store = store_clip_norm,
-          .value = of(&C::clip_norm),
           .identity = Identity::unless_initial,
           .text = clip_norm_text},
       {.name = "data",
-          .type = "text",
+          .form = text(&C::data, "text"),
+          .column = of(&C::data),
+          .axis = false,
           .initial = "synthetic",
-          .example = "data = \"corpus.txt\"",
+          .example_value = R"("corpus.txt")",
           .doc = "File whose bytes are the tokens (path from the current folder), or "
-                 "\"synthetic\".",
-          .store = text(&C::data),
-          .units = "text",
-          .value = of(&C::data),
-          .identity = Identity::always},
+                 "\"synthetic\"."},
   };
 }
 
-/// Those of all settings in which `part` is not empty.
-std::vector<Setting> settings_with(auto Setting::* part) {
+/// Those of all settings that have such a part.
+std::vector<Setting> settings_with(const std::function<bool(const Setting&)>& has_part) {
   std::vector<Setting> found;
   for (const auto& settings :
       {program_settings(), model_settings(), batch_settings(), training_settings()})
     for (const Setting& setting : settings)
-      if (setting.*part)
+      if (has_part(setting))
         found.push_back(setting);
   return found;
 }
 }  // namespace
 
 const std::vector<Setting>& keys() {
-  static const std::vector<Setting> found = settings_with(&Setting::store);
+  static const std::vector<Setting> found =
+      settings_with([](const Setting& s) { return s.form.store != nullptr; });
   return found;
 }
 
 const std::vector<Setting>& columns() {
-  static const std::vector<Setting> found = settings_with(&Setting::value);
+  static const std::vector<Setting> found =
+      settings_with([](const Setting& s) { return s.column.value != nullptr; });
   return found;
 }
 
@@ -469,7 +400,7 @@ const Setting* require_key(const std::string& name, const std::string& where) {
 std::string identity(const Case& c) {
   std::string always, others;
   for (const Setting& s : columns()) {
-    const std::string text = s.text ? s.text(c) : to_text(s.value(c));
+    const std::string text = s.text ? s.text(c) : to_text(s.column.value(c));
     if (s.identity == Identity::always)
       always += fmt::format("{}{}={}", always.empty() ? "" : " ", s.name, text);
     if (s.identity == Identity::unless_initial && text != s.initial)

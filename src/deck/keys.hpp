@@ -18,41 +18,49 @@ struct Draft {
   Draft() { c.ranks = c.micro_batches = 0; }
 };
 
-/// Whether identity() names a setting.
-enum class Identity { never, always, unless_initial };
+/// How a deck gives the value of a key.
+struct KeyForm {
+  std::string type{};  ///< for the reader: "size", "name", "number", "text"
+  /// Checks one value of the key that is named and puts it into the draft, after the others if the
+  /// key is a list. Throws InputError "key: ...".
+  std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
+  bool list = false;  ///< the value itself is a list (never swept)
+};
+
+/// What a record has of a case.
+struct RecordColumn {
+  std::string units{};  ///< "1": a number without unit, "text"
+  std::function<Cell(const Case&)> value{};
+};
+
+/// Whether identity() names a setting that has a column.
+enum class Identity { always, unless_initial, never };
 
 /// A setting of a case: a key that a deck may have, a column that a record has, or mostly both.
 /// From the table of these come parsing, `minitaw help keys`, docs/keys.md, identity(), the
 /// settings columns of result files and the settings in JSON.
 struct Setting {
   std::string name;
-
-  // The key of a deck; none without `store`.
-  std::string type{};  ///< for the reader: "size", "name", "number", "text"
-  bool axis = false;   ///< a list of values is swept
-  bool list = false;   ///< the value itself is a list (never swept)
+  KeyForm form{};         ///< empty: no key of a deck
+  RecordColumn column{};  ///< empty: another setting has what this key says
+  bool axis = true;       ///< a list of values is swept
   /// Default as a text to store; empty if there is none or it depends on other keys.
   std::string initial{};
   /// Default in words, if it depends on other keys; empty: as `initial`, or required.
   std::string fallback{};
-  std::string example{};  ///< TOML line that a message can show
+  std::string example_value{};  ///< as TOML
   std::string doc{};
-  /// The key that this one is another way to write. A deck has one of them.
-  std::string in_place_of{};
-  /// Checks one value of the key that is named and puts it into the draft, after the others if the
-  /// key is a list. Throws InputError "key: ...".
-  std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
-
-  // The column of a record; none without `value`.
-  std::string units = "1";  ///< "1": a number without unit, "text"
-  std::function<Cell(const Case&)> value{};
-  Identity identity = Identity::never;
-  /// As identity() writes it, if not as `value`.
+  std::string in_place_of{};  ///< the key that this is another way to write: a deck has one of them
+  Identity identity = Identity::always;
+  /// As identity() writes it, if not as the column.
   std::function<std::string(const Case&)> text{};
 
   [[nodiscard]] const std::string& meaning() const {
     return in_place_of.empty() ? name : in_place_of;
   }
+
+  /// A TOML line that a message can show.
+  [[nodiscard]] std::string example() const { return name + " = " + example_value; }
 
   [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }
 };

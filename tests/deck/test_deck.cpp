@@ -471,7 +471,7 @@ TEST(Identity, TellsEveryKeyApart) {
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Setting& key : keys()) {
     const auto other = others.find(key.name);
-    const std::string change = other == others.end() ? key.example : other->second;
+    const std::string change = other == others.end() ? key.example() : other->second;
     if (change.empty())
       continue;
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;
@@ -489,13 +489,13 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
     Draft draft;
     if (!key.initial.empty()) {
-      EXPECT_NO_THROW(key.store(draft, key.name, key.initial)) << key.name;
+      EXPECT_NO_THROW(key.form.store(draft, key.name, key.initial)) << key.name;
     }
     EXPECT_NE(find_key(key.name), nullptr);
     EXPECT_THAT(help_text(), HasSubstr("\n" + key.name + " ("));
-    EXPECT_THAT(key.example, StartsWith(key.name + " = "));
+    EXPECT_THAT(key.example(), StartsWith(key.name + " = "));
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
-    std::vector<std::string> overrides = {key.example};
+    std::vector<std::string> overrides = {key.example()};
     if (key.name == "ffn_per_layer")
       overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
     for (const auto& [name, ranks] : {std::pair{"micro_batch_per_rank", "ranks=3"},
@@ -503,7 +503,7 @@ TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {
              {"group_size", "ranks=8"}})
       if (key.name == name)
         overrides.emplace_back(ranks);
-    EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
+    EXPECT_NO_THROW((void)make(complete, overrides)) << key.example();
   }
 }
 
