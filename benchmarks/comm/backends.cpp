@@ -173,11 +173,7 @@ std::unique_ptr<Backend> make_ours(
 }
 
 std::unique_ptr<Backend> make_raw(const std::string& ours, const Scopes& scopes) {
-#if defined(MINITAW_HAVE_NCCL)
-  if (ours == "nccl")
-    return make_raw_nccl(scopes);
-#endif
-  if (kernels::on_host || ours == "mpi direct")
+  if (ours != "nccl" && (kernels::on_host || ours == "mpi direct"))
     return std::make_unique<RawMpi>(scopes);
   return nullptr;
 }

@@ -152,10 +152,8 @@ public:
 /// others are.
 [[nodiscard]] std::unique_ptr<Backend> make_ours(
     const std::string& transport, const Scopes& scopes, const comm::WaitPolicy& waiting);
-/// NCCL's own calls, on the lanes' streams; only in builds with MINITAW_HAVE_NCCL.
-[[nodiscard]] std::unique_ptr<Backend> make_raw_nccl(const Scopes& scopes);
-/// What lies under `ours`: NCCL's own calls, or MPI's blocking ones; nothing where MPI cannot reach
-/// the buffers.
+/// MPI's own blocking calls; nothing where MPI cannot reach the buffers, or `ours` is NCCL's, which
+/// nccl-tests measures.
 [[nodiscard]] std::unique_ptr<Backend> make_raw(const std::string& ours, const Scopes& scopes);
 
 /// What is in the buffers before an operation, and what must be there after it.

@@ -176,7 +176,7 @@ std::unique_ptr<screen::Probe> probe_of(const Options& options,
           .shared_devices = shared_devices,
           .next = next,
           .done = done},
-      screen::make_instruments(MPI_COMM_WORLD, mpi.place, shape, shared_devices));
+      screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, shared_devices));
 }
 
 /// What is to be measured, with what is known of it: by the hardware, where no machine file says

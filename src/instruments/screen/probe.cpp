@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include "case/result.hpp"
 #include "instruments/links/messages.hpp"
 #include "kernels/kernels.hpp"
@@ -11,9 +12,27 @@ namespace minitaw::screen {
 namespace {
 using comm::mpi::check, schedule::Kind;
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+// docs/screen.md, "What it measures".
+
+/// Round trips of which a latency is the fastest.
 constexpr int pings = 20;
-constexpr int slices = 5;  // of a measurement inside a node
+/// Of the time of a measurement, the best of which counts: inside a node, and between nodes. Cores
+/// that ranks share have slow moments, a slow path no fast ones.
+constexpr int slices = 5, halves = 2;
+/// Bytes of the message that tells how many fit in the time of a measurement.
 constexpr std::size_t first_message = 256 << 10;
+/// Losses that are worth a word: where memory comes to lie makes more difference than between
+/// kernels, and of latencies twice the usual one.
+constexpr double least_copy = 0.2, least_latency = 0.5;
+
+constexpr const char *rate_inside = "rate inside the node",
+                     *gather_inside = "all-gather in the group",
+                     *scatter_inside = "reduce-scatter in the group",
+                     *rate_between = "rate between nodes",
+                     *latency_between = "latency between nodes",
+                     *rate_together = "rate between nodes, all adapters at once",
+                     *load = "cores taken by others";
 
 class MpiProbe final : public Probe {
 public:
@@ -21,10 +40,10 @@ public:
       const topology::Placement& place,
       std::span<const topology::RankPlace> ranks,
       ProbeOptions options,
-      std::unique_ptr<Instruments> with)
+      std::unique_ptr<Workbench> with)
       : options_(std::move(options)),
-        instruments_(std::move(with)),
-        kernels_(instruments_->kernels()),
+        workbench_(std::move(with)),
+        kernels_(workbench_->kernels()),
         machine_{place.nodes, options_.adapters},
         ranks_(ranks.begin(), ranks.end()),
         rank_(comm::mpi::rank_in(world)),
@@ -34,36 +53,17 @@ public:
     at_once_ = options_.one_machine || options_.shared_devices ? 1
                : kernels::on_host ? std::max(1, place.node_cores / ranks_[rank_].threads)
                                   : std::ranges::max(place.nodes.sizes());
+    list_quantities();
   }
 
   [[nodiscard]] const Machine& machine() const override { return machine_; }
 
-  [[nodiscard]] std::vector<Quantity> quantities() const override {
-    const double jitter = 0.5;  // of latencies: twice the usual one
-    const double copies =
-        0.2;  // where memory comes to lie makes more difference than between kernels
-    std::vector<Quantity> all;
-    for (const Kernel& kernel : kernels_)
-      all.push_back({kernel.name, kernel.units});
-    const auto add = [&](std::initializer_list<Quantity> more) { all.insert(all.end(), more); };
-    if (has_pairs_inside())
-      add({{"rate inside the node", "B/s", Partner::inside, copies},
-          {"all-gather in the group", "B/s", Partner::group, copies},
-          {"reduce-scatter in the group", "B/s", Partner::group, copies}});
-    const Quantity rate{"rate between nodes", "B/s", Partner::node};
-    if (machine_.nodes.count() > 1)
-      add({rate, {"latency between nodes", "s", Partner::node, jitter}});
-    if (machine_.nodes.count() > 1 && machine_.adapters > 1) {
-      add({rate});
-      all.back().name += ", all adapters at once";
-    }
-    add({{"cores taken by others", "1"}});
-    return all;
-  }
+  [[nodiscard]] std::vector<Quantity> quantities() const override { return quantities_; }
 
   std::vector<std::vector<double>> round() override {
-    rows_.clear();
-    const rates::CoreUse before = instruments_->core_use();
+    for (const Quantity& q : quantities_)
+      values_[q.name].assign(machine_.partners(q.partner), nothing);
+    const rates::CoreUse before = workbench_->core_use();
     measure_kernels();
     if (has_pairs_inside())
       measure_inside();
@@ -75,14 +75,38 @@ public:
   }
 
 private:
+  void list_quantities() {
+    const auto add = [&](std::initializer_list<Quantity> more) {
+      quantities_.insert(quantities_.end(), more);
+    };
+    for (const Kernel& kernel : kernels_)
+      add({{kernel.name, kernel.units}});
+    if (has_pairs_inside())
+      add({{rate_inside, "B/s", Partner::inside, least_copy},
+          {gather_inside, "B/s", Partner::group, least_copy},
+          {scatter_inside, "B/s", Partner::group, least_copy}});
+    if (machine_.nodes.count() > 1)
+      add({{rate_between, "B/s", Partner::node},
+          {latency_between, "s", Partner::node, least_latency}});
+    if (machine_.nodes.count() > 1 && machine_.adapters > 1)
+      add({{rate_together, "B/s", Partner::node}});
+    add({{load, "1"}});
+  }
+
+  /// Leaves the largest value that this rank has measured in this round; nothing changes nothing.
+  void keep(const std::string& quantity, double value, int partner = 0) {
+    double& best = values_.at(quantity)[partner];
+    best = std::fmax(best, value);
+  }
+
   /// The share of this rank's cores that was taken by others than ranks of the job.
   void measure_load(const rates::CoreUse& before) {
-    const rates::CoreUse mine = instruments_->core_use() - before;
+    const rates::CoreUse mine = workbench_->core_use() - before;
     std::vector<rates::CoreUse> all(ranks_.size());
     check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, own_.comm),
         "MPI_Allgather");
     const double share = rates::share_of_others(ranks_, all, rank_);
-    begin(Partner::none)[0] = std::isnan(share) ? nothing : std::max(0.0, share);
+    keep(load, std::isnan(share) ? nothing : std::max(0.0, share));
   }
 
   [[nodiscard]] bool has_pairs_inside() const {
@@ -96,45 +120,38 @@ private:
     options_.next(stage);
   }
 
-  /// The next quantity of this round; its values are filled in later.
-  std::vector<double>& begin(Partner partner) {
-    return rows_.emplace_back(machine_.partners(partner), nothing);
-  }
-
   void measure_kernels() {
-    std::vector<double> rates;
     const int turn = (options_.one_machine ? rank_ : local_) / at_once_;
-    const int turns =
-        1 + static_cast<int>(largest(turn));  // nodes may differ in ranks, cores and threads
+    // Nodes may differ in ranks, cores and threads.
+    const int turns = 1 + static_cast<int>(largest(turn));
     for (int t = 0; t < turns; ++t) {
       next(fmt::format("kernels, turn {}", t + 1));
-      if (t == turn)
-        rates = list_of(kernels_, [&](const Kernel& kernel) { return rate_of(kernel.make()); });
+      for (const Kernel& kernel : kernels_)
+        if (t == turn)
+          keep(kernel.name, rate_of(kernel.make()));
     }
-    for (const double rate : rates)
-      begin(Partner::none)[0] = rate;
   }
 
   /// Units/s of `work`, over the time of a measurement; once before, to warm up.
   double rate_of(const Work& work) {
     work.once();
-    const double begin = instruments_->now();
+    const double begin = workbench_->now();
     int count = 0;
     double elapsed = 0;
-    for (; elapsed < options_.seconds; elapsed = instruments_->now() - begin, ++count)
+    for (; elapsed < options_.seconds; elapsed = workbench_->now() - begin, ++count)
       work.once();
     return work.amount * count / elapsed;
   }
 
   /// The same of work that ranks do together: as often as the slowest can in a slice of the time.
   /// Without: nothing.
-  double rate_together(const Work& work) {
+  double rate_of_all(const Work& work) {
     const auto timed = [&](int count) {
       work.once();  // all begin when the last one is here
-      const double begin = instruments_->now();
+      const double begin = workbench_->now();
       for (int i = 0; i < count; ++i)
         work.once();
-      return instruments_->now() - begin;
+      return workbench_->now() - begin;
     };
     const double first = largest(work.once ? timed(1) : 0);
     const int count = links::times_in(options_.seconds / slices, first);
@@ -153,87 +170,78 @@ private:
     }
   }
 
-  /// The best of several slices, apart in time: cores that ranks share have slow moments, a slow
-  /// path no fast ones.
   void measure_inside() {
-    std::vector<double> rates(machine_.partners(Partner::inside), nothing);
     const int size = machine_.nodes.size(node_);
-    const auto keep = [](double& best, double rate) { best = std::fmax(best, rate); };
-    double gathers = nothing, scatters = nothing;
     for (int slice = 0; slice < slices; ++slice) {
-      for (const auto& pairs : tournament(static_cast<int>(rates.size())))
+      for (const auto& pairs : tournament(machine_.partners(Partner::inside)))
         node_by_node("links inside the nodes", [&](bool here) {
-          int partner = -1;
-          for (const auto& [a, b] : pairs)
-            if (here && std::max(a, b) < size && (a == local_ || b == local_))
-              partner = a == local_ ? b : a;
-          const double rate = rate_together(
-              partner < 0 ? Work{} : instruments_->exchange(machine_.nodes.rank(node_, partner)));
-          if (partner >= 0)
-            keep(rates[partner], rate);
+          const int partner = here ? partner_in(pairs, local_) : -1;
+          const bool exchanges = partner >= 0 && partner < size;
+          const double rate = rate_of_all(
+              exchanges ? workbench_->exchange(machine_.nodes.rank(node_, partner)) : Work{});
+          keep(rate_inside, rate, std::max(partner, 0));
         });
-      for (const auto& [kind, best] :
-          {std::pair(Kind::all_gather, &gathers), std::pair(Kind::reduce_scatter, &scatters)})
+      for (const auto& [kind, quantity] :
+          {std::pair(Kind::all_gather, gather_inside), {Kind::reduce_scatter, scatter_inside}})
         node_by_node(fmt::format("{} of the groups", name_of(kind)), [&](bool here) {
-          keep(*best, rate_together(here && size > 1 ? instruments_->collect(kind) : Work{}));
+          keep(quantity, rate_of_all(here && size > 1 ? workbench_->collect(kind) : Work{}));
         });
     }
-    begin(Partner::inside) = rates;
-    begin(Partner::none)[0] = gathers;
-    begin(Partner::none)[0] = scatters;
+  }
+
+  /// Whom this one meets; -1: no one.
+  static int partner_in(const std::vector<std::pair<int, int>>& pairs, int one) {
+    for (const auto& [a, b] : pairs)
+      if (a == one || b == one)
+        return a + b - one;
+    return -1;
   }
 
   // Between nodes, by MPI from host memory.
 
   void measure_between() {
-    const auto nodes = static_cast<std::size_t>(machine_.nodes.count());
-    std::vector<double> rates(nodes, nothing), latencies = rates, together = rates;
     if (messages_ == 0)
       choose_messages();
-    const auto rounds = tournament(machine_.nodes.count());
-    for (std::size_t r = 0; r < rounds.size(); ++r)
-      for (int adapter = 0; adapter <= machine_.adapters; ++adapter) {
-        const bool all = adapter == machine_.adapters;
-        if (all && machine_.adapters == 1)
+    const auto steps = tournament(machine_.nodes.count());
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      const auto begin = [&] {
+        next(fmt::format("links between nodes, pairs {} of {}", s + 1, steps.size()));
+      };
+      const auto [node, peer] = opponent(steps[s]);
+      for (int adapter = 0; adapter < machine_.adapters; ++adapter) {
+        begin();
+        if (peer < 0 || adapter != machine_.adapter_of(rank_))
           continue;
-        next(fmt::format("links between nodes, pairs {} of {}", r + 1, rounds.size()));
-        const auto [node, peer] = opponent(rounds[r], adapter);
-        if (peer < 0)
-          continue;
-        if (!all)
-          latencies[node] = latency(peer);
-        // The better half of the time, for the same reason as inside a node.
-        for (int half = 0; half < 2; ++half) {
-          double& best = (all ? together : rates)[node];
-          best = std::fmax(best, rate(peer, messages_, message_bytes_));
-        }
+        keep(latency_between, latency(peer), node);
+        keep_rates(rate_between, peer, node);
       }
-    begin(Partner::node) = rates;
-    begin(Partner::node) = latencies;
-    if (machine_.adapters > 1)
-      begin(Partner::node) = together;
+      if (machine_.adapters == 1)
+        continue;
+      begin();
+      if (peer >= 0)
+        keep_rates(rate_together, peer, node);
+    }
   }
 
-  /// The node and the rank that this rank exchanges with; -1: none. `adapter`: all, if there is no
-  /// such.
-  [[nodiscard]] std::pair<int, int> opponent(
-      const std::vector<std::pair<int, int>>& pairs, int adapter) const {
-    const int mine = machine_.adapter_of(rank_);
-    if ((adapter != mine && adapter != machine_.adapters) || machine_.driver(node_, mine) != rank_)
+  void keep_rates(const std::string& quantity, int peer, int node) {
+    for (int half = 0; half < halves; ++half)
+      keep(quantity, rate(peer, messages_, message_bytes_), node);
+  }
+
+  /// The node and the rank that this rank exchanges with; -1: none, or it drives no adapter.
+  [[nodiscard]] std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const {
+    const int adapter = machine_.adapter_of(rank_), node = partner_in(pairs, node_);
+    if (node < 0 || machine_.driver(node_, adapter) != rank_)
       return {-1, -1};
-    for (const auto& [a, b] : pairs)
-      if (a == node_ || b == node_)
-        return {a + b - node_, machine_.driver(a + b - node_, mine)};
-    return {-1, -1};
+    return {node, machine_.driver(node, adapter)};
   }
 
   /// So many that a usual link takes the time of a measurement; the same on all ranks.
   void choose_messages() {
     next("links between nodes, first messages");
     double mine = nothing;
-    if (const auto [node, peer] =
-            opponent(tournament(machine_.nodes.count()).front(), machine_.adapters);
-        peer >= 0) {
+    const auto [node, peer] = opponent(tournament(machine_.nodes.count()).front());
+    if (peer >= 0) {
       (void)rate(peer, 1, first_message);  // connects
       mine = rate(peer, 1, first_message);
     }
@@ -241,7 +249,8 @@ private:
     check(
         MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
     std::erase_if(all, [](double value) { return std::isnan(value); });
-    const double bytes = std::max<double>(first_message, median(all) * options_.link_seconds / 2);
+    const double bytes =
+        std::max<double>(first_message, median(all) * options_.link_seconds / halves);
     messages_ = links::times_in(std::ceil(bytes / links::message_bytes), 1);
     message_bytes_ = std::min(links::message_bytes, static_cast<std::size_t>(bytes / messages_));
   }
@@ -250,20 +259,21 @@ private:
   double latency(int peer) {
     double fastest = std::numeric_limits<double>::infinity();
     for (int i = 0; i < pings; ++i)
-      fastest = std::min(fastest, instruments_->round_trip(peer) / 2);
+      fastest = std::min(fastest, workbench_->round_trip(peer) / 2);
     return fastest;
   }
 
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
-    (void)instruments_->round_trip(peer);  // both are here
-    return static_cast<double>(size) * messages / instruments_->messages(peer, messages, size);
+    (void)workbench_->round_trip(peer);  // both are here
+    return static_cast<double>(size) * messages / workbench_->messages(peer, messages, size);
   }
 
   /// [quantity][rank][partner]
   std::vector<std::vector<double>> gather() {
     std::vector<std::vector<double>> all;
-    for (const std::vector<double>& mine : rows_) {
+    for (const Quantity& quantity : quantities_) {
+      const std::vector<double>& mine = values_.at(quantity.name);
       const int count = static_cast<int>(mine.size());
       std::vector<double>& values =
           all.emplace_back(rank_ == 0 ? mine.size() * machine_.nodes.ranks() : 0);
@@ -275,7 +285,7 @@ private:
   }
 
   ProbeOptions options_;
-  std::unique_ptr<Instruments> instruments_;
+  std::unique_ptr<Workbench> workbench_;
   std::vector<Kernel> kernels_;
   Machine machine_;
   std::vector<topology::RankPlace> ranks_;
@@ -284,8 +294,9 @@ private:
   int at_once_ = 1;   ///< ranks of a node that may compute at the same time
   int messages_ = 0;  ///< of a measurement between nodes
   std::size_t message_bytes_ = 0;
-  std::vector<std::vector<double>>
-      rows_;  ///< of this round: for each quantity the values of this rank
+  std::vector<Quantity> quantities_;
+  /// Of this rank in this round, by the name of the quantity: [partner].
+  std::map<std::string, std::vector<double>> values_;
 };
 }  // namespace
 
@@ -293,8 +304,7 @@ std::unique_ptr<Probe> make_probe(MPI_Comm world,
     const topology::Placement& place,
     std::span<const topology::RankPlace> ranks,
     ProbeOptions options,
-    std::unique_ptr<Instruments> instruments) {
-  return std::make_unique<MpiProbe>(
-      world, place, ranks, std::move(options), std::move(instruments));
+    std::unique_ptr<Workbench> workbench) {
+  return std::make_unique<MpiProbe>(world, place, ranks, std::move(options), std::move(workbench));
 }
 }  // namespace minitaw::screen

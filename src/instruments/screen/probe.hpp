@@ -20,10 +20,10 @@ struct Kernel {
 };
 
 /// What a rank measures with. A test has its own, whose clock it turns.
-class Instruments {
+class Workbench {
 public:
-  Instruments& operator=(Instruments&&) = delete;
-  virtual ~Instruments() = default;
+  Workbench& operator=(Workbench&&) = delete;
+  virtual ~Workbench() = default;
 
   /// s
   [[nodiscard]] virtual double now() = 0;
@@ -43,7 +43,7 @@ public:
 
 /// Kernels of this shape, the transport of the schedules inside nodes, and MPI from host memory
 /// between them. Collective.
-[[nodiscard]] std::unique_ptr<Instruments> make_instruments(MPI_Comm world,
+[[nodiscard]] std::unique_ptr<Workbench> make_workbench(MPI_Comm world,
     const topology::Placement& place,
     const model::Shape& shape,
     bool shared_devices);
@@ -78,5 +78,5 @@ public:
     const topology::Placement& place,
     std::span<const topology::RankPlace> ranks,
     ProbeOptions options,
-    std::unique_ptr<Instruments> instruments);
+    std::unique_ptr<Workbench> workbench);
 }  // namespace minitaw::screen

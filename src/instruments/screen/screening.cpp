@@ -159,17 +159,17 @@ std::vector<std::vector<std::pair<int, int>>> tournament(int n) {
   if (n < 2)
     return {};
   const int seats = n + n % 2;  // an odd one out has a pause
-  std::vector<std::vector<std::pair<int, int>>> rounds;
-  for (int round = 0; round + 1 < seats; ++round) {
-    std::vector<std::pair<int, int>>& pairs = rounds.emplace_back();
-    // All but the last one sit in a circle, which turns by one place from round to round.
+  std::vector<std::vector<std::pair<int, int>>> steps;
+  for (int step = 0; step + 1 < seats; ++step) {
+    std::vector<std::pair<int, int>>& pairs = steps.emplace_back();
+    // All but the last one sit in a circle, which turns by one seat from step to step.
     for (int i = 0; i < seats / 2; ++i) {
-      const int a = i == 0 ? seats - 1 : (round + i) % (seats - 1);
-      const int b = i == 0 ? round : (round + seats - 1 - i) % (seats - 1);
+      const int a = i == 0 ? seats - 1 : (step + i) % (seats - 1);
+      const int b = i == 0 ? step : (step + seats - 1 - i) % (seats - 1);
       if (a < n && b < n)
         pairs.emplace_back(std::min(a, b), std::max(a, b));
     }
   }
-  return rounds;
+  return steps;
 }
 }  // namespace minitaw::screen

@@ -174,7 +174,7 @@ struct Words {
 [[nodiscard]] std::vector<int> ranks_of(const Culprit& culprit, const Machine& machine);
 /// Nodes that a culprit is on, ascending.
 [[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
-/// Rounds of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1,
-/// or n if n is odd.
+/// Steps of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or
+/// n if n is odd.
 [[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 }  // namespace minitaw::screen

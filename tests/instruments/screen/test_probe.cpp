@@ -31,7 +31,7 @@ double pair_number(int from, int to) {
   return 16 + 6 * to + from;
 }
 
-class Simulated final : public Instruments {
+class Simulated final : public Workbench {
 public:
   /// `turn`: in which this rank computes.
   Simulated(int rank, int turn, bool one_machine)
@@ -172,8 +172,8 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
   const int turn_alone = kernels::on_host && rank == 5 ? 2 : 1;
   for (const auto& [one_machine, shared_devices, turn] :
       {std::tuple(false, false, turn_alone), {true, false, rank + 1}, {false, true, local + 1}}) {
-    auto instruments = std::make_unique<Simulated>(rank, turn, one_machine);
-    Simulated& simulated = *instruments;
+    auto workbench = std::make_unique<Simulated>(rank, turn, one_machine);
+    Simulated& simulated = *workbench;
     std::vector<topology::RankPlace> ranks;
     for (int r = 0; r < 6; ++r)
       ranks.push_back(
@@ -185,7 +185,7 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
         shared_devices,
         [&](const std::string& stage) { simulated.next(stage); },
         [&] { ++simulated.done; }};
-    const auto probe = make_probe(MPI_COMM_WORLD, place, ranks, options, std::move(instruments));
+    const auto probe = make_probe(MPI_COMM_WORLD, place, ranks, options, std::move(workbench));
     const std::vector<Quantity> quantities = probe->quantities();
     ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
     for (int round = 0; round < 2; ++round) {
@@ -209,29 +209,29 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
   }
 }
 
-TEST(Instruments, AmountsAreThoseOfTheShape) {
+TEST(Workbench, AmountsAreThoseOfTheShape) {
   const model::Shape shape{1, 8, 2, 2, {7}, 11, 3, 2, model::Dtype::fp32};
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), peer = rank ^ 1;
-  const auto instruments =
-      make_instruments(MPI_COMM_WORLD, comm::mpi::detect_placement(MPI_COMM_WORLD), shape, false);
+  const auto workbench =
+      make_workbench(MPI_COMM_WORLD, comm::mpi::detect_placement(MPI_COMM_WORLD), shape, false);
   const auto expect = [](const Work& work, double amount) {
     EXPECT_EQ(work.amount, amount);
     work.once();
   };
-  const std::vector<Kernel> kernels = instruments->kernels();
+  const std::vector<Kernel> kernels = workbench->kernels();
   expect(kernels.at(0).make(), 2 * 6 * 8 * 14);  // six tokens, hidden 8, gate and up of 7
   expect(kernels.at(1).make(),
       2 * 2 * 3 * 3 * 8);  // two sequences of three tokens, half of scores and values
   expect(kernels.at(2).make(), 12 * (kernels::on_host ? 8 : 64) * mib);
   constexpr int weights = 8 * 24 + 8 * 8 + 8 * 14 + 7 * 8;
-  expect(instruments->exchange(peer), 4 * weights);
+  expect(workbench->exchange(peer), 4 * weights);
   for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter})
-    expect(instruments->collect(kind), 4 * weights);
-  const rates::CoreUse before = instruments->core_use();
-  const double begin = instruments->now();
-  EXPECT_TRUE(instruments->round_trip(peer) > 0 && instruments->messages(peer, 3, 1000) > 0);
-  EXPECT_GT(instruments->now(), begin);
-  const rates::CoreUse use = instruments->core_use() - before;
+    expect(workbench->collect(kind), 4 * weights);
+  const rates::CoreUse before = workbench->core_use();
+  const double begin = workbench->now();
+  EXPECT_TRUE(workbench->round_trip(peer) > 0 && workbench->messages(peer, 3, 1000) > 0);
+  EXPECT_GT(workbench->now(), begin);
+  const rates::CoreUse use = workbench->core_use() - before;
   EXPECT_TRUE(use.elapsed > 0 && use.own > 0 && use.busy >= 0);
 }
 }  // namespace

@@ -12,6 +12,7 @@ using links::busy_wait, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 using kernels::ExecutionSpace;
 
+/// STREAM's triad.
 struct Triad {
   float* a;
   const float *b, *c;
@@ -22,10 +23,10 @@ struct Triad {
 /// A matrix with its memory. Its values are random: a device draws less power, and runs faster, on
 /// zeros.
 template <class E>
-struct Owned : kernels::Matrix<E> {
+struct OwnMatrix : kernels::Matrix<E> {
   Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> memory;
 
-  Owned(const ExecutionSpace& exec, std::int64_t rows, std::int64_t columns)
+  OwnMatrix(const ExecutionSpace& exec, std::int64_t rows, std::int64_t columns)
       : memory("minitaw::screen", rows, columns) {
     static_cast<kernels::Matrix<E>&>(*this) = memory;
     const kernels::Vector<E> all(memory.data(), memory.size());
@@ -43,7 +44,7 @@ Work finished(const ExecutionSpace& exec, double amount, std::function<void()> l
 /// FLOP of the product that widens the MLP.
 template <class E>
 Work product(const model::Shape& s, const ExecutionSpace& exec) {
-  const Owned<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn.front(), s.hidden),
+  const OwnMatrix<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn.front(), s.hidden),
       y(exec, s.tokens(), 2 * s.ffn.front());
   const auto flop = 2.0 * static_cast<double>(s.tokens() * s.hidden * 2 * s.ffn.front());
   return finished(exec, flop, [=] { kernels::linear_forward<E>(exec, y, x, w); });
@@ -53,8 +54,8 @@ Work product(const model::Shape& s, const ExecutionSpace& exec) {
 template <class E>
 Work attention(const model::Shape& s, const ExecutionSpace& exec) {
   const std::int64_t t = s.tokens(), a = s.heads * s.head_dim();
-  const Owned<E> qkv(exec, t, s.qkv()), y(exec, t, a);
-  const Owned<float> lse(exec, 1, s.heads * t);
+  const OwnMatrix<E> qkv(exec, t, s.qkv()), y(exec, t, a);
+  const OwnMatrix<float> lse(exec, 1, s.heads * t);
   const kernels::AttentionSizes sizes = model::attention_sizes(s);
   return finished(exec, 2.0 * static_cast<double>(t * s.seq * a), [=] {
     kernels::attention_forward<E>(
@@ -116,9 +117,9 @@ schedule::Program program_of(const topology::Groups& nodes) {
   return program;
 }
 
-class MpiInstruments final : public Instruments {
+class MpiWorkbench final : public Workbench {
 public:
-  MpiInstruments(MPI_Comm world,
+  MpiWorkbench(MPI_Comm world,
       const topology::Placement& place,
       const model::Shape& shape,
       bool shared_devices)
@@ -214,10 +215,10 @@ private:
 };
 }  // namespace
 
-std::unique_ptr<Instruments> make_instruments(MPI_Comm world,
+std::unique_ptr<Workbench> make_workbench(MPI_Comm world,
     const topology::Placement& place,
     const model::Shape& shape,
     bool shared_devices) {
-  return std::make_unique<MpiInstruments>(world, place, shape, shared_devices);
+  return std::make_unique<MpiWorkbench>(world, place, shape, shared_devices);
 }
 }  // namespace minitaw::screen
