@@ -177,9 +177,9 @@ std::string describe(SlotClass cls, const Content& c) {
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
-class Contents : public Listener {
+class Contents {
 public:
-  explicit Contents(const Program& program) : Listener(program) {
+  explicit Contents(const Program& program) : program_(program) {
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -192,7 +192,36 @@ public:
     }
   }
 
-  void local(Place p) override {
+  void execute(Sides sides) {
+    const Kind kind = at(sides[0]).kind;
+    if (is_collective(kind))
+      collective(sides);
+    else if (is_point_to_point(kind))
+      message(sides[0], sides[1]);
+    else
+      local(sides[0]);
+  }
+
+  /// At the end all weights are updated, with complete gradients: every micro-batch has been
+  /// computed.
+  void check_end() const {
+    for (int r = 0; r < static_cast<int>(slots_.size()); ++r)
+      for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
+        for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
+          if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
+            fail(exact_gradients,
+                {r, -1},
+                "{} is not updated as a whole at the end",
+                name_of(Slot{cls, i}));
+  }
+
+private:
+  // In place of a shard: what micro-batches contribute to the embeddings' gradient.
+  static constexpr std::int32_t embedding = -1, head = -2;
+
+  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
+
+  void local(Place p) {
     const Action& a = at(p);
     const std::int32_t shards = program_.shards;
     switch (a.kind) {
@@ -247,7 +276,7 @@ public:
     }
   }
 
-  void message(Place send, Place receiver) override {
+  void message(Place send, Place receiver) {
     need_payload(send, Operand::buffer);
     receive(Content(content(send.rank, at(send)[Operand::buffer])),
         moved(at(send)),
@@ -255,7 +284,7 @@ public:
         at(receiver)[Operand::buffer]);
   }
 
-  void collective(std::span<const Place> calls) override {
+  void collective(Sides calls) {
     const Action& a = at(calls.front());
     if (a.kind == Kind::all_gather)
       return all_gather(calls);
@@ -266,23 +295,6 @@ public:
       if (call.rank != a.peer)
         message(*root, call);
   }
-
-  /// At the end all weights are updated, with complete gradients: every micro-batch has been
-  /// computed.
-  void check_end() const {
-    for (int r = 0; r < static_cast<int>(slots_.size()); ++r)
-      for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
-        for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
-          if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
-            fail(exact_gradients,
-                {r, -1},
-                "{} is not updated as a whole at the end",
-                name_of(Slot{cls, i}));
-  }
-
-private:
-  // In place of a shard: what micro-batches contribute to the embeddings' gradient.
-  static constexpr std::int32_t embedding = -1, head = -2;
 
   [[nodiscard]] const Content& content(int rank, Slot s) const {
     return slots_[rank][index_of(s.cls)][s.index];
@@ -333,7 +345,7 @@ private:
 
   /// Returns slice i of a collective, for each of its members; refuses a part that cannot be
   /// divided.
-  [[nodiscard]] Interval slice(std::span<const Place> calls, std::size_t i) const {
+  [[nodiscard]] Interval slice(Sides calls, std::size_t i) const {
     const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
@@ -542,7 +554,7 @@ private:
     target = {from.valid, from.shard, from.micro_batch, from.backward, pieces};
   }
 
-  void reduce(std::span<const Place> calls) {
+  void reduce(Sides calls) {
     const Action& first = at(calls.front());
     const Interval range = moved(first);
     if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient &&
@@ -567,7 +579,7 @@ private:
     }
   }
 
-  void all_gather(std::span<const Place> calls) {
+  void all_gather(Sides calls) {
     const bool embeddings = of_embeddings(at(calls.front()).payload);
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Slot slot = at(calls[i])[Operand::buffer];
@@ -581,13 +593,14 @@ private:
       content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, embeddings}));
   }
 
+  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
 }  // namespace
 
 void check_contents(const Program& program) {
   Contents contents(program);
-  execute(program, contents);
+  execute(program, [&](Sides sides) { contents.execute(sides); });
   contents.check_end();
 }
 }  // namespace minitaw::schedule::detail
