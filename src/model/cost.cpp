@@ -8,19 +8,17 @@ namespace {
 /// Sizes of the kernels of one micro-batch, in elements.
 struct Sizes {
   double tokens, hidden, width, rotated, vocab;
+  double element;  ///< bytes of one
 
   explicit Sizes(const Shape& shape)
       : tokens(static_cast<double>(shape.tokens())),
         hidden(static_cast<double>(shape.hidden)),
         width(static_cast<double>(shape.heads * shape.head_dim())),
         rotated(width + static_cast<double>(shape.kv_heads * shape.head_dim())),
-        vocab(static_cast<double>(shape.vocab)) {}
+        vocab(static_cast<double>(shape.vocab)),
+        element(static_cast<double>(bytes_of(shape.dtype))) {}
 };
 
-/// Seconds that kernels take which read and write `elements` of the compute type.
-double seconds_of_memory(double elements, const Shape& shape, double memory_rate) {
-  return elements * static_cast<double>(bytes_of(shape.dtype)) / memory_rate;
-}
 }  // namespace
 
 double Curve::at(double flops) const {
@@ -34,22 +32,35 @@ double Curve::at(double flops) const {
   return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
 }
 
-BlockCost cost_of_block(
-    const Shape& shape, std::int64_t ffn_width, const Speed& speed, double memory_rate) {
+Price in_seconds(const Speed& speed, double memory_rate) {
+  const auto at_rate_of = [](const Curve& curve) {
+    return [&curve](double flops) { return flops / curve.at(flops); };
+  };
+  return {.product = at_rate_of(speed.products),
+      .attention = at_rate_of(speed.attention),
+      .attention_backward = at_rate_of(speed.attention_backward),
+      .memory = [=](double bytes) { return bytes / memory_rate; }};
+}
+
+Price in_flops() {
+  const auto all = [](double flops) { return flops; };
+  return {.product = all, .attention = all, .attention_backward = all, .memory = [](double) {
+            return 0.0;
+          }};
+}
+
+BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Price& price) {
   const Sizes n(shape);
   const auto ffn = static_cast<double>(ffn_width);
   const auto product = [&](double in, double out) {
-    const double flops = 2 * n.tokens * in * out;
-    return flops / speed.products.at(flops);
+    return price.product(2 * n.tokens * in * out);
   };
-  const auto memory = [&](double elements) {
-    return seconds_of_memory(elements, shape, memory_rate);
-  };
+  const auto memory = [&](double elements) { return price.memory(elements * n.element); };
   const double last = product(ffn, n.hidden);
   const double matrices = product(n.hidden, static_cast<double>(shape.qkv())) +
                           product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
   const double scores = 2 * n.tokens * static_cast<double>(shape.seq) * n.width;  // causal
-  const double attention = scores / speed.attention.at(scores);
+  const double attention = price.attention(scores);
   const double forward_rest = memory(n.tokens * (5 * n.hidden + 3 * ffn + 2 * n.rotated));
   const double backward_rest = memory(n.tokens * (8 * n.hidden + 6 * ffn + 2 * n.rotated));
   const double again = shape.recompute == Recompute::none ? 0
@@ -57,15 +68,13 @@ BlockCost cost_of_block(
                            ? matrices - last + attention + forward_rest
                            : matrices - last + forward_rest;
   return {.forward = matrices + attention + forward_rest,
-      .backward_input =
-          matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
+      .backward_input = matrices + price.attention_backward(2 * scores) + backward_rest + again,
       .backward_weight = matrices};
 }
 
-double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate) {
+double cost_of_loss(const Shape& shape, const Price& price) {
   const Sizes n(shape);
-  const double head = 2 * n.tokens * n.hidden * n.vocab;
-  return 3 * head / speed.products.at(head) +
-         seconds_of_memory(n.tokens * (2 * n.vocab + 6 * n.hidden), shape, memory_rate);
+  return 3 * price.product(2 * n.tokens * n.hidden * n.vocab) +
+         price.memory(n.tokens * (2 * n.vocab + 6 * n.hidden) * n.element);
 }
 }  // namespace minitaw::model

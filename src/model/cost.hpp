@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <functional>
 #include <utility>
 #include "model/layout.hpp"
 
@@ -18,7 +19,19 @@ struct Speed {
   Curve attention_backward;
 };
 
-/// Seconds of the visits of one block with one micro-batch.
+/// Costs of a kernel's call, in some unit.
+struct Price {
+  std::function<double(double flops)> product, attention, attention_backward;
+  std::function<double(double bytes)> memory;  ///< of kernels that compute little
+};
+
+/// Seconds on a device that outlives the result. `memory_rate`: bytes/s of kernels that compute
+/// little.
+[[nodiscard]] Price in_seconds(const Speed& speed, double memory_rate);
+/// FLOPs of products and attention alone.
+[[nodiscard]] Price in_flops();
+
+/// Cost of the visits of one block with one micro-batch.
 struct BlockCost {
   double forward = 0;
   double backward_input = 0;   ///< of backward_input(); backward() takes this and the next
@@ -29,9 +42,8 @@ struct BlockCost {
 /// tokens, A = heads head_dim. Both halves of the backward pass have as many for the matrices
 /// again; the input half has twice the attention of F, and the recomputation (without the last
 /// matrix product, whose result is not needed). Scores that a kernel recomputes do not count.
-/// `ffn`: the block's width. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] BlockCost cost_of_block(
-    const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
-/// Seconds of the loss of one micro-batch: the head's forward and backward.
-[[nodiscard]] double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate);
+/// `ffn`: the block's width.
+[[nodiscard]] BlockCost cost_of_block(const Shape& shape, std::int64_t ffn, const Price& price);
+/// Cost of the loss of one micro-batch: the head's forward and backward.
+[[nodiscard]] double cost_of_loss(const Shape& shape, const Price& price);
 }  // namespace minitaw::model

@@ -49,9 +49,9 @@ std::string describe(SlotClass cls, const Content& c) {
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
-class Contents : public Listener {
+class Contents {
 public:
-  explicit Contents(const Program& program) : Listener(program) {
+  explicit Contents(const Program& program) : program_(program) {
     for (int r = 0; r < std::ssize(program.ranks); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -64,7 +64,36 @@ public:
     }
   }
 
-  void local(Place p) override {
+  void execute(Sides sides) {
+    const Kind kind = at(sides[0]).kind;
+    if (is_collective(kind))
+      collective(sides);
+    else if (is_point_to_point(kind))
+      move(sides[0], buffer, sides[1], buffer);
+    else
+      local(sides[0]);
+  }
+
+  /// At the end all weights are updated, with complete gradients: every micro-batch has been
+  /// computed.
+  void check_end() const {
+    for (int r = 0; r < std::ssize(slots_); ++r)
+      for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
+        for (std::int16_t i = 0; const Content& c : slots_[r][index_of(cls)])
+          if (const Slot slot{cls, i++}; !std::ranges::all_of(c.pieces, &Piece::updated))
+            fail(exact_gradients,
+                {r, -1},
+                "{} is not updated as a whole at the end",
+                describe(slot));
+  }
+
+private:
+  // Instead of a shard: what micro-batches contribute to the embeddings' gradient.
+  static constexpr std::int32_t embedding = -1, head = -2;
+
+  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
+
+  void local(Place p) {
     const Action& a = at(p);
     switch (a.kind) {
     case Kind::embed: need_weights(p, weights, range_of(embedding)); return leave(p, hidden, 0);
@@ -99,9 +128,7 @@ public:
     }
   }
 
-  void message(Place send, Place receive) override { move(send, buffer, receive, buffer); }
-
-  void collective(std::span<const Place> calls) override {
+  void collective(Sides calls) {
     const Action& a = at(calls.front());
     if (a.kind == Kind::all_gather)
       return all_gather(calls);
@@ -112,23 +139,6 @@ public:
       if (call.rank != a.peer)
         message(*root, call);
   }
-
-  /// At the end all weights are updated, with complete gradients: every micro-batch has been
-  /// computed.
-  void check_end() const {
-    for (int r = 0; r < std::ssize(slots_); ++r)
-      for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})
-        for (std::int16_t i = 0; const Content& c : slots_[r][index_of(cls)])
-          if (const Slot slot{cls, i++}; !std::ranges::all_of(c.pieces, &Piece::updated))
-            fail(exact_gradients,
-                {r, -1},
-                "{} is not updated as a whole at the end",
-                describe(slot));
-  }
-
-private:
-  // Instead of a shard: what micro-batches contribute to the embeddings' gradient.
-  static constexpr std::int32_t embedding = -1, head = -2;
 
   Content& content(Place p, Operand operand) {
     const Slot slot = at(p)[operand];
@@ -172,7 +182,7 @@ private:
 
   /// Returns slice i of a collective, for each of its members; refuses a part that cannot be
   /// divided.
-  Interval slice(std::span<const Place> calls, std::size_t i) const {
+  Interval slice(Sides calls, std::size_t i) const {
     const Interval range = moved(at(calls.front()));
     const int members = static_cast<int>(calls.size());
     if (range.size() % members != 0)
@@ -393,7 +403,7 @@ private:
     there = {sent.valid, sent.shard, sent.micro_batch, sent.backward, pieces};
   }
 
-  void reduce(std::span<const Place> calls) {
+  void reduce(Sides calls) {
     const Action& first = at(calls.front());
     const Interval range = moved(first);
     if (memory_of(first[buffer].cls) != Memory::gradients && first.payload != Payload::squares)
@@ -416,7 +426,7 @@ private:
     }
   }
 
-  void all_gather(std::span<const Place> calls) {
+  void all_gather(Sides calls) {
     const Interval range = moved(at(calls.front()));
     const bool embeddings = of_embeddings(at(calls.front()).payload);
     for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -429,13 +439,14 @@ private:
       content(call, buffer).pieces.put(range, Pieces({range, embeddings}));
   }
 
+  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
 }  // namespace
 
 void check_contents(const Program& program) {
   Contents contents(program);
-  execute(program, contents);
+  execute(program, [&](Sides sides) { contents.execute(sides); });
   contents.check_end();
 }
 }  // namespace minitaw::schedule::detail

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/execute.hpp"
 #include <algorithm>
-#include <deque>
 #include <fmt/ranges.h>
 #include <map>
 #include <tuple>
@@ -34,12 +33,13 @@ public:
   Matching run() {
     number_actions();
     pair_messages();
+    result_.messages = result_.transfers();
     match_collectives();
     return std::move(result_);
   }
 
 private:
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
 
   template <class... Args>
   [[noreturn]] void fail(
@@ -55,7 +55,16 @@ private:
       result_.base.push_back(count);
       count += static_cast<std::int64_t>(rank.actions.size());
     }
-    result_.other.assign(count, -1);
+    result_.transfers_of_actions.assign(count, -1);
+  }
+
+  void add_side(Place side) {
+    result_.sides.push_back(side);
+    result_.transfers_of_actions[result_.number(side)] = result_.transfers();
+  }
+
+  void end_transfer() {
+    result_.first_side.push_back(static_cast<std::int64_t>(result_.sides.size()));
   }
 
   /// Messages keep their order between a sender, a receiver and for a payload.
@@ -82,8 +91,9 @@ private:
         const Place from = queue.sends[i], to = queue.receives[i];
         if (!same_content(at(from), at(to)))
           fail(matched_messages, to, "meets {}; expected the same message", text(from));
-        result_.other[result_.number(from)] = to.action;
-        result_.other[result_.number(to)] = from.action;
+        add_side(from);
+        add_side(to);
+        end_transfer();
       }
   }
 
@@ -107,12 +117,9 @@ private:
           compare(members[0], *of_member[0], rank, *of_member.back());
         }
         for (std::size_t k = 0; k < of_member[0]->size(); ++k) {
-          for (std::size_t m = 0; m < members.size(); ++m) {
-            const Place call{members[m], (*of_member[m])[k]};
-            result_.calls.push_back(call);
-            result_.other[result_.number(call)] = result_.collectives();
-          }
-          result_.first_call.push_back(static_cast<std::int64_t>(result_.calls.size()));
+          for (std::size_t m = 0; m < members.size(); ++m)
+            add_side({members[m], (*of_member[m])[k]});
+          end_transfer();
         }
       }
   }
@@ -144,141 +151,169 @@ private:
   Matching result_;
 };
 
-/// Progress of a lane of a rank: actions before `next` are finished.
-struct LaneState {
-  std::vector<std::int32_t> actions;
-  std::size_t next = 0;
-  bool started = false;
-  std::array<bool, lanes> holds{};  ///< lanes of the rank whose next action waits for this one
+constexpr unsigned bit(int lane) {
+  return 1U << static_cast<unsigned>(lane);
+}
 
-  [[nodiscard]] bool done() const { return next == actions.size(); }
-};
-
-class Execution {
-public:
-  Execution(const Program& program, Listener& listener)
-      : program_(program),
-        matching_(match(program)),
-        listener_(listener),
-        states_(program.ranks.size()),
-        started_(matching_.other.size()),
-        arrived_(matching_.collectives()) {
-    for (int r = 0; r < static_cast<int>(states_.size()); ++r) {
-      for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
-        states_[r][index_of(a.lane)].actions.push_back(i++);
-      for (int l = 0; l < lanes; ++l)
-        ready_.emplace_back(r, l);
-    }
-  }
-
-  void run() {
-    while (!ready_.empty()) {
-      const auto [rank, lane] = ready_.front();
-      ready_.pop_front();
-      start_next(rank, lane);
-    }
-    check_end();
-  }
-
-private:
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-
-  /// Unless the lane's next action waits for another lane, whose progress then tries again.
-  void start_next(int rank, int lane) {
-    LaneState& state = states_[rank][lane];
-    if (state.started || state.done())
-      return;
-    const Place next{rank, state.actions[state.next]};
-    for (int l = 0; l < lanes; ++l)
-      if (LaneState& other = states_[rank][l];
-          static_cast<std::int32_t>(other.next) < at(next).waits[l]) {
-        other.holds[lane] = true;
-        return;
-      }
-    state.started = true;
-    const Kind kind = at(next).kind;
-    if (is_point_to_point(kind))
-      return begin_message(next);
-    if (is_collective(kind))
-      return begin_collective(matching_.other[matching_.number(next)]);
-    listener_.local(next);
-    finish(next);
-  }
-
-  void begin_message(Place p) {
-    const std::int64_t number = matching_.number(p);
-    const Place other{at(p).peer, matching_.other[number]};
-    started_[number] = true;
-    if (!started_[matching_.number(other)])
-      return;
-    if (at(p).kind == Kind::send)
-      listener_.message(p, other);
-    else
-      listener_.message(other, p);
-    finish(p);
-    finish(other);
-  }
-
-  void begin_collective(std::int32_t collective) {
-    const std::span<const Place> calls = matching_.calls_of(collective);
-    if (++arrived_[collective] < static_cast<int>(calls.size()))
-      return;
-    listener_.collective(calls);
-    for (const Place call : calls)
-      finish(call);
-  }
-
-  void finish(Place p) {
-    LaneState& state = states_[p.rank][index_of(at(p).lane)];
-    state.started = false;
-    ++state.next;
-    state.holds[index_of(at(p).lane)] = true;
-    for (int l = 0; l < lanes; ++l)
-      if (std::exchange(state.holds[l], false))
-        ready_.emplace_back(p.rank, l);
-  }
-
-  void check_end() const {
-    std::vector<std::string> heads;
-    Place first;
-    for (int r = 0; r < static_cast<int>(states_.size()); ++r)
-      for (const LaneState& state : states_[r]) {
-        if (state.done())
-          continue;
-        const Place p{r, state.actions[state.next]};
-        if (heads.empty())
-          first = p;
-        heads.push_back(place(program_, r, p.action) +
-                        (state.started ? " waits for the other side"
-                                       : " waits for earlier actions of its rank"));
-      }
-    if (heads.empty())
-      return;
-    constexpr std::size_t shown = 16;
-    refuse(no_deadlock,
-        program_,
-        first.rank,
-        first.action,
-        "nothing can go on; {} lanes are stuck, for example: {}",
-        heads.size(),
-        fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
-  }
-
-  const Program& program_;
-  const Matching matching_;
-  Listener& listener_;
-  std::vector<std::array<LaneState, lanes>> states_;  ///< by rank
-  std::vector<bool> started_;                         ///< sends and receives, by number
-  std::vector<std::int32_t> arrived_;                 ///< members at each collective
-  std::deque<std::pair<int, int>> ready_;             ///< ranks and lanes to try
-};
+constexpr unsigned all_lanes = bit(lanes) - 1;
 }  // namespace
 
 Matching match(const Program& program) {
   return Matcher(program).run();
 }
 
-void execute(const Program& program, Listener& listener) {
-  Execution(program, listener).run();
+void execute(const Program& program, const std::function<void(Sides)>& perform) {
+  LaneMachine machine(program);
+  while (const std::optional<Start> start = machine.next()) {
+    if (start->begins.empty())
+      continue;
+    perform(start->begins);
+    machine.finish(start->begins);
+  }
+  machine.require_end();
 }
 }  // namespace minitaw::schedule::detail
+
+namespace minitaw::schedule {
+using detail::all_lanes, detail::bit;
+
+LaneMachine::LaneMachine(const Program& program, LaneRules rules)
+    : program_(program),
+      rules_(std::move(rules)),
+      matching_(detail::match(program)),
+      ranks_(program.ranks.size()),
+      arrived_(matching_.transfers()),
+      over_(matching_.transfers_of_actions.size()) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
+      ranks_[r].all[index_of(a.lane)].actions.push_back(i++);
+    wake(r, all_lanes);
+  }
+}
+
+std::optional<Start> LaneMachine::next() {
+  while (true) {
+    for (; lane_ < lanes; ++lane_)
+      if (LaneSet& ready = ranks_[rank_].ready; (ready & bit(lane_)) != 0) {
+        if (can_start())
+          return start();
+        ready &= ~bit(lane_);
+      }
+    if (queue_.empty())
+      return {};
+    rank_ = queue_.front();
+    lane_ = 0;
+    queue_.pop_front();
+    ranks_[rank_].queued = false;
+  }
+}
+
+/// Unless the lane's next action waits for another lane, whose progress then wakes this one.
+bool LaneMachine::can_start() {
+  RankLanes& rank = ranks_[rank_];
+  LaneState& lane = rank.all[lane_];
+  if (lane.next == std::ssize(lane.actions) || !may_join(lane))
+    return false;
+  if (lane.reached < 0)
+    lane.reached = now_;
+  const LaneCounts& waits = program_.ranks[rank_].actions[lane.actions[lane.next]].waits;
+  for (int l = 0; l < lanes; ++l)
+    if (LaneState& other = rank.all[l]; l != lane_ && other.first < waits[l]) {
+      other.holds |= bit(lane_);
+      return false;
+    }
+  return true;
+}
+
+/// Returns whether the next action may start beside those of its lane that are under way, as
+/// LaneExecutor::may_join() of the engine.
+bool LaneMachine::may_join(const LaneState& lane) const {
+  const auto action = [&](int i) -> const Action& {
+    return program_.ranks[rank_].actions[lane.actions[i]];
+  };
+  if (lane.next - lane.first >= rules_.messages)
+    return false;
+  for (int i = lane.first; i < lane.next; ++i)
+    if (!may_overlap(action(i), action(lane.next)))
+      return false;
+  return true;
+}
+
+Start LaneMachine::start() {
+  LaneState& lane = ranks_[rank_].all[lane_];
+  const Place place{rank_, lane.actions[lane.next++]};
+  const double reached = std::exchange(lane.reached, -1);
+  return {place, reached, begin(place)};
+}
+
+Sides LaneMachine::begin(Place place) {
+  const std::int32_t transfer = matching_.transfer_of(place);
+  if (transfer < 0) {
+    local_ = place;
+    return {&local_, 1};
+  }
+  const Sides sides = matching_.sides_of(transfer);
+  const bool eager =
+      transfer < matching_.messages && rules_.eager && rules_.eager(sides[0].rank, sides[1].rank);
+  if (!eager)
+    return ++arrived_[transfer] == std::ssize(sides) ? sides : Sides();
+  if (action_at(program_, place).kind == Kind::send)
+    return sides;
+  if (over_[matching_.number(place)])
+    advance(place);
+  return {};
+}
+
+void LaneMachine::finish(Sides sides, double now) {
+  now_ = now;
+  for (const Place side : sides) {
+    over_[matching_.number(side)] = true;
+    advance(side);
+  }
+}
+
+void LaneMachine::advance(Place finished) {
+  const int l = static_cast<int>(action_at(program_, finished).lane);
+  LaneState& lane = ranks_[finished.rank].all[l];
+  const std::int32_t before = lane.first;
+  const auto is_over = [&](std::int32_t i) {
+    return over_[matching_.number({finished.rank, lane.actions[i]})];
+  };
+  while (lane.first < lane.next && is_over(lane.first))
+    ++lane.first;
+  if (lane.first > before)
+    wake(finished.rank, bit(l) | std::exchange(lane.holds, 0));
+}
+
+void LaneMachine::wake(int rank, LaneSet ready) {
+  ranks_[rank].ready |= ready;
+  if (!std::exchange(ranks_[rank].queued, true))
+    queue_.push_back(rank);
+}
+
+void LaneMachine::require_end() const {
+  std::vector<std::string> heads;
+  Place first;
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r)
+    for (const LaneState& lane : ranks_[r].all) {
+      if (lane.first == std::ssize(lane.actions))
+        continue;
+      const Place head{r, lane.actions[lane.first]};
+      if (heads.empty())
+        first = head;
+      heads.push_back(detail::place(program_, r, head.action) +
+                      (lane.first < lane.next ? " waits for the other side"
+                                              : " waits for earlier actions of its rank"));
+    }
+  if (heads.empty())
+    return;
+  constexpr std::size_t shown = 16;
+  detail::refuse(Rule::no_deadlock,
+      program_,
+      first.rank,
+      first.action,
+      "nothing can go on; {} lanes are stuck, for example: {}",
+      heads.size(),
+      fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
+}
+}  // namespace minitaw::schedule

@@ -1,56 +1,144 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <deque>
 #include <fmt/format.h>
+#include <functional>
+#include <optional>
 #include <span>
 #include <utility>
+#include "base/error.hpp"
 #include "schedule/validate.hpp"
 
-/// Symbolic execution of a program, for validator and simulation.
+/// How a program is executed, whoever does it: which actions make up a transfer, and when the lanes
+/// of the ranks advance.
 namespace minitaw::schedule {
 struct Place {
   std::int32_t rank = -1, action = -1;
 };
 
-/// Pairs of sends and receives, and the calls that make up each collective.
+[[nodiscard]] inline const Action& action_at(const Program& program, Place place) {
+  return program.ranks[place.rank].actions[place.action];
+}
+
+/// All that begins together: a local action; a send and its receive; the members' calls of a
+/// collective, in ring order.
+using Sides = std::span<const Place>;
+
+/// The transfers of a program, counted: messages, then collectives.
 struct Matching {
-  std::vector<std::int64_t> base;  ///< an action's number: base[rank] + its index
-  std::vector<std::int32_t>
-      other;                 ///< by number. send, recv: the peer's action; collective: its number
-  std::vector<Place> calls;  ///< of one collective after the other, its members in ring order
-  std::vector<std::int64_t> first_call = {0};  ///< of each collective, and the end
+  std::vector<std::int64_t> base;                  ///< an action's number: base[rank] + its index
+  std::vector<std::int32_t> transfers_of_actions;  ///< by number; -1: a local action
+  int messages = 0;
+  std::vector<Place> sides;                    ///< of one transfer after the other
+  std::vector<std::int64_t> first_side = {0};  ///< of each transfer, and the end
 
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
 
-  [[nodiscard]] int collectives() const { return static_cast<int>(first_call.size()) - 1; }
+  [[nodiscard]] int transfers() const { return static_cast<int>(first_side.size()) - 1; }
 
-  [[nodiscard]] std::span<const Place> calls_of(std::int32_t collective) const {
-    return std::span(calls).subspan(
-        first_call[collective], first_call[collective + 1] - first_call[collective]);
+  [[nodiscard]] std::int32_t transfer_of(Place place) const {
+    return transfers_of_actions[number(place)];
+  }
+
+  /// None of no transfer (-1).
+  [[nodiscard]] Sides sides_of(std::int32_t transfer) const {
+    if (transfer < 0)
+      return {};
+    return Sides(sides).subspan(
+        first_side[transfer], first_side[transfer + 1] - first_side[transfer]);
   }
 };
 
-/// Receives the events of an execution, each when all of its sides are there.
-class Listener {
+/// What is known of the finished actions of each lane of a rank, in order.
+template <class T>
+using Finished = std::array<std::vector<T>, lanes>;
+
+/// Calls `see` with what is known of the last action of each other lane that an action waits for.
+template <class T>
+void for_each_wait(const Finished<T>& finished, const Action& action, const auto& see) {
+  for (std::size_t l = 0; l < lanes; ++l)
+    if (const int count = action.waits[l]; count > 0 && l != index_of(action.lane))
+      see(finished[l][count - 1]);
+}
+
+/// What a transport allows beyond rendezvous transfers, one at a time in a lane.
+struct LaneRules {
+  int messages = 1;  ///< of one direction that a lane may have under way at once
+  /// Returns whether messages of two ranks leave with their sends, before the receives have
+  /// started; empty: none do.
+  std::function<bool(int from, int to)> eager{};
+};
+
+/// An action that its lane starts.
+struct Start {
+  Place place;
+  double reached;  ///< when its lane got to it: the time of finish()
+  Sides begins;    ///< what begins with it; empty: sides of a transfer are missing
+};
+
+/// Advances the lanes of all ranks of a program, which it outlives: an action starts when those in
+/// front of it in its lane are finished and what it waits for in other lanes is; a transfer begins
+/// when all of its sides have started. Whoever uses it says when actions end. Actions of a lane
+/// count as finished in order.
+class LaneMachine {
 public:
-  explicit Listener(const Program& program) : program_(program) {}
+  /// Throws Refusal as match().
+  explicit LaneMachine(const Program& program, LaneRules rules = {});
 
-  Listener& operator=(Listener&&) = delete;
-  virtual ~Listener() = default;
+  /// Returns an action that starts, until nothing else can before something ends. What begins is
+  /// valid until the next call.
+  [[nodiscard]] std::optional<Start> next();
+  /// Ends what has begun, at a time that does not fall. Sides that have not started yet, receives
+  /// of eager messages, end when they start.
+  void finish(Sides sides, double now = 0);
+  /// Throws Refusal (no_deadlock) unless all actions are finished.
+  void require_end() const;
 
-  /// A compute action, zero, add or join.
-  virtual void local(Place action) = 0;
-  virtual void message(Place send, Place receive) = 0;
-  /// The members' calls in ring order.
-  virtual void collective(std::span<const Place> calls) = 0;
+  [[nodiscard]] const Matching& matching() const { return matching_; }
 
-protected:
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+private:
+  using LaneSet = std::uint8_t;  ///< a bit for each lane
+
+  struct LaneState {
+    std::vector<std::int32_t> actions;
+    std::int32_t next = 0;   ///< to start
+    std::int32_t first = 0;  ///< that is not finished
+    double reached = -1;     ///< when it got to the next one; below 0: it has not
+    LaneSet holds = 0;       ///< lanes of the rank whose next action waits for this one
+  };
+
+  struct RankLanes {
+    std::array<LaneState, lanes> all;
+    LaneSet ready = 0;  ///< lanes that may have become able to start their next action
+    bool queued = false;
+  };
+
+  [[nodiscard]] bool can_start();
+  [[nodiscard]] bool may_join(const LaneState& lane) const;
+  [[nodiscard]] Start start();
+  [[nodiscard]] Sides begin(Place place);
+  void advance(Place finished);
+  void wake(int rank, LaneSet ready);
 
   const Program& program_;
+  LaneRules rules_;
+  const Matching matching_;
+  std::vector<RankLanes> ranks_;
+  std::vector<std::int32_t> arrived_;  ///< sides at each transfer
+  std::vector<bool> over_;             ///< actions, by number
+  std::deque<int> queue_;              ///< ranks to look at, in the order of what happened to them
+  int rank_ = 0, lane_ = lanes;        ///< where next() looks
+  Place local_;                        ///< the local action that begins
+  double now_ = 0;
 };
 
 namespace detail {
-struct Refusal {
+/// A program that breaks a rule; a defect wherever it is not what one looks for.
+struct Refusal : LogicError {
+  explicit Refusal(Violation v)
+      : LogicError("this program cannot be executed: " + v.message),
+        violation(std::move(v)) {}
+
   Violation violation;
 };
 
@@ -65,21 +153,18 @@ template <class... Args>
     int action,
     fmt::format_string<Args...> what,
     Args&&... args) {
-  throw Refusal{{rule,
-      rank,
-      action,
-      fmt::format(
-          "{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...))}};
+  const std::string message = fmt::format(
+      "{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...));
+  throw Refusal({rule, rank, action, message});
 }
 
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);
 
-/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free
-/// and its waits are met, a transfer happens when every side has started it. What can happen does
-/// not depend on the order of trying: one execution decides. Throws Refusal as match(), and for
-/// no_deadlock if it stops before the end.
-void execute(const Program& program, Listener& listener);
+/// Calls `perform` with all that begins, in an order that is possible with rendezvous transfers;
+/// which one does not matter: what can happen does not depend on it. Throws Refusal as match(), and
+/// for no_deadlock if the program stops before its end.
+void execute(const Program& program, const std::function<void(Sides)>& perform);
 /// Executes a program on the contents of slots. Throws Refusal as execute(), for exact_gradients
 /// and fresh_reads.
 void check_contents(const Program& program);

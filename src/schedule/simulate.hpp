@@ -39,12 +39,9 @@ struct Device {
   double memory = 3.35e12;  ///< bytes/s, for what computes little: update, zero, add
 };
 
-/// Seconds of a visit or of the loss, by model/cost.hpp; else 0. `memory_rate`: bytes/s of kernels
-/// that compute little.
-[[nodiscard]] double seconds_of(const Action& action,
-    const model::Layout& layout,
-    const model::Speed& speed,
-    double memory_rate);
+/// Cost of a visit or of the loss, by model/cost.hpp, in the unit of the price; else 0.
+[[nodiscard]] double cost_of(
+    const Action& action, const model::Layout& layout, const model::Price& price);
 /// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
 /// Bytes that an action reads and writes, where that takes its time: update, zero, add, load,

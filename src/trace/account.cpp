@@ -44,7 +44,7 @@ struct Executed {
   const Action* action;
   Span span;
   std::int32_t rank, position;  ///< the position in its lane
-  std::int32_t other;           ///< of a message the peer's action, of a collective its number
+  std::int32_t transfer;        ///< -1: none
 
   [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
 };
@@ -56,24 +56,20 @@ public:
       : matching_(schedule::detail::match(program)),
         lanes_(spans.size()),
         by_index_(spans.size()),
-        last_of_collective_(matching_.collectives()),
+        last_of_collective_(matching_.transfers()),
         most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
     for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
-      by_index_[r].resize(spans[r].size());
-      for (int l = 0; l < schedule::lanes; ++l) {
-        const std::vector<int> indices =
-            schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
-        std::vector<Executed>& lane = lanes_[r][l];
-        lane.reserve(indices.size());
-        for (const int i : indices) {
-          lane.push_back({&program.ranks[r].actions[i],
-              spans[r][i],
-              r,
-              static_cast<std::int32_t>(lane.size()),
-              matching_.other[matching_.number({r, i})]});
-          by_index_[r][i] = &lane.back();
-        }
+      const std::vector<Action>& actions = program.ranks[r].actions;
+      for (std::int32_t i = 0; const Action& a : actions) {
+        std::vector<Executed>& lane = lanes_[r][index_of(a.lane)];
+        const auto position = static_cast<std::int32_t>(lane.size());
+        lane.push_back({&a, spans[r][i], r, position, matching_.transfer_of({r, i})});
+        ++i;
       }
+      by_index_[r].resize(actions.size());
+      for (const std::vector<Executed>& lane : lanes_[r])
+        for (const Executed& e : lane)
+          by_index_[r][e.action - actions.data()] = &e;
     }
   }
 
@@ -108,44 +104,34 @@ private:
   /// The action of another lane that ends last of those that this one waits for; nullptr: none.
   [[nodiscard]] const Executed* last_needed(const Executed& e) const {
     const Executed* last = nullptr;
-    for (int l = 0; l < schedule::lanes; ++l) {
-      // A count of actions is the position behind the last. Its own lane is in order anyway.
-      const int count = l == static_cast<int>(e.action->lane) ? 0 : e.action->waits[l];
-      if (count == 0)
-        continue;
-      const Executed& needed = lanes_[e.rank][l][count - 1];
+    for_each_wait(lanes_[e.rank], *e.action, [&](const Executed& needed) {
       if (last == nullptr || needed.span.end > last->span.end)
         last = &needed;
-    }
+    });
     return last;
   }
 
   /// The side that began last of those that this transfer may have waited for.
   [[nodiscard]] const Executed& last_side(const Executed& e) {
     if (!is_collective(e.action->kind))
-      return *latest(&e, e, e.span.end);
-    const Executed*& last = last_of_collective_[e.other];
-    if (last == nullptr)
-      last = latest(nullptr, e, std::numeric_limits<double>::infinity());
-    return last->span.begin <= e.span.end ? *last : *latest(&e, e, e.span.end);
+      return latest(e, e.span.end);
+    const Executed*& last = last_of_collective_[e.transfer];
+    if (last == nullptr) {
+      const schedule::Place first = matching_.sides_of(e.transfer)[0];
+      last = &latest(*by_index_[first.rank][first.action], std::numeric_limits<double>::infinity());
+    }
+    return last->span.begin <= e.span.end ? *last : latest(e, e.span.end);
   }
 
-  /// The side of a transfer that begins last, but not after `end`; else `otherwise`.
-  [[nodiscard]] const Executed* latest(
-      const Executed* otherwise, const Executed& e, double end) const {
-    const Executed* last = otherwise;
-    const auto see = [&](int rank, int index) {
-      const Executed* const side = by_index_[rank][index];
-      const double begin = side->span.begin;
-      if ((last == nullptr || begin > last->span.begin) && begin <= end)
+  /// The side of a transfer that begins last, but not after `end`; else this one.
+  [[nodiscard]] const Executed& latest(const Executed& e, double end) const {
+    const Executed* last = &e;
+    for (const auto& [rank, action] : matching_.sides_of(e.transfer)) {
+      const Executed* const side = by_index_[rank][action];
+      if (side->span.begin > last->span.begin && side->span.begin <= end)
         last = side;
-    };
-    if (is_point_to_point(e.action->kind))
-      see(e.action->peer, e.other);
-    if (is_collective(e.action->kind))
-      for (const schedule::Place call : matching_.calls_of(e.other))
-        see(call.rank, call.action);
-    return last;
+    }
+    return *last;
   }
 
   /// In [from, to] a lane had come to `e` and waited for other lanes of its rank.
@@ -202,7 +188,7 @@ private:
   }
 
   schedule::Matching matching_;
-  std::vector<std::array<std::vector<Executed>, schedule::lanes>> lanes_;  ///< by rank
+  std::vector<schedule::Finished<Executed>> lanes_;     ///< by rank
   std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
   std::vector<const Executed*>
       last_of_collective_;  ///< of all its sides; found when first asked for

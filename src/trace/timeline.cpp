@@ -5,35 +5,46 @@
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
-using schedule::Action, schedule::Kind, schedule::names_of, schedule::Place;
+using schedule::Action, schedule::Kind, schedule::Place;
 
-Timeline make_timeline(const schedule::Program& program,
-    const std::vector<std::vector<schedule::Span>>& spans,
-    std::string title) {
+namespace {
+/// Collectives are numbered first, then messages by their sends. -1: no transfer.
+int link_of(const schedule::Matching& matching, Place place) {
+  const std::int32_t transfer = matching.transfer_of(place);
+  if (transfer < 0)
+    return -1;
+  if (transfer >= matching.messages)
+    return transfer - matching.messages;
+  const Place send = matching.sides_of(transfer)[0];
+  return matching.transfers() - matching.messages + static_cast<int>(matching.number(send));
+}
+
+template <class Enum>
+Field named(const char* name, int (*value)(const Event&)) {
+  return {name, "1", value, schedule::names_of<Enum>()};
+}
+}  // namespace
+
+Timeline make_timeline(
+    const schedule::Program& program, const StepSpans& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
   Timeline timeline{std::move(title), program.groups, {}};
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
     for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const Place here{r, i};
-      const std::int32_t other = matching.other[static_cast<std::size_t>(matching.number(here))];
-      // Collectives are numbered first, then messages by their sends.
-      int link = is_collective(a.kind) ? other : -1;
-      if (is_point_to_point(a.kind))
-        link = matching.collectives() + static_cast<int>(matching.number(
-                                            a.kind == Kind::send ? here : Place{a.peer, other}));
-      const schedule::Span& span = spans.at(r).at(i++);
-      timeline.events.push_back({r,
-          a.lane,
-          a.kind,
-          a.payload,
-          a.tick,
-          a.shard,
-          a.micro_batch,
-          a.peer,
-          link,
-          span.ready,
-          span.begin,
-          span.end});
+      const schedule::Span& span = spans.at(r).at(i);
+      timeline.events.push_back({.rank = r,
+          .lane = a.lane,
+          .kind = a.kind,
+          .payload = a.payload,
+          .tick = a.tick,
+          .shard = a.shard,
+          .micro_batch = a.micro_batch,
+          .peer = a.peer,
+          .link = link_of(matching, {r, i}),
+          .ready = span.ready,
+          .begin = span.begin,
+          .end = span.end});
+      ++i;
     }
   return timeline;
 }
@@ -41,15 +52,13 @@ Timeline make_timeline(const schedule::Program& program,
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
-      {"lane",
-          "1",
-          [](const Event& e) { return static_cast<int>(e.lane); },
-          names_of<schedule::Lane>()},
-      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names_of<Kind>()},
-      {"payload",
-          "1",
-          [](const Event& e) { return static_cast<int>(e.payload); },
-          names_of<schedule::Payload>()},
+      named<schedule::Lane>(
+          "lane", [](const Event& e) { return static_cast<int>(e.lane); }),
+      named<Kind>(
+          "kind", [](const Event& e) { return static_cast<int>(e.kind); }),
+      named<schedule::Payload>(
+          "payload",
+          [](const Event& e) { return static_cast<int>(e.payload); }),
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},

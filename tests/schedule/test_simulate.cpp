@@ -60,12 +60,11 @@ void check_laws(const Program& program, const Spans& spans, const Costs& costs) 
   for (int r = 0; r < static_cast<int>(spans.size()); ++r)
     for (int i = 0; i < static_cast<int>(spans[r].size()); ++i) {
       const Action& a = program.ranks[r].actions[i];
-      const std::int32_t other = matching.other[matching.number({r, i})];
       std::vector<Place> sides = {{r, i}};  // the one that is asked for the cost comes first
-      if (is_point_to_point(a.kind))
-        sides.insert(a.kind == Kind::send ? sides.end() : sides.begin(), {a.peer, other});
-      if (is_collective(a.kind))
-        sides.assign(matching.calls_of(other).begin(), matching.calls_of(other).end());
+      if (is_communication(a.kind)) {
+        const Sides all = matching.sides_of(matching.transfer_of({r, i}));
+        sides.assign(all.begin(), all.end());
+      }
       double begin = 0;
       for (const Place side : sides)
         begin = std::max(begin, own[side.rank][side.action].begin);

@@ -437,7 +437,7 @@ std::vector<Broken> broken_programs() {
           fresh,
           planted("tawpipe",
               without([](const Action& a) { return a.shard == 3 && !of_embeddings(a.payload); })),
-          "expected micro-batch 0 before shard 4"},
+          "before shard 3, expected micro-batch 2 before shard 4"},
       {"AnUpdateForgetsToClip",
           exact,
           planted("fsdp", first(1, update, [](Action& a) { a[Operand::squares] = {}; }), true),

@@ -165,14 +165,9 @@ private:
       if (begin > span(last.rank, last.action).begin && begin <= span(rank, i).end)
         last = side;
     };
-    const Action& a = action(rank, i);
-    const int other = matching_.other[matching_.number({rank, i})];
-    if (is_point_to_point(a.kind))
-      see({a.peer, other});
-    if (!is_collective(a.kind))
-      return last;
-    for (const Place call : matching_.calls_of(other))
-      see(call);
+    if (is_communication(action(rank, i).kind))
+      for (const Place side : matching_.sides_of(matching_.transfer_of({rank, i})))
+        see(side);
     return last;
   }
 

@@ -57,7 +57,7 @@ std::pair<Works, Works> works_of(const schedule::Program& program,
         add(messages[{a.kind, 0, moved_bytes(a, layout)}][link],
             1,
             place,
-            {a.peer, matching.other[matching.number(place)]});
+            matching.sides_of(matching.transfer_of(place))[1]);
       }
     }
   }
@@ -224,25 +224,23 @@ std::map<int, Time> times(const Works& works, const std::vector<Units>& steps) {
 }
 
 /// Transfers of a step, of which those with slow ranks are compared with the others.
-class Transfers : public schedule::Listener {
+class Transfers {
 public:
   Transfers(const schedule::Program& program,
       const model::Layout& layout,
       const topology::Groups& nodes,
       const StepSpans& spans,
       const std::set<int>& slow)
-      : Listener(program),
+      : program_(program),
         layout_(layout),
         nodes_(nodes),
         spans_(spans),
         slow_(slow) {}
 
-  void local(Place) override {}
-
-  void message(Place send, Place receive) override { collective(std::array{send, receive}); }
-
-  void collective(std::span<const Place> sides) override {
-    const Action& a = at(sides[0]);
+  void execute(schedule::Sides sides) {
+    const Action& a = action_at(program_, sides[0]);
+    if (!is_communication(a.kind))
+      return;
     std::set<int> passed;
     double begin = 0, end = 0;
     for (const auto& [rank, action] : sides) {
@@ -282,6 +280,7 @@ private:
     std::vector<Place> places;             ///< of those that touch a slow rank
   };
 
+  const schedule::Program& program_;
   const model::Layout& layout_;
   const topology::Groups& nodes_;
   const StepSpans& spans_;
@@ -383,21 +382,17 @@ Culprit worst_link(const Works& moved,
 }
 
 /// Executes a measured step again.
-class Replay : public schedule::Listener {
+class Replay {
 public:
   Replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup)
-      : Listener(program),
+      : program_(program),
         spans_(spans),
         speedup_(speedup),
         done_(program.ranks.size()) {}
 
-  void local(Place p) override { collective({&p, 1}); }
-
-  void message(Place send, Place receive) override { collective(std::array{send, receive}); }
-
   /// A side that had ended before the last one began waited for nobody; what comes after waits for
   /// its data.
-  void collective(std::span<const Place> sides) override {
+  void execute(schedule::Sides sides) {
     double last = 0, again = 0;
     for (const Place side : sides) {
       last = std::max(last, span(side).begin);
@@ -426,30 +421,29 @@ private:
   /// again.
   [[nodiscard]] double start(Place p) const {
     const auto& lanes = done_[p.rank];
-    const std::vector<Ends>& own = lanes[index_of(at(p).lane)];
+    const std::vector<Ends>& own = lanes[index_of(action_at(program_, p).lane)];
     Ends cause;
     const auto free = std::find_if(
         own.rbegin(), own.rend(), [&](const Ends& e) { return e.measured <= span(p).begin; });
     if (free != own.rend())
       cause = *free;
-    for (std::size_t l = 0; l < schedule::lanes; ++l)
-      if (const int count = at(p).waits[l]; count > 0)
-        cause.join(lanes[l][count - 1]);
+    for_each_wait(lanes, action_at(program_, p), [&](const Ends& ends) { cause.join(ends); });
     return cause.again + std::max(0.0, span(p).begin - cause.measured);
   }
 
   /// Returns its end; actions of a lane count as finished in order.
   double finish(Place p, double begin, double seconds) {
-    std::vector<Ends>& lane = done_[p.rank][index_of(at(p).lane)];
+    std::vector<Ends>& lane = done_[p.rank][index_of(action_at(program_, p).lane)];
     const double end = begin + seconds / speedup_(p.rank, p.action);
     lane.push_back({span(p).end, lane.empty() ? end : std::max(end, lane.back().again)});
     length = std::max(length, end);
     return end;
   }
 
+  const schedule::Program& program_;
   const StepSpans& spans_;
   const Speedup& speedup_;
-  std::vector<std::array<std::vector<Ends>, schedule::lanes>> done_;
+  std::vector<schedule::Finished<Ends>> done_;
 };
 
 /// Share of the step that is saved if these actions are as fast as those of others; NaN if it
@@ -490,7 +484,7 @@ struct Case {
 Blame blame_rank(const Case& c, const Culprit& slow) {
   Speedups speedups = speedups_of(c.computing, slow.subjects, slow.ratio);
   Transfers transfers(c.program, c.layout, c.nodes, c.first, slow.subjects);
-  schedule::detail::execute(c.program, transfers);
+  schedule::detail::execute(c.program, [&](schedule::Sides sides) { transfers.execute(sides); });
   const bool compared = transfers.append_to(speedups);
   const std::string words = fmt::format("computes {:.0f} % slower than the median of {} ranks",
       100 * (slow.ratio - 1),
@@ -523,7 +517,7 @@ Blame blame_link(const Case& c, const Culprit& link, const std::set<int>& slow_r
 
 double replay(const schedule::Program& program, const StepSpans& spans, const Speedup& speedup) {
   Replay again(program, spans, speedup);
-  schedule::detail::execute(program, again);
+  schedule::detail::execute(program, [&](schedule::Sides sides) { again.execute(sides); });
   return again.length;
 }
 

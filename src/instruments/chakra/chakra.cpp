@@ -115,9 +115,8 @@ private:
     return program_.communicators[a.communicator].ranks;
   }
 
-  /// The action of the peer, or the number of the collective.
-  [[nodiscard]] std::int32_t other() const {
-    return matching_.other[matching_.number({rank_, action_})];
+  [[nodiscard]] schedule::Sides sides() const {
+    return matching_.sides_of(matching_.transfer_of({rank_, action_}));
   }
 
   [[nodiscard]] Ids needs_of(const Action& a) const {
@@ -173,12 +172,8 @@ private:
   }
 
   void message(const Action& a) {
-    const bool sends = a.kind == Kind::send;
-    transfer(sends ? rank_ : a.peer,
-        sends ? a.peer : rank_,
-        sends ? action_ : other(),
-        moved_bytes(a, layout_),
-        needs_of(a));
+    const schedule::Place send = sides()[0], receive = sides()[1];
+    transfer(send.rank, receive.rank, send.action, moved_bytes(a, layout_), needs_of(a));
   }
 
   void collective(const Action& a) {
@@ -199,7 +194,7 @@ private:
   /// Receives from the member before and sends on to the next, where there are such, in as many
   /// pieces as links.
   void chain(const Action& a) {
-    const std::span<const schedule::Place> calls = matching_.calls_of(other());
+    const schedule::Sides calls = sides();
     const auto n = static_cast<int>(calls.size());
     const auto place = [&](int rank) {
       return static_cast<int>(std::ranges::find(ring(a), rank) - ring(a).begin());

@@ -118,19 +118,9 @@ private:
       return found(Root::Kind::late, here);
     if (!is_communication(at(here).kind))
       return found(Root::Kind::unfinished, here);
-    const std::vector<Place> sides = sides_of(here);
+    const Sides sides = matching_.sides_of(matching_.transfer_of(here));
     if (std::ranges::count_if(sides, [&](Place side) { return waits_for(here, side); }) == 0)
       found(Root::Kind::lost, sides.front());
-  }
-
-  /// The sender comes first.
-  [[nodiscard]] std::vector<Place> sides_of(Place p) const {
-    const std::int32_t other = matching_.other[matching_.number(p)];
-    if (at(p).kind == Kind::send)
-      return {p, {at(p).peer, other}};
-    if (at(p).kind == Kind::recv)
-      return {{at(p).peer, other}, p};
-    return {matching_.calls_of(other).begin(), matching_.calls_of(other).end()};
   }
 
   /// Returns whether this side of a transfer has not begun, or its rank does not say.

@@ -34,7 +34,7 @@ schedule::Costs device_costs(const Case& c,
       return longer * schedule::flops(a, layout) / measured->second;
     const double seconds =
         schedule::is_visit(a.kind) || a.kind == Kind::loss
-            ? schedule::seconds_of(a, layout, speed, device.memory_rate)
+            ? schedule::cost_of(a, layout, model::in_seconds(speed, device.memory_rate))
             : schedule::touched_bytes(program, rank, a, layout) / device.memory_rate;
     return device.overhead + longer * seconds;
   };

@@ -51,28 +51,22 @@ void sum_steps(
 
 /// Finds values that are wrong although all that they come from, in the order of the data flow, is
 /// what most runs have.
-class Judge final : public schedule::Listener {
+class Judge {
 public:
   Judge(const Program& program,
       int ranks,
       const std::vector<Sums>& runs,
       const std::vector<std::string>& places)
-      : Listener(program),
+      : program_(program),
         ranks_(ranks),
         runs_(runs),
         places_(places) {}
 
   std::vector<std::string> run(int steps) {
     for (; step_ < steps; ++step_)
-      schedule::detail::execute(program_, *this);
+      schedule::detail::execute(program_, [&](schedule::Sides sides) { judge(sides); });
     return std::move(findings_);
   }
-
-  void local(Place action) override { judge({&action, 1}); }
-
-  void message(Place send, Place receive) override { judge(std::array{send, receive}); }
-
-  void collective(std::span<const Place> calls) override { judge(calls); }
 
 private:
   struct Value {
@@ -80,6 +74,8 @@ private:
     std::size_t buffer;
     bool after;
   };
+
+  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
 
   [[nodiscard]] std::size_t index(const Value& v) const {
     const std::size_t action = step_ * program_.ranks[v.place.rank].actions.size() + v.place.action;
@@ -104,7 +100,7 @@ private:
                                             : "loss";
   }
 
-  void judge(std::span<const Place> sides) {
+  void judge(schedule::Sides sides) {
     for (int run = 0; run < std::ssize(runs_); ++run)
       for (bool right = true; const bool after : {false, true})
         for (const Place side : sides)
@@ -155,6 +151,7 @@ private:
         one ? placed(a.peer, run) : fmt::format("the {} ranks", sides));
   }
 
+  const Program& program_;
   int ranks_;
   const std::vector<Sums>& runs_;
   const std::vector<std::string>& places_;

@@ -17,16 +17,8 @@ using namespace schedule;
 namespace {
 using Fault = Root::Kind;
 
-/// The sender comes first.
-std::vector<Place> sides_of(const Program& program, const Matching& matching, Place p) {
-  const Action& a = program.ranks[p.rank].actions[p.action];
-  const std::int32_t other = matching.other[matching.number(p)];
-  if (is_collective(a.kind))
-    return {matching.calls_of(other).begin(), matching.calls_of(other).end()};
-  std::vector<Place> both = {p, {a.peer, other}};
-  if (a.kind == Kind::recv)
-    std::swap(both[0], both[1]);
-  return both;
+Sides sides_of(const Matching& matching, Place p) {
+  return matching.sides_of(matching.transfer_of(p));
 }
 
 /// Executes a step until no lane gets on; the fault is at one action. `eager`: sends do not wait
@@ -95,7 +87,7 @@ private:
       return !is_fault(Fault::unfinished, here);
     if (a.kind == Kind::send && eager_)
       return true;
-    return std::ranges::all_of(sides_of(program_, matching_, here),
+    return std::ranges::all_of(sides_of(matching_, here),
         [&](Place side) { return begun(side) && !is_fault(Fault::lost, side); });
   }
 
@@ -107,12 +99,12 @@ private:
   std::vector<std::vector<int>> lanes_;
 };
 
-Root expected(const Program& program, const Matching& matching, const Root& fault) {
+Root expected(const Matching& matching, const Root& fault) {
   if (fault.kind == Fault::silent)
     return {fault.kind, fault.rank};
   if (fault.kind != Fault::lost)
     return fault;
-  const Place first = sides_of(program, matching, {fault.rank, fault.action}).front();
+  const Place first = sides_of(matching, {fault.rank, fault.action}).front();
   return {fault.kind, first.rank, first.action};
 }
 
@@ -143,7 +135,7 @@ TEST_P(Hangs, AFaultAtAnyActionIsFoundAndNothingElse) {
         if (left_out || (eager && fault.kind == Fault::lost && a.kind == Kind::send))
           continue;
         const Hang hang = find_root(program, Stuck(program, fault, eager).states(), request.groups);
-        ASSERT_TRUE(hang.roots == std::vector{expected(program, matching, fault)})
+        ASSERT_TRUE(hang.roots == std::vector{expected(matching, fault)})
             << shapes::name_of(request) << " fault " << static_cast<int>(fault.kind)
             << (eager ? " eager" : "") << " at rank " << r << " " << to_text(a, program) << ": "
             << hang.sentence;
