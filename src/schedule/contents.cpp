@@ -137,7 +137,7 @@ private:
     const auto root = std::ranges::find(calls, a.peer, &Place::rank);
     for (const Place call : calls)
       if (call.rank != a.peer)
-        message(*root, call);
+        move(*root, buffer, call, buffer);
   }
 
   Content& content(Place p, Operand operand) {

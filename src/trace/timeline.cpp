@@ -52,13 +52,10 @@ Timeline make_timeline(
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
-      named<schedule::Lane>(
-          "lane", [](const Event& e) { return static_cast<int>(e.lane); }),
-      named<Kind>(
-          "kind", [](const Event& e) { return static_cast<int>(e.kind); }),
+      named<schedule::Lane>("lane", [](const Event& e) { return static_cast<int>(e.lane); }),
+      named<Kind>("kind", [](const Event& e) { return static_cast<int>(e.kind); }),
       named<schedule::Payload>(
-          "payload",
-          [](const Event& e) { return static_cast<int>(e.payload); }),
+          "payload", [](const Event& e) { return static_cast<int>(e.payload); }),
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},

@@ -142,7 +142,8 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   const auto node = world_rank() == 0 ? std::make_shared<Counting>() : std::make_shared<Meter>();
   const auto energy =
       std::make_shared<Energy>(meter, node, topology::Groups::equal(world_size(), 1));
-  const CaseResult result = harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
+  const CaseResult result =
+      harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
   EXPECT_EQ(meter->asked, "||er|r|re|") << "two steps of warm-up";
   if (world_rank() != 0)
     return;
