@@ -14,6 +14,7 @@
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
+#include "instruments.hpp"
 #include "topology/nvml.hpp"
 
 namespace minitaw::app {
@@ -111,12 +112,6 @@ std::vector<std::uint64_t> free_memory() {
   const std::uint64_t mine = device ? device->free : engine::available_memory();
   return list_of(gather(std::to_string(mine)),
       [](const std::string& text) { return std::uint64_t{std::stoull(text)}; });
-}
-
-/// A device that several ranks share would count for each of them.
-std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
-  return shared ? std::make_unique<meters::Meter>("ranks share a device")
-                : meters::make_meter(device.uuid);
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
@@ -227,12 +222,12 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
           {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                .waiting = waiting(place, threads)},
               .shared_devices = topology::shared_device(uuids).has_value(),
-              .nodes = place.nodes,
-              .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
               .timeline = flags.timeline,
-              .meter = meter_of(device, topology::shared_device(uuids).has_value()),
-              .node_meter = place.local_rank == 0 ? meters::make_node_meter()
-                                                  : std::make_unique<meters::Meter>()}) {}
+              .instruments = make_instruments({.nodes = place.nodes,
+                  .ranks = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
+                  .device_uuid = device.uuid,
+                  .shared_devices = topology::shared_device(uuids).has_value(),
+                  .first_of_node = place.local_rank == 0})}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <fmt/format.h>
-#include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/keys.hpp"
@@ -53,48 +49,12 @@ void check_keys(const CLI::App& app, int argc, char** argv) {
   }
 }
 
-#ifdef MINITAW_PREDICTOR
-void add_verbs(CLI::App& app, app::Invocation& invocation) {
-  app::add_predict(app, invocation);
-}
-#else
-#ifdef MINITAW_HAVE_PREDICT
-/// Goes on as the program beside this one that has SimGrid, whose 31 MiB no rank of a job needs.
-[[noreturn]] void become_predictor(std::vector<char*> words) {
-  const auto program =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
-  words.push_back(nullptr);
-  execv(program.c_str(), words.data());
-  throw InputError(
-      fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
-}
-#endif
-
-void add_verbs(CLI::App& app, app::Invocation& invocation) {
-  app::add_run(app, invocation);  // in the order of the overview
-  app::add_verify(app, invocation);
-  app::add_screen(app, invocation);
-  app::add_topo(app, invocation);
-  app::add_plan(app, invocation);
-#ifdef MINITAW_HAVE_PREDICT
-  const std::vector<std::string> words = invocation.arguments();
-  if (words.size() > 1 && words[1] == "predict")
-    become_predictor({invocation.argv, invocation.argv + words.size()});
-  if (words.size() == 3 && words[1] == "help" && words[2] == "predict")
-    become_predictor({invocation.argv[0], invocation.argv[2], std::string("--help").data()});
-  app.add_subcommand("predict", app::predict_purpose);
-#endif
-  app::add_show(app, invocation);
-  app::add_help(app, invocation);
-}
-#endif
-
 int run(int argc, char** argv) {
   CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
   app::Invocation invocation{argc, argv};
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
-  add_verbs(app, invocation);
+  app::add_verbs(app, invocation);
   check_verb(app, argc, argv);
   if (argv[1][0] != '-')
     check_keys(app, argc, argv);

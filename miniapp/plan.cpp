@@ -178,7 +178,7 @@ Json by_kind(const auto& bytes, Json json = {}) {
 Json settings_json(const CasePlan& plan) {
   Json json;
   for (const record::Column& column : plan.row.columns)
-    if (column.place == record::Place::settings)
+    if (column.is_setting)
       std::visit([&](const auto& cell) { json[column.name] = cell; }, column.value);
   json["ffn_per_layer"] = plan.settings.shape.ffn;
   Json& sizes = json["micro_batch_per_rank"] = Json::array();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 #include "cli/cli11.hpp"
+#include "instruments.hpp"
 #include "record/recorder.hpp"
 #include "verb.hpp"
 
@@ -24,7 +25,7 @@ std::string text_of(const record::Contents& file, const TableOptions& options) {
       fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows)
     text += table.row(row);
-  return text + record::closing_text(file.rows);
+  return text + record::closing_text(file.rows, extensions());
 }
 
 int show(const Options& options) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <string.h>
 #include "base/error.hpp"
+#include "instruments.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
 #include "signals.hpp"
@@ -30,7 +31,7 @@ public:
       : deck_(deck),
         mpi_(mpi),
         options_(options),
-        recorder_(options.output, mpi.provenance(deck, invocation.arguments())),
+        recorder_(options.output, mpi.provenance(deck, invocation.arguments()), extensions()),
         remaining_(remaining_runs(deck.cases,
             recorder_.rows(),
             {options.retry, options.interleave, recorder_.interrupted()})),
@@ -140,7 +141,7 @@ public:
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
     for (const std::string& sentence : deck_.unused)
       note(sentence);
-    say("{}", record::closing_text(rows, missing));
+    say("{}", record::closing_text(rows, extensions(), missing));
     say("# results: {}\n", options_.output);
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;

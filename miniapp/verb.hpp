@@ -21,19 +21,14 @@ struct Invocation {
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
+/// Adds all verbs of this program.
+void add_verbs(CLI::App& app, Invocation& invocation);
 // Each verb has a file <verb>.cpp, which defines the function that adds it to the command line.
 void add_run(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
-void add_screen(CLI::App& app, Invocation& invocation);
-void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
-void add_predict(
-    CLI::App& app, Invocation& invocation);  ///< in minitaw-predict, of builds with SimGrid
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
-
-constexpr const char* predict_purpose =
-    "what a step costs on a machine that is described in a file; needs no MPI job and no device";
 
 [[nodiscard]] std::vector<std::string> verb_names(const CLI::App& app);
 

@@ -12,9 +12,9 @@
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
 #include "instruments/predict/search.hpp"
+#include "instruments/verbs.hpp"
 #include "record/table.hpp"
 #include "signals.hpp"
-#include "verb.hpp"
 
 namespace minitaw::app {
 namespace {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
+#include "instruments/replay/replay.hpp"
 #include "instruments/screen/probe.hpp"
+#include "instruments/verbs.hpp"
 #include "progress.hpp"
 #include "screen_known.hpp"
 #include "screen_report.hpp"
@@ -238,13 +240,13 @@ int screen_job(const Options& options, const Invocation& invocation, MpiJob& mpi
 }
 
 /// Looks for silent corruption in a step of the deck's first case.
-int replay(const Options& options, MpiJob& mpi) {
+int run_replay(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   const auto place = [&](const topology::RankPlace& r) {
     return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
   };
-  const harness::ReplayReport report =
-      mpi.runner.replay(deck.cases.front(), list_of(mpi.ranks, place));
+  const replay::Report report =
+      replay::compare_runs(mpi.runner, deck.cases.front(), list_of(mpi.ranks, place));
   const std::vector<std::string>& findings = report.findings;
   const int code = report.runs > 2 ? 1 : 0;
   if (!mpi.is_root())
@@ -271,7 +273,6 @@ int replay(const Options& options, MpiJob& mpi) {
         verdict));
   return code;
 }
-
 }  // namespace
 
 void add_screen(CLI::App& app, Invocation& invocation) {
@@ -321,7 +322,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return options->replay ? replay(*options, mpi) : screen_job(*options, invocation, mpi);
+      return options->replay ? run_replay(*options, mpi) : screen_job(*options, invocation, mpi);
     });
   });
 }

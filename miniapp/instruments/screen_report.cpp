@@ -90,7 +90,7 @@ Json to_json(const Measured& m, const screen::Smallest& smallest) {
       {"detectable", {{"part", number(smallest.part)}, {"link", number(smallest.link)}}}};
 }
 
-h5::Dataset dataset(const Measured& m, const screen::Machine& machine) {
+Dataset dataset(const Measured& m, const screen::Machine& machine) {
   constexpr const char* axes[] = {"one", "one", "rank of its node", "node"};
   std::vector<double> values;
   for (const std::vector<double>& round : m.rounds)
@@ -132,7 +132,7 @@ void ScreenFile::write(const Screening& s, const Judgement& judgement, const Wor
     smallest.insert(smallest.end(), {part, link});
   const auto name = [](const Measured& m) { return m.quantity.name; };
   const auto text = [&](const Culprit& c) { return sentence(s, c); };
-  std::vector<h5::Dataset> all = {entry("settings", s.settings),
+  std::vector<Dataset> all = {entry("settings", s.settings),
       entry("verdict", words.verdict),
       entry("judged", words.judged),
       entry("sure", words.sure),

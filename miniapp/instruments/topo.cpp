@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include "cli/cli11.hpp"
 #include "instruments/links/links.hpp"
+#include "instruments/verbs.hpp"
 #include "job.hpp"
 
 namespace minitaw::app {

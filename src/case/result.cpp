@@ -11,6 +11,20 @@ std::string name_of(Status status) {
   return names.at(static_cast<std::size_t>(status));
 }
 
+Values one(const Cell& cell) {
+  return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
+}
+
+const Dataset* CaseResult::find(std::string_view path) const {
+  const auto at = std::ranges::find(found, path, &Dataset::path);
+  return at == found.end() ? nullptr : &*at;
+}
+
+Dataset* CaseResult::find(std::string_view path) {
+  const auto at = std::ranges::find(found, path, &Dataset::path);
+  return at == found.end() ? nullptr : &*at;
+}
+
 std::string utc_now(bool to_millisecond) {
   using namespace std::chrono;
   const auto now = system_clock::now();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <optional>
+#include <span>
+#include <string_view>
 #include "base/statistics.hpp"
 #include "case/case.hpp"
-#include "instruments/blame/blame.hpp"
+#include "case/dataset.hpp"
 #include "schedule/account.hpp"
+#include "trace/account.hpp"
 #include "trace/timeline.hpp"
 
 namespace minitaw {
@@ -33,64 +36,57 @@ struct RankMemory {
   std::uint64_t device_used = 0;  ///< in use there at its end; 0: no device
 };
 
-/// Readings of a rank's device after a timed step; NaN: not available.
-struct DeviceSample {
-  double clock_mhz, memory_clock_mhz, temperature_c, power_w;
-  std::uint64_t throttle =
-      0;  ///< reasons for a lower clock: bits as in NVML's nvmlClocksEventReasons
-};
-
-/// Bits of the reasons heat and power: software and hardware thermal slow-down, power cap and
-/// brake.
-inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
-/// All bits: the device gives no reasons.
-inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
-
-/// What meters of one kind have read, and what they are: "nvml 12.580.65", or "unavailable:
-/// reason".
-struct Readings {
-  std::string source = "unavailable";
-  std::vector<std::vector<DeviceSample>> samples;  ///< [timed step][rank]; empty: unavailable
-  std::vector<std::vector<double>>
-      energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
-};
-
-/// One entry of the summary, or a scalar of a case.
-using Cell = std::variant<std::int64_t, double, std::string>;
-
 struct CaseResult {
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
   Case settings;
   Status status = Status::ok;
-  std::string reason;          ///< empty when ok
+  std::string reason;   ///< empty when ok
+  std::string started;  ///< as utc_now()
+
   std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
   /// [sample][rank], all timed steps of all repetitions; a sample is the maximum over ranks.
   std::vector<std::vector<double>> seconds;
-  std::vector<int> repetition;  ///< [sample], from 0
-  std::vector<int> position;    ///< [repetition]: how many runs came before it in its session
-  std::vector<std::string> begun,
-      ended;        ///< [repetition]: its first timed step and its last, as utc_now()
-  Readings device;  ///< of each rank's device
-  Readings node;    ///< of nodes, divided evenly among their ranks: power and energy only
-  std::vector<RankMemory> memory;  ///< per rank
-  int accounted_step = -1;         ///< the timed step that `time` and `timeline` are of; -1: none
-  double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end
-  std::vector<trace::RankTime> time;  ///< per rank
-  trace::Blame blame;                 ///< what stands out in the timed steps, of one repetition
-  std::optional<trace::Timeline> timeline;   ///< where it was asked for
+  std::vector<int> repetition;     ///< [sample], from 0
+  std::vector<int> position;       ///< [repetition]: how many runs came before it in its session
+  std::vector<std::string> begun;  ///< [repetition]: its first timed step, as utc_now()
+  std::vector<std::string> ended;  ///< [repetition]: its last one
+  double peak = unknown;           ///< FLOP/s that a rank's device can do
+
+  std::vector<RankMemory> memory;            ///< per rank
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
   std::string bytes_source;                  ///< of them: "counted", "by formula"
-  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  double peak = unknown;        ///< FLOP/s that a rank's device can do
-  int ticks = 0;                ///< of the program
-  std::vector<int> idle_ticks;  ///< per rank
-  double max_gradient_error =
-      unknown;  ///< against the serial reference, relative norm; NaN: not checked
+
+  int accounted_step = -1;      ///< the timed step that `time` and `timeline` are of; -1: none
+  double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<trace::RankTime> time;        ///< per rank
+  std::optional<trace::Timeline> timeline;  ///< where it was asked for
+  int ticks = 0;                            ///< of the program
+  std::vector<int> idle_ticks;              ///< per rank
+
+  /// Against the serial reference, a relative norm; NaN: not checked.
+  double max_gradient_error = unknown;
   double max_loss_error = unknown;  ///< relative; NaN: not checked
-  std::string attention;            ///< the kernel that ran
-  std::string matmul_algorithms;    ///< chosen by time, a line for each kind of product
-  std::string transport;            ///< the one that moved the data
-  std::string started;              ///< ISO 8601, UTC
+
+  std::string attention;          ///< the kernel that ran
+  std::string matmul_algorithms;  ///< chosen by time, a line for each kind of product
+  std::string transport;          ///< the one that moved the data
+
+  std::vector<Dataset> found;  ///< by instruments
+
+  /// What an instrument has found, by its path; nullptr: nothing.
+  [[nodiscard]] const Dataset* find(std::string_view path) const;
+  [[nodiscard]] Dataset* find(std::string_view path);
+
+  /// Its values; none if it is not there. Throws std::bad_variant_access for another type.
+  template <class T>
+  [[nodiscard]] std::span<const T> values_of(std::string_view path) const {
+    const Dataset* dataset = find(path);
+    if (dataset == nullptr)
+      return {};
+    return std::get<std::vector<T>>(dataset->values);
+  }
 };
 
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure

@@ -11,7 +11,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
 #include "harness/collect.hpp"
-#include "instruments/blame/core_load.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -87,6 +86,17 @@ void check_first_step(const engine::Runtime& runtime,
   if (!found.passes(tolerance))
     fail(result, found.failure(tolerance));
 }
+
+/// What ran: losses that are numbers, kernels, transport.
+void describe(engine::Runtime& runtime, CaseResult& result) {
+  for (std::size_t s = 0; s < result.losses.size(); ++s)
+    if (!std::isfinite(result.losses[s]))
+      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
+  result.attention = kernels::name_of(runtime.model().attention());
+  result.matmul_algorithms = fmt::format(
+      "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
+  result.transport = result.settings.ranks == 1 ? "none" : runtime.transport().name();
+}
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -117,12 +127,11 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
       options_(options),
       rank_(comm::mpi::rank_in(world)),
       ranks_(comm::mpi::size_of(world)),
-      finder_(world, options.nodes.value_or(topology::Groups({ranks_}))),
       hang_([this](const std::string& report, const std::string&) {
         print_error(fmt::format("rank {}: {}", rank_, report));
       }),
       guard_([this](const std::string& report) {
-        const std::string root = finder_.find();
+        const std::string root = explain_stall();
         if (rank_ != 0)
           std::this_thread::sleep_for(time_to_record);
         hang_(report, root);
@@ -130,6 +139,26 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
         alarm(10);  // the process ends even if the MPI library does not manage to end the job
         MPI_Abort(MPI_COMM_WORLD, 1);
       }) {}
+
+void CaseRunner::advance() {
+  for (const auto& instrument : options_.instruments)
+    instrument->between_cases();
+}
+
+std::vector<std::unique_ptr<CaseListener>> CaseRunner::listen(const RunningCase& running) {
+  std::vector<std::unique_ptr<CaseListener>> listeners;
+  for (const auto& instrument : options_.instruments)
+    if (auto listener = instrument->listen(running))
+      listeners.push_back(std::move(listener));
+  return listeners;
+}
+
+std::string CaseRunner::explain_stall() {
+  for (const auto& instrument : options_.instruments)
+    if (std::string said = instrument->explain_stall(); !said.empty())
+      return said;
+  return {};
+}
 
 void CaseRunner::require_possible(const Case& c) const {
   engine::require_transport(c.transport, options_.shared_devices);
@@ -151,7 +180,7 @@ Check CaseRunner::verify(
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
   if (const auto runtime = make_runtime(c, program, rank_, members, options)) {
-    const auto watched = finder_.watch(*runtime);
+    const auto listeners = listen({c, *runtime, members.comm});
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     CaseResult bytes;
     collect_bytes(*runtime, steps, members.comm, bytes);
@@ -176,7 +205,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.reason = why.what();
   };
   guard_.expect("getting ready for a case", limits.stall_limit);
-  finder_.next_case();
+  advance();
   std::string left_behind;
   try {
     const Reference none;  // of ranks that compare nothing
@@ -202,7 +231,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   fail_at_first(result, left_behind, world_);
   check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
       "sharing why a case stopped");
-  finder_.next_case();
+  advance();
   guard_.pause();
   return outcome;
 }
@@ -224,59 +253,49 @@ StopReason CaseRunner::execute(const Case& c,
   const auto runtime = make_runtime(c, nullptr, rank_, members, options);
   if (runtime == nullptr)
     return StopReason::no;
-  const auto watched = finder_.watch(*runtime);
   const MPI_Comm comm = members.comm;
+  const RunningCase running{c, *runtime, comm};
+  const auto listeners = listen(running);
+
   TimedSteps steps(runtime->program(), c.steps);
-  const topology::Groups nodes = options_.nodes.value_or(topology::Groups({ranks_}));
-  const std::span all(options_.places),
-      places = all.first(std::min<std::size_t>(c.ranks, all.size()));
-  trace::Surroundings around{
-      nodes, options_.shared_devices ? "ranks share a device" : topology::crowd(places)};
-  CoreWatch load(places, options_.stat);
-  StepMeter device(*options_.meter), node(*options_.node_meter, nodes);
   const int count = c.warmup + c.steps;
-  std::string begun;
   for (int s = 0; s < count; ++s) {
+    const int timed = s - c.warmup;  // below zero: warm-up
     guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
     runtime->prepare();
-    if (s == c.warmup)
-      device.begin(), node.begin();
+    for (const auto& listener : listeners)
+      if (timed >= 0)
+        listener->before_step(timed);
     check(MPI_Barrier(comm), "MPI_Barrier");
-    if (s == c.warmup) {
-      begun = utc_now(true);
-      load.begin(comm);
-    }
+    if (timed == 0)
+      result.begun = {utc_now(true)};
+
     guard_.pause();
     const double seconds = runtime->step();
-    if (s >= c.warmup)
-      device.sample(), node.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
+
+    for (const auto& listener : listeners)
+      if (timed >= 0)
+        listener->after_step(timed);
     const auto [loss, stop] = sum_loss(comm, runtime->loss(), ask());
     if (s + 1 < count && stop != StopReason::no)
       return stop;
     result.losses.push_back(loss);
-    if (s >= c.warmup)
+    if (timed >= 0)
       steps.add(runtime->executor(), seconds);
     if (s == 0 && reference != nullptr)
       watch.leave_out([&] { check_first_step(*runtime, c, comm, *reference, result); });
   }
-  result.begun = {begun};
   result.ended = {utc_now(true)};
-  device.collect(comm, result.device);
-  node.collect(comm, result.node);
-  if (const std::string others = load.end(comm); around.crowd.empty())
-    around.crowd = others;
+
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
-  collect(*runtime, steps, count, taken, options_.timeline, around, comm, result);
-  for (std::size_t s = 0; s < result.losses.size(); ++s)
-    if (!std::isfinite(result.losses[s]))
-      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
-  result.attention = kernels::name_of(runtime->model().attention());
-  result.matmul_algorithms = fmt::format(
-      "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
-  result.transport = c.ranks == 1 ? "none" : runtime->transport().name();
+  const trace::StepSpans spans =
+      collect(*runtime, steps, count, taken, options_.timeline, comm, result);
+  for (const auto& listener : listeners)
+    listener->after_case({running, steps, spans}, result);
+  describe(*runtime, result);
   return StopReason::no;
 }
 
@@ -310,7 +329,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
 /// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the
 /// job ends.
 std::string CaseRunner::on_stall(const std::string& report) {
-  std::string root = finder_.find();
+  std::string root = explain_stall();
   print_error(report);
   std::this_thread::sleep_for(time_to_print + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);

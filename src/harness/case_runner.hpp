@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <filesystem>
 #include <stdexcept>
+#include "comm/mpi/mpi.hpp"
 #include "comm/wait.hpp"
 #include "engine/watchdog.hpp"
 #include "harness/check.hpp"
-#include "instruments/energy/meter.hpp"
-#include "instruments/hang/hang_finder.hpp"
-#include "topology/system.hpp"
+#include "harness/instrument.hpp"
 
 namespace minitaw::harness {
 /// A failure on some rank that every rank knows about: the job can continue.
@@ -49,35 +47,14 @@ struct Outcome {
   StopReason stopped = StopReason::no;  ///< the same on all ranks
 };
 
-/// A step is the same to the bit wherever it runs, as sums have a fixed order: else data are
-/// corrupted silently.
-struct ReplayReport {
-  /// Where each chain of wrong values begins, in the order of the data flow; rank 0 has them: "run
-  /// 1, step 2, rank 3 (node 1), in the place of rank 0: 'BW s1 m2 w0 a1 x0 g0' has a wrong g0 from
-  /// right inputs".
-  std::vector<std::string> findings{};
-  int runs = 0;  ///< more than two: they differ
-  std::int64_t actions = 0, tensors = 0,
-               bytes = 0;  ///< that were summed, all runs and ranks together
-};
-
-/// Asked before and after each action, before its sums are taken: tests change buffers here.
-using Disturb = std::function<void(
-    int run, int step, const engine::Runtime& runtime, const schedule::Action& action, bool after)>;
-
 struct RunnerOptions {
   /// Its `stall_limit` holds for verify(); run() takes that of Limits. Stalls go to standard error.
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
-  std::optional<topology::Groups> nodes{};  ///< of the job; none: it has one
-  /// Of each rank of the job. Times of ranks that share cores say nothing of a rank; none: they
-  /// compute on devices.
-  std::vector<topology::RankPlace> places{};
-  std::filesystem::path stat = "/proc/stat";  ///< says how busy cores are; tests have another one
+  /// Results keep when every action of one step ran.
   bool timeline = false;
-  std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
-  std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("not asked for");
+  Instruments instruments{};
 };
 
 /// Runs cases one after the other on the ranks of an MPI job. Every method is collective over the
@@ -92,8 +69,8 @@ public:
   /// status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
   /// Sets what this rank does if something between steps, which guard() watches, does not end; else
-  /// it prints an error and ends the job, rank 0 a few seconds earlier. `root`: the sentence of
-  /// HangFinder, already printed, or empty.
+  /// it prints an error and ends the job, rank 0 a few seconds earlier. `root`: what an instrument
+  /// has said of it, already printed, or empty.
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
 
   void on_hang(OnHang act) { hang_ = std::move(act); }
@@ -102,7 +79,7 @@ public:
 
   /// For work outside of cases: all ranks come this far, one by one. Who does not is named when
   /// guard() ends the job.
-  void advance() { finder_.next_case(); }
+  void advance();
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
@@ -114,13 +91,19 @@ public:
       const Reference& reference,
       const schedule::Program* program = nullptr);
 
-  /// Executes the steps of a case twice, with the ranks of the program on other ranks of the job
-  /// the second time, and compares a check sum of all that every action reads and writes. If they
-  /// differ, further runs on yet other ranks decide by majority: in a job of two ranks, a fault
-  /// that both placements of a rank show names no rank. Sums have a fixed order; throws InputError
-  /// for a case without. `places`: of each rank of the job: "node 1, device 0".
-  [[nodiscard]] ReplayReport replay(
-      Case c, const std::vector<std::string>& places, const Disturb& disturb = {});
+  // For instruments that execute steps by themselves.
+
+  /// The runtime of rank `place` of the case, with a communicator; nullptr beyond its ranks. If one
+  /// throws, all do. `program` (nullptr: the case's own) has its ranks and slots.
+  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
+      const schedule::Program* program,
+      int place,
+      comm::mpi::OwnComm& members,
+      engine::StepOptions options);
+
+  [[nodiscard]] const engine::StepOptions& step_options() const { return options_.step; }
+
+  [[nodiscard]] MPI_Comm comm() const { return world_; }
 
   [[nodiscard]] int rank() const { return rank_; }
 
@@ -134,19 +117,14 @@ private:
       const Limits& limits,
       engine::MemoryWatch& watch,
       CaseResult& result);
-  /// The runtime of rank `place` of the case, with a communicator; nullptr beyond its ranks. If one
-  /// throws, all do.
-  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
-      const schedule::Program* program,
-      int place,
-      comm::mpi::OwnComm& members,
-      engine::StepOptions options);
+  [[nodiscard]] std::vector<std::unique_ptr<CaseListener>> listen(const RunningCase& running);
+  /// Returns what the first instrument says that knows why the job stands still.
+  [[nodiscard]] std::string explain_stall();
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_, ranks_;
-  HangFinder finder_;
   OnHang hang_;
   engine::Watchdog guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <ranges>
-#include <type_traits>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/sends.hpp"
@@ -25,28 +24,6 @@ double receive(int from, MPI_Comm comm) {
   return value;
 }
 
-template <class T>
-std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
-  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
-  std::vector<T> all(size_of(comm));
-  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
-  return all;
-}
-
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
-constexpr std::string_view unavailable = "unavailable: ";
-
-/// Returns the first rank's fault, on all ranks, with the rank unless all have one; empty if there
-/// is none.
-std::string first_fault(const std::string& fault, MPI_Comm comm) {
-  const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
-  const auto first = std::ranges::find_if_not(faults, &std::string::empty);
-  if (first == faults.end())
-    return {};
-  const bool all = std::ranges::none_of(faults, &std::string::empty);
-  return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
-}
-
 /// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one
 /// kept.
 int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
@@ -62,47 +39,25 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// `spans`: of the accounted step. Looks at the last steps too, few where they are large.
-void collect_blame(const engine::Runtime& runtime,
-    const TimedSteps& steps,
-    const trace::StepSpans& spans,
-    const trace::Surroundings& around,
-    MPI_Comm comm,
-    CaseResult& result) {
-  const schedule::Program& program = runtime.program();
-  std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : program.ranks)
-    actions += rank.actions.size();
-  const int most = static_cast<int>(std::clamp<std::size_t>((1U << 21) / actions, 3, 10));
-  const auto end = static_cast<int>(steps.seconds().size());
-  std::vector<trace::StepSpans> some = {spans};
-  for (int step = steps.keeps_all() ? std::max(0, end - most) : end; step < end; ++step)
-    if (step != result.accounted_step)
-      some.push_back(steps.gather(program, step, comm));
-  if (runtime.rank() == 0)
-    result.blame = trace::find_blame(
-        program, runtime.layout(), result.settings.micro_batch_per_rank, around, some);
-}
-
-void collect_time(const engine::Runtime& runtime,
+/// Returns the spans of the accounted step on rank 0.
+trace::StepSpans collect_time(const engine::Runtime& runtime,
     const TimedSteps& steps,
     bool timeline,
-    const trace::Surroundings& around,
     MPI_Comm comm,
     CaseResult& result) {
   if (steps.seconds().empty())
-    return;
+    return {};
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
-  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
-  collect_blame(runtime, steps, spans, around, comm, result);
+  trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
   if (spans.empty())
-    return;
+    return spans;
   trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline)
     result.timeline = trace::make_timeline(program, spans, "");
+  return spans;
 }
 
 void collect_memory(const engine::Runtime& runtime,
@@ -110,7 +65,7 @@ void collect_memory(const engine::Runtime& runtime,
     MPI_Comm comm,
     CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
-  result.memory = gather_all(memory_of(plan, taken), comm, "gathering memory");
+  result.memory = comm::mpi::gather(memory_of(plan, taken), comm, "gathering memory");
   const std::uint64_t beside =
       schedule::process_bytes(runtime.program(), runtime.rank(), result.settings.steps) +
       blas_bytes(runtime.layout().shape);
@@ -223,6 +178,15 @@ std::string first_text(const std::string& mine, MPI_Comm comm) {
   return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
 }
 
+std::string first_fault(const std::string& mine, MPI_Comm comm) {
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  if (first == all.end())
+    return {};
+  const bool everywhere = std::ranges::none_of(all, &std::string::empty);
+  return everywhere ? *first : fmt::format("rank {}: {}", first - all.begin(), *first);
+}
+
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {
   const std::string text = first_text(mine, comm);
   if (!text.empty() && rank_in(comm) == 0)
@@ -308,7 +272,7 @@ trace::StepSpans TimedSteps::gather(
     const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = kept(step);
   const std::vector<double> started =
-      gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
+      comm::mpi::gather(mine.started + clock_offset(comm), comm, "gathering starts");
   static_assert(sizeof(engine::Span) == 3 * sizeof(double), "spans travel as doubles");
   // One rank after the other: together they may be more doubles than an int can count.
   const auto doubles = [](const std::vector<engine::Span>& spans) {
@@ -333,61 +297,24 @@ trace::StepSpans TimedSteps::gather(
   return all;
 }
 
-void StepMeter::collect(MPI_Comm comm, Readings& readings) {
-  double used = meter_.energy() - before_, part = 1;
-  std::string fault = meter_.fault();
-  if (nodes_) {
-    comm::mpi::OwnComm node;
-    check(MPI_Comm_split(comm, nodes_->group_of(rank_in(comm)), 0, &node.comm), "MPI_Comm_split");
-    part = 1.0 / size_of(node.comm);
-    fault = comm::mpi::gather_texts(fault, node.comm).front();
-    const auto bytes = static_cast<int>(samples_.size() * sizeof(DeviceSample));
-    check(MPI_Bcast(samples_.data(), bytes, MPI_BYTE, 0, node.comm), "sharing samples of a node");
-    check(MPI_Bcast(&before_, 1, MPI_DOUBLE, 0, node.comm), "sharing the energy of a node");
-    check(MPI_Bcast(&used, 1, MPI_DOUBLE, 0, node.comm), "sharing the energy of a node");
-  }
-  fault = first_fault(fault, comm);
-  const bool lost = readings.source.starts_with(unavailable);
-  if (fault.empty()) {
-    for (DeviceSample& mine : samples_) {
-      mine.power_w *= part;
-      readings.samples.push_back(gather_all(mine, comm, "gathering samples of meters"));
-    }
-    // A counter that stands still, or was set back, has counted nothing.
-    std::vector<double> all = gather_all(used > 0 ? part * used : none, comm, "gathering energies");
-    int counted = std::isnan(before_) ? 0 : 1;
-    check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
-    if (counted != 0)
-      readings.energy.push_back(std::move(all));
-    if (!lost)
-      readings.source = meter_.name();
-  } else if (!lost) {
-    readings.source = fmt::format("{}{}", unavailable, fault);
-  }
-  if (!readings.source.starts_with(unavailable))
-    return;
-  readings.samples.clear();
-  readings.energy.clear();
-}
-
-void collect(engine::Runtime& runtime,
+trace::StepSpans collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
     const engine::MemoryTaken& taken,
     bool timeline,
-    const trace::Surroundings& around,
     MPI_Comm comm,
     CaseResult& result) {
   collect_bytes(runtime, executed, comm, result);
   for (const double mine : steps.seconds())
-    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
+    result.seconds.push_back(comm::mpi::gather(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
-  collect_time(runtime, steps, timeline, around, comm, result);
+  trace::StepSpans spans = collect_time(runtime, steps, timeline, comm, result);
   collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r)
     result.idle_ticks.push_back(ticks.idle(r));
+  return spans;
 }
 }  // namespace minitaw::harness

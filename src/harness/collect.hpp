@@ -2,8 +2,8 @@
 #pragma once
 #include <functional>
 #include <mpi.h>
+#include "case/result.hpp"
 #include "engine/runtime.hpp"
-#include "instruments/energy/meter.hpp"
 
 namespace minitaw::harness {
 using Now = std::function<double()>;
@@ -50,34 +50,6 @@ private:
   std::vector<Kept> kept_;
 };
 
-/// Reads a meter before, between and after the timed steps of one repetition, never while a step is
-/// timed, so that the time of a reading (Meter::name()) lies between two steps. The meter of a node
-/// is shared by all ranks of the case there: the first of them reads, and each has an equal part of
-/// energy and power.
-class StepMeter {
-public:
-  explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
-
-  /// Of a node. `nodes`: of the job, whose first ranks the case has.
-  StepMeter(meters::Meter& meter, topology::Groups nodes)
-      : meter_(meter),
-        nodes_(std::move(nodes)) {}
-
-  void begin() { before_ = meter_.energy(); }  ///< before the first timed step
-
-  void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
-
-  /// Adds this repetition to the readings on rank 0. If any meter has failed, removes all and says
-  /// why. Collective.
-  void collect(MPI_Comm comm, Readings& readings);
-
-private:
-  meters::Meter& meter_;
-  std::optional<topology::Groups> nodes_{};  ///< nothing: each rank has a meter
-  std::vector<DeviceSample> samples_;
-  double before_ = 0;  ///< J
-};
-
 /// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
 /// the process: what libraries take in their first calls. Of a device: its driver; each
 /// communicator of NCCL has as much as a quarter of it. docs/results.md names these.
@@ -105,19 +77,20 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 /// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are.
 /// Collective.
 [[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);
+/// Likewise, without the rank if all ranks have a text. Collective.
+[[nodiscard]] std::string first_fault(const std::string& mine, MPI_Comm comm);
 /// Fails the case on rank 0 if some rank has a text. Collective.
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the
 /// transport has sent in `executed` steps. The status becomes `wrong` if memory exceeds the plan or
 /// bytes differ from it. Collective over the ranks of the case. taken: by this rank. timeline:
-/// store the step's.
-void collect(engine::Runtime& runtime,
+/// store the step's. Returns the spans of the accounted step on rank 0.
+trace::StepSpans collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
     const engine::MemoryTaken& taken,
     bool timeline,
-    const trace::Surroundings& around,
     MPI_Comm comm,
     CaseResult& result);
 }  // namespace minitaw::harness

@@ -223,8 +223,8 @@ h5::Id new_file() {
   h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, memory_access()),
       H5Fclose,
       "create a file in memory");
-  h5::write_attribute(file, "format", h5::one("minitaw"));
-  h5::write_attribute(file, "schema", h5::one(schema_version));
+  h5::write_attribute(file, "format", one("minitaw"));
+  h5::write_attribute(file, "schema", one(schema_version));
   return file;
 }
 

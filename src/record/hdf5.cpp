@@ -117,11 +117,8 @@ void check(herr_t status, const std::string& what) {
     throw std::runtime_error("HDF5 cannot " + what);
 }
 
-Values one(const Cell& cell) {
-  return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
-}
-
 void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
+  const std::vector<hsize_t> shape(d.shape.begin(), d.shape.end());
   const auto size =
       std::accumulate(d.shape.begin(), d.shape.end(), std::size_t{1}, std::multiplies<>());
   if (const auto given = std::visit([](const auto& list) { return list.size(); }, d.values);
@@ -133,9 +130,9 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
   constexpr hsize_t chunk = 64;
   if (grows)
     check(H5Pset_chunk(options, 1, &chunk), "set the chunk size");
-  const Id space = space_of(d.shape, grows);
+  const Id space = space_of(shape, grows);
   bool is_there = grows && H5Lexists(parent, d.path.c_str(), H5P_DEFAULT) > 0;
-  if (is_there && H5Dset_extent(open_dataset(parent, d.path), d.shape.data()) < 0) {
+  if (is_there && H5Dset_extent(open_dataset(parent, d.path), shape.data()) < 0) {
     check(H5Ldelete(parent, d.path.c_str(), H5P_DEFAULT),
         "replace " + d.path);  // another program wrote it, of one size
     is_there = false;

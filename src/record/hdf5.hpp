@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <hdf5.h>
+#include <string>
 #include <unordered_map>
 #include <utility>
-#include "case/result.hpp"
+#include "case/dataset.hpp"
 
 /// HDF5 as miniTaw needs it. Every failure throws std::runtime_error. A path begins at the group in
 /// front of it.
@@ -25,23 +26,6 @@ private:
 };
 
 void check(herr_t status, const std::string& what);
-
-using Values = std::variant<std::vector<std::int64_t>,
-    std::vector<std::uint64_t>,
-    std::vector<double>,
-    std::vector<std::string>>;
-/// Type of one element.
-[[nodiscard]] Values one(const Cell& cell);
-
-/// A dataset, and what its reader has to know: attributes of the same names (docs/results.md).
-struct Dataset {
-  std::string path, units;
-  std::string axes;  ///< empty: a scalar
-  Values values;     ///< row-major
-  std::vector<hsize_t> shape = {};
-  std::vector<std::string> labels = {};  ///< names along the last axis
-  std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
-};
 
 /// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from
 /// `first` on.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "record/hdf5.hpp"
-#include "record/row.hpp"
+#include <string>
+#include <vector>
+#include "case/dataset.hpp"
 
 namespace minitaw::record {
 /// A dataset of a result file: a line of scripts/minitaw/layout.txt, which Python reads as well.
@@ -10,7 +11,12 @@ struct Entry {
   std::string type, units;
   std::vector<std::string> axes;  ///< {}: a scalar
   bool of_valid = false;          ///< an array that a valid case has
-  std::string missing;  ///< what stands for it in a file of an earlier program; "required"
+  std::string missing;  ///< what stands for it in a file that lacks it; "required": none may
+
+  // Of a column:
+
+  bool is_setting = false;  ///< what was asked for, as opposed to what came out
+  std::string in_case{};    ///< path of the same value in the group of its case; empty: nowhere
 };
 
 struct Layout {
@@ -18,16 +24,9 @@ struct Layout {
 };
 
 [[nodiscard]] const Layout& layout();
-
-struct Summary {
-  std::vector<Row> rows;
-  int sessions;
-};
-
-/// Reads the summary of a file that holds nothing but what h5::objects_of() allows, and all parts
-/// of a result: with their types, with shapes that agree with each other (sessions, as many cases
-/// as rows, ranks, steps), and values that agree with those of the cases. A column that an earlier
-/// program did not write has what that program did. Throws std::runtime_error that names the part.
-/// A file of others is asked for nothing before.
-[[nodiscard]] Summary read_summary(hid_t file);
+/// The units of a dataset of a case. Throws LogicError if the table has no such path.
+[[nodiscard]] const std::string& units_in_case(const std::string& path);
+/// What stands for a column in a file that lacks it, as a cell of its type: NaN, 0 or an empty text
+/// if the table says nothing else. Of "=name" or "~name", another column, the same.
+[[nodiscard]] Cell missing_cell(const Entry& column);
 }  // namespace minitaw::record

@@ -9,6 +9,7 @@
 #include <regex>
 #include <sstream>
 #include "base/error.hpp"
+#include "case/result.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::record {
@@ -126,11 +127,11 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
   return text;
 }
 
-h5::Dataset entry(std::string name, std::string_view text) {
-  return {std::move(name), "text", "", h5::one(std::string(text))};
+Dataset entry(std::string name, std::string_view text) {
+  return {std::move(name), "text", "", one(std::string(text))};
 }
 
-h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list) {
+Dataset entry(std::string name, std::string axis, std::vector<std::string> list) {
   const hsize_t size = list.size();
   return {std::move(name), "text", std::move(axis), std::move(list), {size}};
 }

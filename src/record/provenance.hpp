@@ -56,9 +56,9 @@ private:
 [[nodiscard]] std::string map_text(
     const std::vector<topology::RankPlace>& ranks, const HostNames& hosts);
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
-using Provenance = std::vector<h5::Dataset>;
-[[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
-[[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
+using Provenance = std::vector<Dataset>;
+[[nodiscard]] Dataset entry(std::string name, std::string_view text);
+[[nodiscard]] Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host,
 /// unless names are shown or the user has written them, into the command line or the deck: these
 /// are kept as they are.

@@ -6,15 +6,14 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
-#include <limits>
 #include <set>
 #include <sstream>
 #include "base/error.hpp"
 #include "record/layout.hpp"
+#include "record/summary.hpp"
 
 namespace minitaw::record {
 namespace fs = std::filesystem;
-static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 namespace {
 /// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
@@ -44,129 +43,99 @@ std::string session_path(int n) {
 }
 
 template <class T>
-h5::Dataset list(
-    std::string path, std::string units, std::string axis, const std::vector<T>& values) {
+Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
   using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
-  return {std::move(path),
-      std::move(units),
-      std::move(axis),
-      std::vector<Stored>(values.begin(), values.end()),
-      {values.size()}};
+  return {.path = std::move(path),
+      .units = std::move(units),
+      .axes = std::move(axis),
+      .values = std::vector<Stored>(values.begin(), values.end()),
+      .shape = {values.size()}};
 }
 
-/// [row][column] of which a part is written, or the whole.
-template <class Rows, class Part = std::identity>
-h5::Dataset table(std::string path,
-    std::string units,
-    std::string axes,
+// Datasets of a case. Their units are those of layout.txt.
+
+Dataset scalar(std::string path, const Cell& value) {
+  return {.path = std::move(path), .units = "", .axes = "", .values = one(value)};
+}
+
+template <class T>
+Dataset by(std::string axis, std::string path, const std::vector<T>& values) {
+  return list(std::move(path), "", std::move(axis), values);
+}
+
+/// [row][column]
+template <class Rows>
+Dataset table(std::string axes,
+    std::string path,
     const Rows& rows,
-    const Part& part = {},
-    std::vector<std::string> labels = {}) {
-  std::vector<std::decay_t<decltype(std::invoke(part, rows[0][0]))>> flat;
+    const std::vector<std::string>& labels = {}) {
+  std::vector<std::decay_t<decltype(rows[0][0])>> flat;
   for (const auto& row : rows)
-    std::ranges::transform(row, std::back_inserter(flat), part);
-  const std::vector<hsize_t> shape = {rows.size(), rows.empty() ? 0 : rows[0].size()};
-  return {std::move(path),
-      std::move(units),
-      std::move(axes),
-      std::move(flat),
-      shape,
-      std::move(labels)};
+    flat.insert(flat.end(), row.begin(), row.end());
+  const std::size_t columns = rows.empty() ? 0 : rows[0].size();
+  return {.path = std::move(path),
+      .units = "",
+      .axes = std::move(axes),
+      .values = std::move(flat),
+      .shape = {rows.size(), columns},
+      .labels = labels};
 }
 
-/// The datasets of the group `device`: readings after a step.
-struct Field {
-  const char *path, *units;
-  double DeviceSample::* value;
-};
+std::vector<Dataset> memory_of(const std::vector<RankMemory>& ranks) {
+  const auto kinds = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
+  const auto bytes = [&](const std::string& name, std::uint64_t RankMemory::* of) {
+    return by("rank", "memory/" + name, list_of(ranks, of));
+  };
+  return {table("rank, kind", "memory/planned", list_of(ranks, &RankMemory::planned), kinds),
+      table("rank, kind", "memory/measured", list_of(ranks, &RankMemory::measured), kinds),
+      bytes("other", &RankMemory::other),
+      bytes("libraries", &RankMemory::libraries),
+      bytes("process_begin", &RankMemory::process_begin),
+      bytes("process_peak", &RankMemory::process_peak),
+      bytes("device_begin", &RankMemory::device_begin),
+      bytes("device_used", &RankMemory::device_used)};
+}
 
-constexpr Field device_fields[] = {{"device/clock", "MHz", &DeviceSample::clock_mhz},
-    {"device/memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
-    {"device/temperature", "degC", &DeviceSample::temperature_c},
-    {"device/power", "W", &DeviceSample::power_w}};
-
-std::vector<h5::Dataset> datasets(const CaseResult& r) {
+std::vector<Dataset> time_of(const CaseResult& r) {
   using Time = trace::RankTime;
-  const std::string step_rank = "timed step, rank", rank_kind = "rank, kind", per_step = "s/step";
-  const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
-  const auto memory = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
   const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
-  const auto time = [&](const std::string& name, const auto& part) {
-    return list("time/" + name, per_step, "rank", list_of(r.time, part));
+  const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
+  const auto of_rank = [&](const std::string& name, const auto& part) {
+    return by("rank", "time/" + name, list_of(r.time, part));
   };
-  const auto of_memory = [&](const std::string& name, std::uint64_t RankMemory::* bytes) {
-    return list("memory/" + name, "B", "rank", list_of(r.memory, bytes));
+  return {scalar("time/step", std::int64_t{r.accounted_step}),
+      scalar("time/length", length),
+      of_rank("compute", &Time::compute),
+      of_rank("exposed", &Time::exposed_total),
+      table("rank, kind", "time/exposed_by_kind", list_of(r.time, &Time::exposed), traffic),
+      of_rank("idle", &Time::idle),
+      of_rank("communication", &Time::communication),
+      of_rank("hidden", &Time::hidden),
+      of_rank("bubble", [&](const Time& t) { return t.idle / length; }),
+      of_rank("overlap", &Time::overlap)};
+}
+
+std::vector<Dataset> bytes_of_step(const CaseResult& r) {
+  const auto kinds = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
+  const auto matrix = [&](const std::string& path, const std::vector<std::uint64_t>& bytes) {
+    const std::size_t ranks = bytes.empty() ? 0 : static_cast<std::size_t>(r.settings.ranks);
+    return Dataset{.path = path,
+        .units = "",
+        .axes = "from rank, to rank, kind",
+        .values = bytes,
+        .shape = {ranks, ranks, kinds.size()},
+        .labels = kinds};
   };
-  const auto bytes = [&](const std::string& name,
-                         const std::vector<std::uint64_t>& values) -> h5::Dataset {
-    const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
-    return {"bytes/" + name,
-        "B/step",
-        "from rank, to rank, kind",
-        values,
-        {ranks, ranks, traffic.size()},
-        traffic};
-  };
-  std::vector<h5::Dataset> all = {
-      list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
-      table("seconds", "s", step_rank, r.seconds),
-      list("losses", "nat/token", "step", r.losses),
-      list("repetition", "1", "timed step", r.repetition),
-      list("position", "1", "repetition", r.position),
-      list("window/begin", "text", "repetition", r.begun),
-      list("window/end", "text", "repetition", r.ended),
-      table("device/throttle", "1", step_rank, r.device.samples, &DeviceSample::throttle),
-      table("device/energy", "J", "repetition, rank", r.device.energy),
-      {"node_counters", "text", "", h5::one(r.node.source)},
-      table("node/power", "W", step_rank, r.node.samples, &DeviceSample::power_w),
-      table("node/energy", "J", "repetition, rank", r.node.energy),
-      table("memory/planned", "B", rank_kind, list_of(r.memory, &RankMemory::planned), {}, memory),
-      table(
-          "memory/measured", "B", rank_kind, list_of(r.memory, &RankMemory::measured), {}, memory),
-      of_memory("other", &RankMemory::other),
-      of_memory("libraries", &RankMemory::libraries),
-      of_memory("process_begin", &RankMemory::process_begin),
-      of_memory("process_peak", &RankMemory::process_peak),
-      of_memory("device_begin", &RankMemory::device_begin),
-      of_memory("device_used", &RankMemory::device_used),
-      {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})},
-      {"time/length", "s", "", h5::one(length)},
-      time("compute", &Time::compute),
-      time("exposed", &Time::exposed_total),
-      time("idle", &Time::idle),
-      time("communication", &Time::communication),
-      time("hidden", &Time::hidden),
-      list("time/bubble",
-          "1",
-          "rank",
-          list_of(r.time, [&](const Time& t) { return t.idle / length; })),
-      list("time/overlap", "1", "rank", list_of(r.time, &Time::overlap)),
-      table("time/exposed_by_kind",
-          per_step,
-          rank_kind,
-          list_of(r.time, &Time::exposed),
-          {},
-          traffic),
-      bytes("planned", r.planned_bytes),
-      bytes("counted", r.counted_bytes),
-      {"blame/text", "text", "", h5::one(r.blame.text)},
-      {"blame/culprit", "text", "", h5::one(r.blame.culprit)},
-      {"blame/slower", "1", "", h5::one(r.blame.slower)},
-      {"blame/share", "1", "", h5::one(r.blame.share)},
-      list("blame/ratios", "1", "rank", r.blame.ratios),
-      {"bytes/source", "text", "", h5::one(r.bytes_source)},
-      list("idle_ticks", "tick", "rank", r.idle_ticks),
-      {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
-  for (const Field& field : device_fields)
-    all.push_back(table(field.path, field.units, step_rank, r.device.samples, field.value));
-  if (!r.timeline)
-    return all;
+  return {matrix("bytes/planned", r.planned_bytes),
+      matrix("bytes/counted", r.counted_bytes),
+      scalar("bytes/source", r.bytes_source)};
+}
+
+std::vector<Dataset> timeline_of(const std::vector<trace::Event>& events) {
+  std::vector<Dataset> all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
-      return list(std::string("timeline/") + field.name,
-          field.units,
-          "event",
-          list_of(r.timeline->events, value));
+      return by("event", std::string("timeline/") + field.name, list_of(events, value));
     };
     all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
@@ -174,34 +143,59 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   return all;
 }
 
+std::vector<Dataset> datasets_of(const CaseResult& r) {
+  std::vector<Dataset> all = {
+      by("layer", "settings/ffn_per_layer", r.settings.shape.ffn),
+      table("timed step, rank", "seconds", r.seconds),
+      by("step", "losses", r.losses),
+      by("timed step", "repetition", r.repetition),
+      by("repetition", "position", r.position),
+      by("repetition", "window/begin", r.begun),
+      by("repetition", "window/end", r.ended),
+      by("rank", "idle_ticks", r.idle_ticks),
+      scalar("matmul_algorithms", r.matmul_algorithms),
+  };
+  const auto add = [&](std::vector<Dataset> some) {
+    std::ranges::move(some, std::back_inserter(all));
+  };
+  add(memory_of(r.memory));
+  add(time_of(r));
+  add(bytes_of_step(r));
+  if (r.timeline)
+    add(timeline_of(r.timeline->events));
+  add(r.found);
+  for (Dataset& dataset : all)
+    dataset.units = units_in_case(dataset.path);
+  return all;
+}
+
 /// Writes datasets into a group.
-void write(hid_t file, const std::string& group, std::vector<h5::Dataset> datasets) {
-  for (h5::Dataset& dataset : datasets) {
+void write(hid_t file, const std::string& group, std::vector<Dataset> datasets) {
+  for (Dataset& dataset : datasets) {
     dataset.path.insert(0, group);
     h5::write(file, dataset);
   }
 }
 
 void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
+  std::vector<Dataset> all = datasets_of(result);
   for (const Column& column : row.columns) {
-    if (column.place == Place::nowhere)
+    if (column.in_case.empty())
       continue;
-    constexpr const char* group[] = {"", "", "settings/", "verification/"};
-    h5::write(file,
-        {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
-            std::string(column.units),
-            "",
-            h5::one(column.value)});
+    std::erase_if(all, [&](const Dataset& d) { return d.path == column.in_case; });
+    all.push_back({.path = std::string(column.in_case),
+        .units = std::string(column.units),
+        .axes = "",
+        .values = one(column.value)});
   }
-  write(file, path, datasets(result));
+  write(file, path, std::move(all));
 }
 
 /// The rows of a table of all ranks: as many as `count` says, or none at all.
-template <class T = double>
-std::vector<std::vector<T>> read_table(
+std::vector<std::vector<double>> read_table(
     hid_t file, const std::string& path, std::size_t ranks, std::size_t count) {
-  const h5::Array<T> found = h5::read<T>(file, path, 2);
-  std::vector<std::vector<T>> table;
+  const h5::Array<double> found = h5::read<double>(file, path, 2);
+  std::vector<std::vector<double>> table;
   for (auto at = found.values.begin(); at != found.values.end();
       at += static_cast<std::ptrdiff_t>(ranks)) {
     require(found.shape == std::vector<hsize_t>{count, ranks}, path + " has another shape");
@@ -258,31 +252,28 @@ void prepend(std::vector<T> earlier, std::vector<T>& later) {
   later = std::move(earlier);
 }
 
-/// `row`: of the earlier repetitions. Who does not stand out in each of them is not named.
-void join(CaseResult earlier, const Row& row, CaseResult& result) {
-  if (trace::Blame& blame = result.blame; row.text("culprit") != blame.culprit) {
-    if (!blame.culprit.empty())
-      blame.text = "no rank or link stands out in every repetition";
-    blame.culprit.clear();
-    blame.slower = blame.share = trace::Blame::unknown;
-  }
-  prepend(std::move(earlier.seconds), result.seconds);
-  prepend(std::move(earlier.repetition), result.repetition);
-  prepend(std::move(earlier.position), result.position);
-  prepend(std::move(earlier.begun), result.begun);
-  prepend(std::move(earlier.ended), result.ended);
-  // Counters of some repetitions only would be taken for those of all.
-  for (Readings CaseResult::* part : {&CaseResult::device, &CaseResult::node}) {
-    Readings &before = earlier.*part, &all = result.*part;
-    if (before.samples.empty())
-      all.source = before.source;
-    prepend(std::move(before.samples), all.samples);
-    prepend(std::move(before.energy), all.energy);
-    if (all.samples.size() != result.seconds.size())
-      all.samples.clear();
-    if (all.energy.size() != result.position.size())
-      all.energy.clear();
-  }
+/// Puts what the file has along timed steps or repetitions before what an instrument has found.
+/// Readings of some repetitions only would be taken for those of all: then there are none.
+void prepend_found(
+    hid_t file, const std::string& group, const CaseResult& earlier, Dataset& later) {
+  const bool by_step = later.axes.starts_with("timed step");
+  if (!by_step && !later.axes.starts_with("repetition"))
+    return;
+  const std::size_t expected = by_step ? earlier.repetition.size() : earlier.position.size();
+  std::visit(
+      [&]<class T>(std::vector<T>& values) {
+        h5::Array<T> before{std::vector<hsize_t>(later.shape.size()), {}};
+        if (is_there(file, group + later.path))
+          before = h5::read<T>(file, group + later.path, later.shape.size());
+        if (before.shape[0] != expected || before.values.empty() || values.empty()) {
+          values.clear();
+          std::ranges::fill(later.shape, 0);
+          return;
+        }
+        prepend(std::move(before.values), values);
+        later.shape[0] += expected;
+      },
+      later.values);
 }
 
 /// The file is replaced, not written: its own permissions would not hold that up.
@@ -295,45 +286,34 @@ void require_unprotected(const std::string& path) {
 }
 }  // namespace
 
+void Recorder::join(const Row& row, int number, CaseResult& result) const {
+  CaseResult earlier = read_case(file_, path_, number, static_cast<int>(row.integer("ranks")));
+  reading(path_, [&] {
+    for (Dataset& dataset : result.found)
+      prepend_found(file_, case_path(number), earlier, dataset);
+  });
+  prepend(std::move(earlier.seconds), result.seconds);
+  prepend(std::move(earlier.repetition), result.repetition);
+  prepend(std::move(earlier.position), result.position);
+  prepend(std::move(earlier.begun), result.begun);
+  prepend(std::move(earlier.ended), result.ended);
+  for (const Extension& extension : extensions_)
+    if (extension.join)
+      extension.join(row, result);
+}
+
 CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
   return reading(path, [&] {
     const std::string group = case_path(number);
-    const auto columns = static_cast<std::size_t>(ranks);
     CaseResult found;
     found.position = read_counts(file, group + "position");
     found.repetition = read_counts(file, group + "repetition");
-    const std::size_t steps = found.repetition.size();
-    found.seconds = read_table(file, group + "seconds", columns, steps);
+    found.seconds = read_table(
+        file, group + "seconds", static_cast<std::size_t>(ranks), found.repetition.size());
     found.begun = read_list(file, group + "window/begin");
     found.ended = read_list(file, group + "window/end");
     for (auto* times : {&found.begun, &found.ended})
       times->resize(found.position.size());
-    for (Readings* read : {&found.device, &found.node}) {
-      const std::string part = read == &found.node ? "node" : "device";
-      const std::string source = group + (part == "node" ? "node_" : "") + "counters";
-      if (part == "node" && !is_there(file, source))
-        continue;  // an earlier program
-      read->source = h5::read<std::string>(file, source, 0).values.at(0);
-      read->energy = read_table(file, group + part + "/energy", columns, found.position.size());
-    }
-    for (const auto& row :
-        read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.device.samples.emplace_back();
-          const std::uint64_t bits : row)
-        samples.push_back({0, 0, 0, 0, bits});
-    for (const Field& field : device_fields) {
-      const auto values =
-          read_table(file, group + field.path, columns, found.device.samples.size());
-      for (std::size_t step = 0; step < values.size(); ++step)
-        for (std::size_t rank = 0; rank < columns; ++rank)
-          found.device.samples[step][rank].*field.value = values[step][rank];
-    }
-    if (!is_there(file, group + "node/power"))
-      return found;
-    for (const auto& row : read_table(file, group + "node/power", columns, steps))
-      for (std::vector<DeviceSample>& samples = found.node.samples.emplace_back();
-          const double watts : row)
-        samples.push_back({none, none, none, watts, throttle_unknown});
     return found;
   });
 }
@@ -355,9 +335,10 @@ Contents read_contents(const std::string& path) {
   return read_contents(load_file(path), path);
 }
 
-Recorder::Recorder(const std::string& path, Provenance session)
+Recorder::Recorder(const std::string& path, Provenance session, Extensions extensions)
     : path_(resolved(path)),
       provenance_(std::move(session)),
+      extensions_(std::move(extensions)),
       state_(state_of(path_)),
       file_(state_ ? load_file(path_) : new_file()) {
   remove_stale_copy(path_);
@@ -398,7 +379,7 @@ void Recorder::write_session() {
 }
 
 void Recorder::write_progress(std::size_t first) {
-  const Row sample = sample_row();
+  const Row sample = empty_row();
   std::vector<std::string> names;
   for (std::size_t i = 0; i < sample.columns.size(); ++i) {
     const Column& column = sample.columns[i];
@@ -418,9 +399,11 @@ void Recorder::write_progress(std::size_t first) {
   const h5::Id summary = h5::open_group(file_, "summary");
   if (first == 0)
     h5::write_attribute(summary, "columns", names, true);  // HDF5 keeps no order
-  h5::write_attribute(summary, "verdict", h5::one(verdict(rows_)));
+  h5::write_attribute(summary, "verdict", one(verdict(rows_)));
   h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
-  h5::write_attribute(summary, "stands_out", standing_out(rows_), true);
+  for (const Extension& extension : extensions_)
+    if (!extension.attribute.empty())
+      h5::write_attribute(summary, extension.attribute, extension.sentences(rows_), true);
   h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }
@@ -454,9 +437,10 @@ Row Recorder::append(CaseResult result, int repetition) {
   const auto number = static_cast<int>(known - rows_.begin());
   std::ranges::fill(result.repetition, repetition);
   if (repetition > 0 && known != rows_.end())
-    join(
-        read_case(file_, path_, number, static_cast<int>(known->integer("ranks"))), *known, result);
-  const Row row = make_row(result, number, sessions_);
+    join(*known, number, result);
+  Row row = make_row(result, number, sessions_);
+  for (const Extension& extension : extensions_)
+    row.set(extension.columns(result));
   const std::string path = case_path(number);
   if (known == rows_.end()) {
     rows_.push_back(row);
@@ -471,7 +455,7 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
-void Recorder::put(const std::string& group, std::vector<h5::Dataset> datasets) {
+void Recorder::put(const std::string& group, std::vector<Dataset> datasets) {
   if (!written_)
     write_session();
   if (H5Lexists(file_, group.c_str(), H5P_DEFAULT) > 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include "record/extension.hpp"
 #include "record/file.hpp"
 #include "record/provenance.hpp"
 #include "record/table.hpp"
@@ -15,8 +16,8 @@ struct Contents {
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
-/// Reads from case `number` what repetitions need: seconds, places, windows, readings. Throws
-/// InputError if damaged.
+/// Reads from case `number` what repetitions need: seconds, places, windows. Throws InputError
+/// if damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
 /// The result file of a sweep, held by one rank, complete on disk after every call. A file beside
@@ -25,7 +26,7 @@ class Recorder {
 public:
   /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of
   /// another format or schema.
-  Recorder(const std::string& path, Provenance session);
+  Recorder(const std::string& path, Provenance session, Extensions extensions = {});
 
   void begin_case(const Case& c) const;
   /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has.
@@ -43,7 +44,7 @@ public:
   void finish();
   /// Writes datasets that are not of a case into a group of their own, in place of what it had, at
   /// once.
-  void put(const std::string& group, std::vector<h5::Dataset> datasets);
+  void put(const std::string& group, std::vector<Dataset> datasets);
 
   /// What is in the file now; for readers.
   [[nodiscard]] hid_t file() const { return file_; }
@@ -61,8 +62,12 @@ private:
   void write_progress(std::size_t first);
   void save();
 
+  /// Puts what the file has of a case before a repetition of it. `row`: of the summary.
+  void join(const Row& row, int number, CaseResult& result) const;
+
   std::string path_;
   Provenance provenance_;
+  Extensions extensions_;
   std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
   h5::Id file_;
   std::vector<Row> rows_;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include "base/error.hpp"
 #include "deck/deck.hpp"
+#include "record/layout.hpp"
 
 namespace minitaw::record {
 static constexpr double none = std::numeric_limits<double>::quiet_NaN();
@@ -116,38 +117,6 @@ struct Split {
   }
 };
 
-/// Means and extremes of readings over samples and ranks; NaN: not available.
-struct Counters {
-  double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
-
-  Counters(const CaseResult& result, const Readings& read) {
-    double joules = 0, watts = 0, slowed = 0;
-    for (const std::vector<double>& ranks : read.energy)
-      joules = std::accumulate(ranks.begin(), ranks.end(), joules);
-    if (!read.energy.empty())
-      energy_per_token =
-          joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
-    if (read.samples.empty())
-      return;
-    bool unknown = false;  // a device without reasons might have been slowed
-    for (const std::vector<DeviceSample>& ranks : read.samples) {
-      for (const DeviceSample& rank : ranks) {
-        watts += rank.power_w;
-        clock = std::fmin(clock, rank.clock_mhz);
-        temperature = std::fmax(temperature, rank.temperature_c);
-        unknown |= rank.throttle == throttle_unknown;
-      }
-      slowed += std::ranges::any_of(ranks, [](const DeviceSample& rank) {
-        return (rank.throttle & throttled_by_heat_or_power) != 0;
-      });
-    }
-    const auto samples = static_cast<double>(read.samples.size());
-    power = watts / samples;
-    if (!unknown)
-      throttled = slowed / samples;
-  }
-};
-
 template <class T>
 const T& get(const Row& row, std::string_view name) {
   if (const T* value = std::get_if<T>(&row.column(name).value))
@@ -177,8 +146,7 @@ std::string verdict(const CaseResult& r) {
   return doubts.empty() ? "VALID" : fmt::format("VALID ({})", fmt::join(doubts, "; "));
 }
 
-Row make_row(const CaseResult& result, int number, int session) {
-  using enum Place;
+Cells cells_of(const CaseResult& result, int number, int session) {
   using enum schedule::Traffic;
   const Case& c = result.settings;
   const model::Shape& shape = c.shape;
@@ -196,134 +164,106 @@ Row make_row(const CaseResult& result, int number, int session) {
   double most_idle = 0;
   for (const trace::RankTime& rank : result.time)
     most_idle = std::max(most_idle, rank.idle);
-  const Counters counters(result, result.device), nodes(result, result.node);
   const auto& losses = result.losses;
-  return {{
-      {"case", "1", nowhere, number},
-      {"session", "1", itself, session},
-      {"status", "text", itself, name_of(result.status)},
-      {"verdict", "text", itself, verdict(result)},
-      {"reason", "text", itself, result.reason},
-      {"started", "text", itself, result.started},
+  return {
+      {"case", number},
+      {"session", session},
+      {"status", name_of(result.status)},
+      {"verdict", verdict(result)},
+      {"reason", result.reason},
+      {"started", result.started},
 
-      {"schedule", "text", settings, c.schedule},
-      {"ranks", "1", settings, c.ranks},
-      {"groups", "text", settings, c.groups.text()},
-      {"group_count", "1", settings, c.groups.count()},
-      {"replicas", "1", settings, c.replicas},
-      {"layers", "1", settings, shape.layers},
-      {"hidden", "1", settings, shape.hidden},
-      {"heads", "1", settings, shape.heads},
-      {"kv_heads", "1", settings, shape.kv_heads},
-      {"vocab", "1", settings, shape.vocab},
-      {"ffn", "text", settings, ffn_text(shape)},
-      {"parameters", "1", settings, model::parameters(shape)},
-      {"dtype", "text", settings, name_of(shape.dtype)},
-      {"grad_dtype", "text", settings, name_of(shape.grad_dtype())},
-      {"recompute", "text", settings, name_of(shape.recompute)},
-      {"seq", "token", settings, shape.seq},
-      {"micro_batch", "sequence", settings, shape.micro_batch},
-      {"micro_batch_per_rank",
-          "text",
-          settings,
-          c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c)},
-      {"micro_batches", "micro-batch", settings, c.micro_batches},
-      {"steps", "step", settings, c.steps},
-      {"repeats", "1", settings, c.repeats},
-      {"warmup", "step", settings, c.warmup},
-      {"seed", "1", settings, static_cast<std::int64_t>(c.seed)},
-      {"learning_rate", "1", settings, c.learning_rate},
-      {"clip_norm", "1", settings, c.clip_norm},
-      {"data", "text", settings, c.data},
-      {"attention", "text", settings, c.attention},
-      {"transport", "text", settings, c.transport},
+      {"schedule", c.schedule},
+      {"ranks", c.ranks},
+      {"groups", c.groups.text()},
+      {"group_count", c.groups.count()},
+      {"replicas", c.replicas},
+      {"layers", shape.layers},
+      {"hidden", shape.hidden},
+      {"heads", shape.heads},
+      {"kv_heads", shape.kv_heads},
+      {"vocab", shape.vocab},
+      {"ffn", ffn_text(shape)},
+      {"parameters", model::parameters(shape)},
+      {"dtype", name_of(shape.dtype)},
+      {"grad_dtype", name_of(shape.grad_dtype())},
+      {"recompute", name_of(shape.recompute)},
+      {"seq", shape.seq},
+      {"micro_batch", shape.micro_batch},
+      {"micro_batch_per_rank", c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c)},
+      {"micro_batches", c.micro_batches},
+      {"steps", c.steps},
+      {"repeats", c.repeats},
+      {"warmup", c.warmup},
+      {"seed", static_cast<std::int64_t>(c.seed)},
+      {"learning_rate", c.learning_rate},
+      {"clip_norm", c.clip_norm},
+      {"data", c.data},
+      {"attention", c.attention},
+      {"transport", c.transport},
 
-      {"median_s", "s", nowhere, step},
-      {"q1_s", "s", nowhere, quantile(samples, 0.25)},
-      {"q3_s", "s", nowhere, quantile(samples, 0.75)},
-      {"min_s", "s", nowhere, quantile(samples, 0)},
-      {"max_s", "s", nowhere, quantile(samples, 1)},
-      {"samples", "1", nowhere, std::ssize(samples)},
-      {"cv", "1", nowhere, variation(samples)},
-      {"spread", "1", nowhere, spread_of(samples)},
-      {"tokens_per_s", "token/s", nowhere, tokens_per_s},
-      {"tokens_per_s_rank", "token/s", nowhere, tokens_per_s / c.ranks},
-      {"tflops_causal", "TFLOP/s", nowhere, tflops},
-      {"tflops_full",
-          "TFLOP/s",
-          nowhere,
-          1e-12 * tokens_per_s * (flops.matmul + flops.attention_full)},
-      {"tflops_rank", "TFLOP/s", nowhere, tflops / c.ranks},
-      {"peak", "TFLOP/s", nowhere, 1e-12 * result.peak},
-      {"mfu", "1", nowhere, 1e12 * tflops / c.ranks / result.peak},
-      {"memory_planned",
-          "B",
-          nowhere,
-          worst(result, [](const RankMemory& m) { return sum(m.planned); })},
+      {"median_s", step},
+      {"q1_s", quantile(samples, 0.25)},
+      {"q3_s", quantile(samples, 0.75)},
+      {"min_s", quantile(samples, 0)},
+      {"max_s", quantile(samples, 1)},
+      {"samples", std::ssize(samples)},
+      {"cv", variation(samples)},
+      {"spread", spread_of(samples)},
+      {"tokens_per_s", tokens_per_s},
+      {"tokens_per_s_rank", tokens_per_s / c.ranks},
+      {"tflops_causal", tflops},
+      {"tflops_full", 1e-12 * tokens_per_s * (flops.matmul + flops.attention_full)},
+      {"tflops_rank", tflops / c.ranks},
+      {"peak", 1e-12 * result.peak},
+      {"mfu", 1e12 * tflops / c.ranks / result.peak},
+      {"memory_planned", worst(result, [](const RankMemory& m) { return sum(m.planned); })},
       {"memory_measured",
-          "B",
-          nowhere,
           worst(result, [](const RankMemory& m) { return sum(m.measured) + m.other; })},
-      {"process_begin",
-          "B",
-          nowhere,
-          worst(result, [](const RankMemory& m) { return m.process_begin; })},
-      {"process_peak",
-          "B",
-          nowhere,
-          worst(result, [](const RankMemory& m) { return m.process_peak; })},
-      {"device_used",
-          "B",
-          nowhere,
-          worst(result, [](const RankMemory& m) { return m.device_used; })},
-      {"bytes_inside", "B", nowhere, counted.inside},
-      {"bytes_between", "B", nowhere, counted.between},
-      {"rate_inside", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.inside) / step},
-      {"rate_between", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.between) / step},
-      {"planned_inside", "B", nowhere, planned.inside},
-      {"planned_between", "B", nowhere, planned.between},
-      {"bytes_source", "text", nowhere, result.bytes_source},
-      {"exposed_share", "1", nowhere, total.exposed_total() / ranks / length},
-      {"idle_share", "1", nowhere, total.idle / ranks / length},
-      {"idle_share_max", "1", nowhere, most_idle / length},
-      {"compute_s", "s", nowhere, total.compute / ranks},
-      {"exposed_weights_s", "s", nowhere, exposed(weights)},
-      {"exposed_gradients_s", "s", nowhere, exposed(gradients)},
-      {"exposed_activations_s", "s", nowhere, exposed(activations)},
-      {"exposed_embeddings_s", "s", nowhere, exposed(embeddings)},
-      {"idle_s", "s", nowhere, total.idle / ranks},
-      {"communication_s", "s", nowhere, total.communication / ranks},
-      {"overlap", "1", nowhere, total.overlap()},
-      {"blame", "text", nowhere, result.blame.text},
-      {"culprit", "text", nowhere, result.blame.culprit},
-      {"culprit_slower", "1", nowhere, result.blame.slower},
-      {"culprit_share", "1", nowhere, result.blame.share},
-      {"ticks", "tick", itself, result.ticks},
-      {"idle_ticks", "tick", nowhere, mean(result.idle_ticks)},
-      {"first_loss", "nat/token", nowhere, losses.empty() ? none : losses.front()},
-      {"last_loss", "nat/token", nowhere, losses.empty() ? none : losses.back()},
-      {"gradient_error", "1", verification, result.max_gradient_error},
-      {"loss_error", "1", verification, result.max_loss_error},
-      {"attention_used", "text", itself, result.attention},
-      {"transport_used", "text", itself, result.transport},
-      {"counters", "text", itself, result.device.source},
-      {"energy_per_token", "J/token", nowhere, counters.energy_per_token},
-      {"power_mean", "W", nowhere, counters.power},
-      {"clock_min", "MHz", nowhere, counters.clock},
-      {"temperature_max", "degC", nowhere, counters.temperature},
-      {"throttled", "1", nowhere, counters.throttled},
-      {"node_counters", "text", nowhere, result.node.source},
-      {"node_energy_per_token", "J/token", nowhere, nodes.energy_per_token},
-      {"node_power_mean", "W", nowhere, nodes.power},
-      {"identity", "text", settings, deck::identity(c)},
-  }};
+      {"process_begin", worst(result, [](const RankMemory& m) { return m.process_begin; })},
+      {"process_peak", worst(result, [](const RankMemory& m) { return m.process_peak; })},
+      {"device_used", worst(result, [](const RankMemory& m) { return m.device_used; })},
+      {"bytes_inside", counted.inside},
+      {"bytes_between", counted.between},
+      {"rate_inside", 1e-9 * static_cast<double>(counted.inside) / step},
+      {"rate_between", 1e-9 * static_cast<double>(counted.between) / step},
+      {"planned_inside", planned.inside},
+      {"planned_between", planned.between},
+      {"bytes_source", result.bytes_source},
+      {"exposed_share", total.exposed_total() / ranks / length},
+      {"idle_share", total.idle / ranks / length},
+      {"idle_share_max", most_idle / length},
+      {"compute_s", total.compute / ranks},
+      {"exposed_weights_s", exposed(weights)},
+      {"exposed_gradients_s", exposed(gradients)},
+      {"exposed_activations_s", exposed(activations)},
+      {"exposed_embeddings_s", exposed(embeddings)},
+      {"idle_s", total.idle / ranks},
+      {"communication_s", total.communication / ranks},
+      {"overlap", total.overlap()},
+      {"ticks", result.ticks},
+      {"idle_ticks", mean(result.idle_ticks)},
+      {"first_loss", losses.empty() ? none : losses.front()},
+      {"last_loss", losses.empty() ? none : losses.back()},
+      {"gradient_error", result.max_gradient_error},
+      {"loss_error", result.max_loss_error},
+      {"attention_used", result.attention},
+      {"transport_used", result.transport},
+      {"identity", deck::identity(c)},
+  };
 }
 
-Row sample_row() {
-  CaseResult empty;
-  empty.settings.shape = {
-      1, 2, 1, 1, {1}, 1, 1, 1};  // any valid one: only the types of its row matter
-  return make_row(empty);
+Row empty_row() {
+  Row row;
+  for (const Entry& e : layout().columns)
+    row.columns.push_back({e.path, e.units, e.is_setting, e.in_case, missing_cell(e)});
+  return row;
+}
+
+Row make_row(const CaseResult& result, int number, int session) {
+  Row row = empty_row();
+  row.set(cells_of(result, number, session));
+  return row;
 }
 
 std::vector<Row> preview(const std::vector<Case>& cases) {
@@ -345,6 +285,15 @@ const Column& Row::column(std::string_view name) const {
   if (at == columns.end())
     throw LogicError(fmt::format("the summary has no column \"{}\"", name));
   return *at;
+}
+
+void Row::set(const Cells& cells) {
+  for (const auto& [name, value] : cells) {
+    const auto at = std::ranges::find(columns, name, &Column::name);
+    if (at == columns.end() || at->value.index() != value.index())
+      throw LogicError(fmt::format("the summary has no column \"{}\" of this type", name));
+    at->value = value;
+  }
 }
 
 const std::string& Row::text(std::string_view column) const {

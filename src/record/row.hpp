@@ -4,17 +4,17 @@
 #include "case/result.hpp"
 
 namespace minitaw::record {
-/// Place of a column of /summary in the group of its case.
-enum class Place { nowhere, itself, settings, verification };
+/// What a part of the program has for columns of the summary, by their names.
+using Cells = std::vector<std::pair<std::string_view, Cell>>;
 
-/// A column of /summary and what a case has in it. Writing and printing use the one table of these,
-/// in make_row(); reading, in C++ and Python, that in scripts/minitaw/layout.txt, which knows
-/// earlier programs too.
+/// A column of /summary, as scripts/minitaw/layout.txt has it, and what a case has in it.
 struct Column {
   std::string_view name;
-  std::string_view units;  ///< "1": a number without unit, "text"
-  Place place;             ///< settings: what was asked for, as opposed to what came out
+  std::string_view units;    ///< "1": a number without unit, "text"
+  bool is_setting;           ///< what was asked for, as opposed to what came out
+  std::string_view in_case;  ///< path of the same value in the group of its case; empty: nowhere
   Cell value;
+
   /// Without a unit; as many digits as tell the number from any other.
   [[nodiscard]] std::string text() const;
 
@@ -22,17 +22,24 @@ struct Column {
 };
 
 struct Row {
-  std::vector<Column> columns;
+  std::vector<Column> columns;  ///< all of layout.txt, in its order
+
   /// By column name; LogicError if there is no such column or it has another type.
   [[nodiscard]] const Column& column(std::string_view name) const;
   [[nodiscard]] const std::string& text(std::string_view column) const;
   [[nodiscard]] std::int64_t integer(std::string_view column) const;
   [[nodiscard]] double real(std::string_view column) const;
+  /// Sets columns. LogicError if there is no such column or it has another type.
+  void set(const Cells& cells);
 };
 
+/// The columns of the core, from a result.
+[[nodiscard]] Cells cells_of(const CaseResult& result, int number = 0, int session = 0);
+/// A row whose cells have the types of the columns, and what stands for them in a file that lacks
+/// them.
+[[nodiscard]] Row empty_row();
+/// The row of a result without what instruments add.
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
-/// A row whose cells have the types of the columns, and no meaning.
-[[nodiscard]] Row sample_row();
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
 /// FLOP/s of an NVIDIA device, dense: bf16 on tensor cores, fp32 outside. `unit`:

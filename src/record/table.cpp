@@ -16,7 +16,7 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (column.place != Place::settings || std::ranges::find(derived, column.name) != derived.end())
+    if (!column.is_setting || std::ranges::find(derived, column.name) != derived.end())
       continue;
     const bool follows = std::ranges::find(follow_hidden, column.name) != follow_hidden.end();
     std::map<std::int64_t, std::string> value_of;  // by hidden, or one for all
@@ -176,7 +176,7 @@ TextColumn<Row> summary_column(const Row& sample, const std::string& name) {
 /// Case, schedule, and the columns of these names.
 std::vector<TextColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
   const std::vector<TextColumn<Row>> all = all_columns();
-  const Row sample = sample_row();
+  const Row sample = empty_row();
   std::vector<TextColumn<Row>> chosen(all.begin(), all.begin() + 2);
   std::vector<std::string> known = list_of(all, &TextColumn<Row>::name);
   for (const Column& column : sample.columns)
@@ -236,46 +236,6 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
   return figures.empty() ? std::vector<std::string>{"none"} : figures;
 }
 
-std::vector<std::string> standing_out(const std::vector<Row>& rows) {
-  std::map<std::string, std::vector<const Row*>> named;
-  std::set<std::string> reasons;
-  std::ptrdiff_t judged = 0;
-  for (const Row& row : rows) {
-    const std::string &text = row.text("blame"), &culprit = row.text("culprit");
-    if (text.empty())
-      continue;
-    ++judged;
-    if (culprit.empty())
-      reasons.insert(text);
-    else
-      named[culprit].push_back(&row);
-  }
-  std::vector<std::string> sentences;
-  std::ptrdiff_t single = 0;  // cases in which somebody stands out who is not named
-  for (const auto& [culprit, some] : named) {
-    const std::ptrdiff_t cases = std::ssize(some);
-    if (2 * cases < judged || (cases == 1 && judged > 1)) {
-      single += cases;
-      continue;
-    }
-    const Row& worst = **std::ranges::max_element(
-        some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
-    sentences.push_back(fmt::format("{} (case {}); it stands out in {} of {}",
-        worst.text("blame"),
-        worst.integer("case"),
-        cases,
-        counted(judged, "case")));
-  }
-  if (!sentences.empty() || judged == 0)
-    return sentences;
-  if (single > 0)
-    return {
-        fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
-            counted(judged, "case"),
-            single)};
-  return {reasons.begin(), reasons.end()};
-}
-
 /// Memory of the case that has allocated most, each figure of its worst rank, with its source;
 /// empty without cases.
 static std::string memory_text(const std::vector<Row>& rows) {
@@ -317,10 +277,13 @@ static std::string judged_text(const std::vector<Row>& rows) {
       checked);
 }
 
-std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
+std::string closing_text(
+    const std::vector<Row>& rows, const Extensions& extensions, const Missing& missing) {
   std::string text;
-  for (const std::string& sentence : standing_out(rows))
-    text += fmt::format("# {}\n", sentence);
+  for (const Extension& extension : extensions)
+    if (extension.sentences)
+      for (const std::string& sentence : extension.sentences(rows))
+        text += fmt::format("# {}\n", sentence);
   text += memory_text(rows) + judged_text(rows);
   if (std::ranges::any_of(
           rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))
@@ -390,8 +353,7 @@ std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
-    if (column.place != Place::settings || column.name == "identity" ||
-        column.name == "group_count")
+    if (!column.is_setting || column.name == "identity" || column.name == "group_count")
       continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {

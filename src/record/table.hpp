@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <utility>
-#include "record/row.hpp"
+#include "record/extension.hpp"
 
 namespace minitaw::record {
 /// Settings in which the rows differ, in the order of the columns, but not what follows from
@@ -23,13 +23,10 @@ struct Missing {
 /// tokens)", followed by its doubt and the fastest case without one if it has a doubt. "none" if no
 /// case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
-/// "rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases" of each culprit that does
-/// so in half of the cases or more, and in two of several; if there is none, why. Empty if nobody
-/// has looked.
-[[nodiscard]] std::vector<std::string> standing_out(const std::vector<Row>& rows);
-/// What stands out, who has most memory, what was judged, a line "figure of merit: ..." for each
-/// model, and "RESULT: VALID" or "RESULT: INVALID: reason".
-[[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
+/// What instruments say, who has most memory, what was judged, a line "figure of merit: ..." for
+/// each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
+[[nodiscard]] std::string closing_text(
+    const std::vector<Row>& rows, const Extensions& extensions = {}, const Missing& missing = {});
 /// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);
 /// With spaces; a width below zero aligns to the left.

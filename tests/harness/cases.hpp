@@ -25,16 +25,13 @@ inline Case small_case(
 
 /// Executes cases on all ranks.
 inline CaseRunner job(
-    std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none"),
-    engine::MakeQueues make_queues = engine::make_queues,
-    std::shared_ptr<meters::Meter> node_meter = std::make_shared<meters::Meter>("none")) {
+    engine::MakeQueues make_queues = engine::make_queues, Instruments instruments = {}) {
   return CaseRunner(MPI_COMM_WORLD,
       {.step = {.stall_limit = std::chrono::seconds(60),
            .waiting = comm::wait_policy(1, 24),
            .make_queues = std::move(make_queues)},
           .shared_devices = true,
-          .meter = std::move(meter),
-          .node_meter = std::move(node_meter)});
+          .instruments = std::move(instruments)});
 }
 
 /// The runtime of a case on the ranks of the job, which may share a device, with the transport over

@@ -94,8 +94,7 @@ TEST_F(Job, PipelinesOfPyTorchReproduceIt) {
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Job, SchedulesReproduceItOnStreams) {
-  CaseRunner on_streams =
-      tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
+  CaseRunner on_streams = tests::job(engine::tests::simulated_streams);
   reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, on_streams);
 }
 
@@ -263,12 +262,11 @@ struct Taker {
   std::vector<char> of_process{};
 
   CaseRunner job() {
-    return tests::job(
-        std::make_shared<meters::Meter>("none"), [this](const engine::QueueOptions& options) {
-          if (comm::mpi::rank_in(MPI_COMM_WORLD) == where)
-            take();
-          return engine::make_queues(options);
-        });
+    return tests::job([this](const engine::QueueOptions& options) {
+      if (comm::mpi::rank_in(MPI_COMM_WORLD) == where)
+        take();
+      return engine::make_queues(options);
+    });
   }
 
   void take() {
@@ -308,28 +306,6 @@ TEST_F(Job, MemoryThatWasNotPlannedMakesACaseWrong) {
 }
 
 /// The last rank has the core of the first one.
-TEST_F(Job, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
-  const int ranks = job_.ranks();
-  std::vector<topology::RankPlace> places;
-  for (int r = 0; r < ranks; ++r)
-    places.push_back({0, {r % std::max(1, ranks - 1)}, 1});
-  CaseRunner job(MPI_COMM_WORLD, {.places = places});
-  for (const int used : {ranks, ranks - 1}) {
-    if (used < 2)
-      continue;
-    Case c = small_case("ddp", topology::Groups({used}), 2, 1);
-    c.steps = 3;
-    const CaseResult result = job.run(c, {}).result;
-    if (job.rank() > 0)
-      continue;
-    const bool judged = used < ranks;
-    EXPECT_EQ(
-        result.blame.text.find("is judged: 2 threads of ranks 0") == std::string::npos, judged)
-        << result.blame.text;
-    EXPECT_TRUE(judged || result.blame.culprit.empty());
-  }
-}
-
 class Verification : public Job {
 protected:
   void SetUp() override {
@@ -347,7 +323,7 @@ CaseRunner job_without(const Case& c, int first, const std::function<bool(const 
   for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
     if (rank >= first && which(program.ranks[rank].actions[units[unit]]))
       faults.left_out.insert(unit);
-  return tests::job(std::make_shared<meters::Meter>("none"), engine::tests::faulty_queues(faults));
+  return tests::job(engine::tests::faulty_queues(faults));
 }
 
 TEST_F(Verification, SeesATensorThatIsNotUpdated) {

@@ -3,6 +3,55 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
+/// What instruments might have found in a case: device and node readings, and who stands out.
+inline std::vector<Dataset> sample_findings(int ranks, int steps) {
+  std::vector<Dataset> found;
+  const auto text = [&](const std::string& path, const std::string& value) {
+    found.push_back({.path = path, .units = "text", .axes = "", .values = one(value)});
+  };
+  const auto by_step = [&]<class Value>(const std::string& path, const Value& value) {
+    std::vector<std::invoke_result_t<Value, int, int>> values;
+    for (int step = 0; step < steps; ++step)
+      for (int rank = 0; rank < ranks; ++rank)
+        values.push_back(value(step, rank));
+    found.push_back({.path = path,
+        .units = "",
+        .axes = "timed step, rank",
+        .values = values,
+        .shape = {static_cast<std::size_t>(steps), static_cast<std::size_t>(ranks)}});
+  };
+  const auto by_repetition = [&](const std::string& path, const std::vector<double>& values) {
+    found.push_back({.path = path,
+        .units = "J",
+        .axes = "repetition, rank",
+        .values = values,
+        .shape = {1, values.size()}});
+  };
+  text("counters", "made up 1.2");
+  by_step("device/clock", [](int step, int rank) { return 1700.0 + 10 * step + rank; });
+  by_step("device/memory_clock", [](int, int rank) { return 2600.0 + rank; });
+  by_step("device/temperature", [](int step, int rank) { return 50.0 + step + 0.5 * rank; });
+  by_step("device/power", [](int step, int rank) { return 600.0 + 7 * rank + step; });
+  by_step("device/throttle",
+      [](int step, int rank) { return std::uint64_t{step == 1 && rank == 2 ? 0x21U : 0x1U}; });
+  by_repetition("device/energy", {100, 200, 300});
+  text("node_counters", "made up 3");
+  by_step("node/power", [](int step, int rank) { return 1600.0 + 7 * rank + step; });
+  by_repetition("node/energy", {40, 50, 60});
+  text("blame/text",
+      "rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
+      "shorter");
+  text("blame/culprit", "rank 2");
+  found.push_back({.path = "blame/slower", .units = "1", .axes = "", .values = one(0.08)});
+  found.push_back({.path = "blame/share", .units = "1", .axes = "", .values = one(0.06)});
+  found.push_back({.path = "blame/ratios",
+      .units = "1",
+      .axes = "rank",
+      .values = std::vector<double>{1, 0.99, 1.08},
+      .shape = {3}});
+  return found;
+}
+
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
 inline CaseResult sample_case(
     const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
@@ -20,24 +69,10 @@ inline CaseResult sample_case(
   c.data = "synthetic";
   for (int step = 0; step < timed + c.warmup; ++step)
     r.losses.push_back(3.0 - 0.125 * step);
-  for (int step = 0; step < timed; ++step) {
+  for (int step = 0; step < timed; ++step)
     r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
-    std::vector<DeviceSample>& ranks = r.device.samples.emplace_back();
-    for (int rank = 0; rank < c.ranks; ++rank)
-      ranks.push_back({1700.0 + 10 * step + rank,
-          2600.0 + rank,
-          50.0 + step + 0.5 * rank,
-          600.0 + 7 * rank + step,
-          static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
-  }
   r.repetition.assign(r.seconds.size(), 0);
   r.position = {3};
-  r.device.energy = {{100, 200, 300}};
-  r.device.source = "made up 1.2";
-  r.node = {"made up 3", r.device.samples, {{40, 50, 60}}};
-  for (auto& ranks : r.node.samples)
-    for (DeviceSample& rank : ranks)
-      rank.power_w += 1000;
   r.begun = {"2026-07-18T09:30:00.250Z"};
   r.ended = {"2026-07-18T09:30:10.750Z"};
   for (int rank = 0; rank < c.ranks; ++rank) {
@@ -63,12 +98,6 @@ inline CaseResult sample_case(
   for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i)
     r.planned_bytes.push_back(i);
   r.counted_bytes = r.planned_bytes;
-  r.blame = {"rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be "
-             "6 % shorter",
-      "rank 2",
-      0.08,
-      0.06,
-      {1, 0.99, 1.08}};
   r.attention = "portable";
   r.matmul_algorithms =
       "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
@@ -77,7 +106,35 @@ inline CaseResult sample_case(
   r.ticks = 17;
   r.max_gradient_error = 1e-7;
   r.started = "2026-07-18T09:30:00Z";
+  r.found = sample_findings(c.ranks, timed);
   return r;
+}
+
+/// Columns of the findings above, by hand.
+inline Cells sample_columns(const CaseResult& r) {
+  if (r.found.empty())
+    return {};
+  const auto steps = static_cast<double>(r.seconds.size());
+  const double tokens = tokens_of_step(r.settings) * steps;
+  const double later = 3 * 0.5 * (steps - 1);  // W that the steps after the first one add
+  return {{"counters", "made up 1.2"},
+      {"energy_per_token", 600 / tokens},
+      {"power_mean", 600.0 + 607 + 614 + later},
+      {"clock_min", 1700.0},
+      {"temperature_max", 51 + steps - 1},
+      {"throttled", 1 / steps},
+      {"node_counters", "made up 3"},
+      {"node_energy_per_token", 150 / tokens},
+      {"node_power_mean", 1600.0 + 1607 + 1614 + later},
+      {"blame", std::get<std::vector<std::string>>(r.find("blame/text")->values)[0]},
+      {"culprit", "rank 2"},
+      {"culprit_slower", 0.08},
+      {"culprit_share", 0.06}};
+}
+
+/// An instrument that has found what sample_case() has.
+inline Extensions sample_extensions() {
+  return {{.columns = sample_columns, .join = {}}};
 }
 
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.

@@ -21,7 +21,9 @@ class File : public test::InFolder {
 protected:
   std::string file_ = path("r.h5");
 
-  static Recorder open(const std::string& file) { return {file, sample_session()}; }
+  static Recorder open(const std::string& file) {
+    return {file, sample_session(), sample_extensions()};
+  }
 
   Recorder open() { return open(file_); }
 
@@ -62,8 +64,8 @@ void drop(hid_t file, const std::string& name) {
 
 TEST_F(File, ReadsBackWhatWasWritten) {
   CaseResult r = sample_case();
-  r.device.samples[1][2].power_w = std::nan("");
-  r.device.samples[3][0].throttle = 1UL << 63;
+  std::get<std::vector<double>>(r.find("device/power")->values)[5] = std::nan("");
+  std::get<std::vector<std::uint64_t>>(r.find("device/throttle")->values)[9] = 1UL << 63;
   const Row written = open().append(r), row = rows().at(0);
   for (std::size_t i = 0; i < row.columns.size(); ++i)
     EXPECT_EQ(row.columns[i].text(), written.columns[i].text()) << row.columns[i].name;
@@ -72,17 +74,22 @@ TEST_F(File, ReadsBackWhatWasWritten) {
   const CaseResult found = stored();
   EXPECT_EQ(found.seconds, r.seconds);
   EXPECT_EQ(std::tie(found.repetition, found.position), std::tie(r.repetition, r.position));
-  for (const auto part : {&CaseResult::device, &CaseResult::node})
-    EXPECT_EQ(std::tie((found.*part).energy, (found.*part).source),
-        std::tie((r.*part).energy, (r.*part).source));
   EXPECT_EQ(found.begun.at(0) + found.ended.at(0), r.begun[0] + r.ended[0]);
-  EXPECT_EQ(found.node.samples.at(2).at(1).power_w, r.node.samples[2][1].power_w);
-  ASSERT_THAT(found.device.samples, AllOf(SizeIs(4), Each(SizeIs(3))));
-  EXPECT_TRUE(std::isnan(found.device.samples[1][2].power_w));
-  EXPECT_EQ(found.device.samples[3][0].throttle, 1UL << 63);
-  for (const auto part :
-      {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
-    EXPECT_EQ(found.device.samples[2][1].*part, r.device.samples[2][1].*part);
+  const h5::Id file = load_file(file_);
+  for (const Dataset& dataset : r.found) {
+    const std::string path = "cases/0000/" + dataset.path;
+    std::visit(
+        [&]<class T>(const std::vector<T>& values) {
+          const h5::Array<T> there = h5::read<T>(file, path, dataset.shape.size());
+          EXPECT_THAT(there.shape, testing::ElementsAreArray(dataset.shape)) << path;
+          if constexpr (std::is_same_v<T, double>)
+            EXPECT_THAT(there.values, testing::Pointwise(testing::NanSensitiveDoubleEq(), values))
+                << path;
+          else
+            EXPECT_EQ(there.values, values) << path;
+        },
+        dataset.values);
+  }
 }
 
 TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
@@ -136,60 +143,32 @@ TEST(Recorder, ACaseIsFinishedWithItsLastRepetition) {
   }
 }
 
-/// A disturbance is of one repetition, a slow rank of all.
-TEST_F(File, OfRepetitionsNamesWhoStandsOutInEachOfThem) {
-  const auto named = [&](const std::vector<std::string>& culprits) {
+/// What only some repetitions have would be taken for what all have.
+TEST_F(File, OfRepetitionsHasWhatInstrumentsFoundInEachOfThem) {
+  for (const auto& [first, second] : {std::pair{true, true}, {true, false}, {false, true}}) {
     std::filesystem::remove(file_);
     Recorder recorder = open();
-    for (int number = 0; const std::string& culprit : culprits) {
-      CaseResult r = sample_case();
-      r.settings.repeats = static_cast<int>(culprits.size());
-      r.blame.culprit = culprit;
-      r.blame.text = culprit.empty() ? "no rank stands out" : culprit + " is slow";
-      recorder.append(r, number++);
-    }
-    const Row row = rows().at(0);
-    EXPECT_EQ(std::isnan(row.real("culprit_slower")), row.text("culprit").empty());
-    EXPECT_EQ(std::isnan(row.real("culprit_share")), row.text("culprit").empty());
-    return row.text("culprit") + ": " + row.text("blame");
-  };
-  EXPECT_EQ(named({"rank 1", "rank 1", "rank 1"}), "rank 1: rank 1 is slow");
-  for (const auto& changing :
-      {std::vector<std::string>{"rank 1", "rank 2"}, {"", "rank 1"}, {"rank 1", "", "rank 1"}})
-    EXPECT_EQ(named(changing), ": no rank or link stands out in every repetition");
-  EXPECT_EQ(named({"rank 1", ""}), ": no rank stands out");
-}
-
-TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
-  constexpr const char *with = "made up 1.2", *without = "unavailable: lost";
-  for (const auto& [first, second] : {std::pair{with, with}, {with, without}, {without, with}}) {
-    std::filesystem::remove(file_);
-    Recorder recorder = open();
-    for (const auto& [counters, number] : {std::pair{first, 0}, {second, 1}}) {
+    for (const auto& [has, number] : {std::pair{first, 0}, {second, 1}}) {
       CaseResult r = sample_case();
       r.settings.repeats = 2;
-      r.device.source = counters;
-      if (counters == without)
-        r.device.samples.clear(), r.device.energy.clear();
-      r.node = r.device;
       r.begun[0] += std::to_string(number);
+      Dataset& energy = *r.find("device/energy");
+      energy.values = has ? std::vector<double>{1.0 + number, 2, 3} : std::vector<double>{};
+      energy.shape = {has ? 1UL : 0UL, has ? 3UL : 0UL};
       recorder.append(r, number);
     }
     const CaseResult found = stored();
-    const bool both = first == second;
     EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
     EXPECT_THAT(found.seconds, SizeIs(8));
-    for (const Readings& of : {found.device, found.node}) {
-      EXPECT_EQ(std::tuple(of.samples.size(), of.energy.size()),
-          both ? std::tuple(8, 2) : std::tuple(0, 0));
-      EXPECT_EQ(of.source, both ? with : without);
-    }
-    EXPECT_EQ(found.node.energy, found.device.energy);
     EXPECT_THAT(found.begun, ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
     EXPECT_THAT(found.ended, SizeIs(2));
-    EXPECT_EQ(rows().at(0).text("counters"), found.device.source);
-    const double energy = rows().at(0).real("energy_per_token");
-    EXPECT_TRUE(both ? energy == 1200.0 / (8 * 6 * 128 * 2) : std::isnan(energy)) << energy;
+    const h5::Id file = load_file(file_);
+    const auto energy = h5::read<double>(file, "cases/0000/device/energy", 2);
+    const auto power = h5::read<double>(file, "cases/0000/device/power", 2);
+    EXPECT_EQ(energy.values,
+        first && second ? (std::vector<double>{1, 2, 3, 2, 2, 3}) : std::vector<double>{});
+    EXPECT_THAT(power.shape, ElementsAre(8, 3));
+    EXPECT_EQ(std::tuple(power.values[11], power.values[12]), std::tuple(617, 600));
   }
 }
 
@@ -218,7 +197,7 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
 TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
   open().append(sample_case());
   const auto complaint =
-      [&](const std::string& name, const h5::Values& values, const std::vector<hsize_t>& shape) {
+      [&](const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
         const std::string file = changed([&](hid_t root) {
           drop(root, "cases/0000/" + name);
           if (!shape.empty())
@@ -226,7 +205,7 @@ TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
         });
         return refusal_of([&] { (void)stored(file); });
       };
-  for (const char* name : {"seconds", "repetition", "position", "device", "counters"})
+  for (const char* name : {"seconds", "repetition", "position"})
     EXPECT_THAT(complaint(name, {}, {}),
         AllOf(HasSubstr("is damaged"), HasSubstr("0000"), HasSubstr(name)));
   using Reals = std::vector<double>;
@@ -234,7 +213,12 @@ TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
   EXPECT_THAT(complaint("seconds", Reals(8, 0.5), {4, 2}), HasSubstr("seconds has another shape"));
   EXPECT_THAT(complaint("seconds", Reals(12, 0.5), {12}), HasSubstr("dimensions"));
   EXPECT_THAT(complaint("seconds", Integers(12, 1), {4, 3}), HasSubstr("type"));
-  EXPECT_THAT(complaint("device/power", Reals(9, 1), {3, 3}), HasSubstr("power"));
+  const std::string power = "cases/0000/device/power";
+  const std::string shorter = changed([&](hid_t root) {
+    drop(root, power);
+    h5::write(root, {power, "W", "", Reals(9, 1), {3, 3}});
+  });
+  EXPECT_THAT(read_refusal(shorter), HasSubstr(power + " has the length 3"));
   EXPECT_THAT(
       complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("seconds has another shape"));
 }

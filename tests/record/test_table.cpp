@@ -35,21 +35,29 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
 
-/// Reading goes by the table, writing by the rows.
-TEST(Layout, HasTheColumnsOfARowInTheirOrder) {
-  const Row row = sample_row();
-  const std::vector<Entry>& table = layout().columns;
-  ASSERT_EQ(table.size(), row.columns.size());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const auto& [name, units, place, cell] = row.columns[i];
-    EXPECT_EQ(std::tuple(table[i].path, table[i].units), std::tuple(name, units));
-    const bool is_text = table[i].type == "text" || table[i].type == "time";
-    const bool is_real = table[i].type == "real" || table[i].type == "amount";
-    EXPECT_EQ(cell.index(), is_text ? 2U : is_real ? 1U : 0U) << name;
-    const std::string setting = fmt::format("settings/{}", name);
-    const bool is_setting = std::ranges::count(layout().of_case, setting, &Entry::path) == 1;
-    EXPECT_EQ(is_setting, place == Place::settings) << name;
-  }
+/// Of the core and of instruments, each is given once.
+TEST(Layout, HasTheColumnsThatCasesHave) {
+  const CaseResult r = sample_case();
+  std::vector<std::string> given, known;
+  for (const Cells& cells : {cells_of(r), sample_columns(r)})
+    for (const auto& [name, value] : cells)
+      given.emplace_back(name);
+  for (const Column& column : empty_row().columns)
+    known.emplace_back(column.name);
+  EXPECT_THAT(given, testing::UnorderedElementsAreArray(known));
+  Row row = empty_row();
+  EXPECT_THROW(row.set({{"no_column", 1}}), LogicError);
+  EXPECT_THROW(row.set({{"ranks", 1.0}}), LogicError);
+}
+
+TEST(Layout, SaysWhereACaseHasTheValueOfAColumn) {
+  const Row row = empty_row();
+  EXPECT_EQ(row.column("seq").in_case, "settings/seq");
+  EXPECT_EQ(row.column("gradient_error").in_case, "verification/gradient_error");
+  EXPECT_EQ(row.column("ticks").in_case, "ticks");
+  EXPECT_EQ(row.column("median_s").in_case, "");
+  EXPECT_TRUE(row.column("seq").is_setting && !row.column("ticks").is_setting);
+  EXPECT_EQ(row.column("median_s").units, "s");
 }
 
 TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
@@ -113,7 +121,6 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"loss_error", "1e-09"},
       {"attention_used", "portable"},
       {"transport_used", "mpi"},
-      {"counters", "made up 1.2"},
       {"grad_dtype", "fp32"},
       {"clip_norm", "0.0625"}};
   for (const auto& [name, text] : expected)
@@ -223,38 +230,6 @@ TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   expect_none(make_row(r), {"overlap"});
 }
 
-/// By hand: two repetitions of two steps on two ranks, 10 sequences of 50 tokens a step.
-TEST(Row, CountersAreMeansAndExtremesOverSamplesAndRanks) {
-  CaseResult r = sample_case();
-  r.settings.shape.seq = 50;
-  r.settings.shape.micro_batch = 1;
-  r.settings.micro_batches = 10;
-  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
-  r.device.energy = {{400, 300}, {100, 200.5}};
-  const auto at = [](double clock, double temperature, double power, std::uint64_t throttle) {
-    return DeviceSample{clock, 2600, temperature, power, throttle};
-  };
-  r.device.samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
-      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)},
-      {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
-      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
-  // Throttled: the first and the third, by power cap, power brake and slow-down.
-  expect(make_row(r),
-      {{"energy_per_token", 1000.5 / 2000}, {"power_mean", (800 + 700 + 900 + 700) / 4.0}});
-  expect(make_row(r), {{"clock_min", 1500}, {"temperature_max", 71}, {"throttled", 0.5}});
-  std::swap(r.device, r.node);
-  expect(make_row(r), {{"node_energy_per_token", 1000.5 / 2000}, {"node_power_mean", 775}});
-  std::swap(r.device, r.node);
-  r.device.samples[2][1].throttle = throttle_unknown;
-  r.device.samples[1][0].power_w = r.device.samples[0][1].clock_mhz = std::nan("");
-  r.device.energy[0][1] = std::nan("");
-  expect_none(make_row(r), {"throttled", "power_mean", "energy_per_token"});
-  expect(make_row(r), {{"clock_min", 1700}});  // of those that tell
-  r.device.samples.clear(), r.device.energy.clear();
-  expect_none(
-      make_row(r), {"energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"});
-}
-
 TEST(Row, WithoutSamplesHasNoFigures) {
   const Row row = preview({sample_case().settings}).at(0);
   expect_none(row,
@@ -327,6 +302,16 @@ std::string judged_of(int executed, int checked) {
       checked);
 }
 
+TEST(Verdict, ComesAfterWhatInstrumentsSay) {
+  const auto sentences = [](const std::vector<Row>& rows) {
+    return std::vector{fmt::format("{} looked at", rows.size()), std::string("done")};
+  };
+  EXPECT_THAT(
+      closing_text({make_row(sample_case())},
+          {{.columns = {}, .join = {}}, {.columns = {}, .join = {}, .sentences = sentences}}),
+      testing::StartsWith("# 1 looked at\n# done\n# most memory"));
+}
+
 TEST(Verdict, SaysWhatItStandsOn) {
   const auto with = [](Status status, double error) {
     CaseResult r = sample_case("ddp");
@@ -351,7 +336,7 @@ TEST(Verdict, NamesTheCaseOfMostMemory) {
   for (RankMemory& memory : unknown.memory)
     memory.process_begin = memory.device_used = 0;
   EXPECT_THAT(closing_text({make_row(less, 3), make_row(sample_case("ddp"), 4)}),
-      HasSubstr("\n" + memory_of_sample(4)));
+      testing::StartsWith(memory_of_sample(4)));
   EXPECT_THAT(closing_text({make_row(unknown, 5)}),
       HasSubstr("case 5, 0.03463 MiB allocated through Kokkos, 0.01718 planned\n"));
   EXPECT_EQ(closing_text({}).find("memory"), std::string::npos);
@@ -371,7 +356,7 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-      "# " + standing_out({make_row(quiet)}).at(0) + "\n" + memory_of_sample(0) + judged_of(1, 1) +
+      memory_of_sample(0) + judged_of(1, 1) +
           "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: "
           "VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), HasSubstr("\nfigure of merit: none\n"));
@@ -409,56 +394,6 @@ TEST(Verdict, EachModelHasItsFigureOfMerit) {
   same.settings.replicas = 1;
   others.push_back(make_row(same));
   EXPECT_EQ(figures_of_merit(others).size(), 1U);
-}
-
-/// A case of these has this culprit; its text is said in the words of the case that it costs most.
-Row blamed(int number, const std::string& culprit, double share = 0.1) {
-  CaseResult r = sample_case("ddp");
-  const std::string text =
-      culprit.empty() ? "no rank stands out" : fmt::format("{} costs {}", culprit, share);
-  r.blame = {text, culprit, culprit.empty() ? trace::Blame::unknown : 0.09, share, {}};
-  return make_row(r, number);
-}
-
-/// Half of the cases that were judged, and two of several: disturbances are of one case.
-TEST(StandingOut, NamesWhoStandsOutInHalfOfTheCases) {
-  CaseResult r = sample_case("ddp");
-  r.blame = {};
-  const Row unjudged = make_row(r, 9);
-  const auto none = [](int number) { return blamed(number, ""); };
-  using testing::ElementsAre;
-  EXPECT_THAT(standing_out({blamed(4, "node 1")}),
-      ElementsAre("node 1 costs 0.1 (case 4); it stands out in 1 of 1 case"));
-  EXPECT_THAT(standing_out(
-                  {blamed(0, "rank 2", 0.1), unjudged, blamed(2, "rank 2", 0.3), none(3), none(4)}),
-      ElementsAre("rank 2 costs 0.3 (case 2); it stands out in 2 of 4 cases"));
-  EXPECT_THAT(standing_out({blamed(0, "rank 2"), blamed(1, "rank 2"), none(2), none(3), none(4)}),
-      ElementsAre(
-          "no rank or link stands out in half of 5 cases; one does in 2, see column culprit"));
-  EXPECT_THAT(standing_out({blamed(0, "rank 2"), unjudged, blamed(1, "rank 3")}),
-      ElementsAre(
-          "no rank or link stands out in half of 2 cases; one does in 2, see column culprit"));
-  EXPECT_THAT(standing_out({blamed(0, "rank 1", NAN),
-                  blamed(1, "node 0"),
-                  blamed(2, "rank 1"),
-                  blamed(3, "node 0", 0)}),
-      ElementsAre("node 0 costs 0.1 (case 1); it stands out in 2 of 4 cases",
-          "rank 1 costs 0.1 (case 2); it stands out in 2 of 4 cases"));
-}
-
-TEST(StandingOut, SaysWhyNobodyIsNamed) {
-  CaseResult crowd = sample_case("ddp"), unjudged = crowd;
-  crowd.blame = {
-      "no rank or link is judged: 4 threads of ranks 0-3 share 2 cores", "", NAN, NAN, {}};
-  unjudged.blame = {};
-  using testing::ElementsAre;
-  EXPECT_THAT(standing_out({make_row(crowd), blamed(1, ""), make_row(crowd)}),
-      ElementsAre(crowd.blame.text, "no rank stands out"));
-  EXPECT_THAT(standing_out({make_row(unjudged)}), testing::IsEmpty());
-  EXPECT_THAT(closing_text({make_row(crowd)}),
-      testing::StartsWith("# " + crowd.blame.text + "\n# most memory"));
-  EXPECT_THAT(closing_text({make_row(unjudged)}), testing::StartsWith("# most memory"));
-  expect(make_row(sample_case()), {{"culprit_slower", 0.08}, {"culprit_share", 0.06}});
 }
 
 std::vector<Row> rows() {
@@ -620,7 +555,7 @@ TEST(Result, KeepsItsFirstFailureAndTheMedianIsInTheMiddle) {
 TEST(Json, IsAListOfObjects) {
   const auto list = nlohmann::json::parse(to_json(rows()));
   ASSERT_EQ(list.size(), 3U);
-  EXPECT_EQ(list[0].size(), sample_row().columns.size());
+  EXPECT_EQ(list[0].size(), empty_row().columns.size());
   EXPECT_TRUE(list[1]["schedule"] == "ddp" && list[1]["seq"] == 4096) << list[1];
   EXPECT_DOUBLE_EQ(list[0]["median_s"].get<double>(), 2.25);
   EXPECT_TRUE(list[2]["median_s"].is_null() && list[0]["mfu"].is_null());

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
           entry("adapter_domains", each, {"0", "1", ""}),
           entry("domain_shared", each, {"yes", "no", ""})});
   for (const int seq : {128, 256, 512}) {
-    Recorder recorder(argv[1], provenance);
+    Recorder recorder(argv[1], provenance, sample_extensions());
     CaseResult drawn = sample_case("tawpipe", seq);
     drawn.timeline = sample_timeline();
     recorder.append(drawn);
@@ -46,6 +46,6 @@ int main(int argc, char** argv) {
   failed.planned_bytes = failed.counted_bytes = sample_case().planned_bytes;
   for (std::uint64_t& bytes : failed.counted_bytes)
     bytes += 100;
-  Recorder(argv[1], provenance).append(failed);
+  Recorder(argv[1], provenance, sample_extensions()).append(failed);
   fmt::print("{}\n", argv[1]);
 }

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 #include "comm/wait.hpp"
 #include "schedule/program.hpp"
 #include "topology/placement.hpp"
@@ -47,6 +50,17 @@ struct OwnComm {
 };
 
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
+
+/// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
+/// Collective; throws comm::Error, which says `what`.
+template <class T>
+[[nodiscard]] std::vector<T> gather(const T& mine, MPI_Comm comm, std::string_view what) {
+  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
+  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
+  return all;
+}
+
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include "comm/mpi/mpi.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::blame {
 namespace {
 /// A share of the cores that is worth a word: as much as the smallest difference of two ranks that
 /// is.
@@ -38,14 +38,15 @@ void CoreWatch::begin(MPI_Comm comm) {
     begin_ = rates::core_use(ranks_[rank_].cores, stat_);
 }
 
-std::string CoreWatch::end(MPI_Comm comm) const {
+void CoreWatch::end() {
+  if (!ranks_.empty())
+    use_ = rates::core_use(ranks_[rank_].cores, stat_) - begin_;
+}
+
+std::string CoreWatch::taken_by_others(MPI_Comm comm) const {
   if (ranks_.empty())
     return {};
-  const rates::CoreUse mine = rates::core_use(ranks_[rank_].cores, stat_) - begin_;
-  std::vector<rates::CoreUse> all(ranks_.size());
-  comm::mpi::check(
-      MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm),
-      "gathering loads of cores");
-  return rank_ == 0 ? taken_by_others(ranks_, all) : "";
+  const std::vector<rates::CoreUse> all = comm::mpi::gather(use_, comm, "gathering loads of cores");
+  return rank_ == 0 ? blame::taken_by_others(ranks_, all) : "";
 }
-}  // namespace minitaw::harness
+}  // namespace minitaw::blame

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace minitaw::meters {
+namespace minitaw::energy {
 namespace {
 using nvml::Device, nvml::Library;
 
@@ -108,4 +108,4 @@ std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file
     return std::make_unique<Meter>(error.what());
   }
 }
-}  // namespace minitaw::meters
+}  // namespace minitaw::energy

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <memory>
-#include "case/result.hpp"
+#include "instruments/energy/readings.hpp"
 #include "topology/nvml.hpp"
 
 /// Readings of devices and nodes at work: clocks, temperature, power, energy. src/topology finds
 /// the devices.
-namespace minitaw::meters {
+namespace minitaw::energy {
 /// Meter of one device or node; this base reads nothing. A meter can fail at any time (a device may
 /// be lost, a driver replaced). It then becomes unavailable, stays so, and says why. It never
 /// throws.
@@ -51,4 +51,4 @@ struct NodeFolders {
 /// Returns the meter of this node: energy (Cray's counters, else RAPL) and power (Cray's, else
 /// hwmon), if readable.
 [[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
-}  // namespace minitaw::meters
+}  // namespace minitaw::energy

@@ -11,7 +11,7 @@
 #include "instruments/energy/meter.hpp"
 #include "topology/system.hpp"
 
-namespace minitaw::meters {
+namespace minitaw::energy {
 namespace {
 namespace fs = std::filesystem;
 using topology::line_of;
@@ -159,4 +159,4 @@ std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders) {
     return std::make_unique<Meter>(error.what());
   }
 }
-}  // namespace minitaw::meters
+}  // namespace minitaw::energy

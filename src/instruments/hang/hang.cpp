@@ -7,7 +7,9 @@
 #include <ranges>
 #include "schedule/execute.hpp"
 
-namespace minitaw::schedule {
+namespace minitaw::hang {
+using namespace schedule;
+
 namespace {
 /// "send of G5", "BW s2 m1"
 std::string short_text(const Action& a) {
@@ -244,4 +246,4 @@ Hang find_root(
     const Program& program, std::span<const RankState> states, const topology::Groups& nodes) {
   return Search(program, states, nodes).run();
 }
-}  // namespace minitaw::schedule
+}  // namespace minitaw::hang

@@ -3,7 +3,7 @@
 #include <span>
 #include "schedule/program.hpp"
 
-namespace minitaw::schedule {
+namespace minitaw::hang {
 /// What all others wait for.
 struct Root {
   enum class Kind : std::uint8_t {
@@ -27,6 +27,7 @@ struct Hang {
 
 /// Finds what ranks that all stand still wait for, by their states. A program without ranks:
 /// between cases.
-[[nodiscard]] Hang find_root(
-    const Program& program, std::span<const RankState> states, const topology::Groups& nodes);
-}  // namespace minitaw::schedule
+[[nodiscard]] Hang find_root(const schedule::Program& program,
+    std::span<const schedule::RankState> states,
+    const topology::Groups& nodes);
+}  // namespace minitaw::hang

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace minitaw::harness {
+namespace minitaw::hang {
 namespace {
 using comm::mpi::check, comm::mpi::rank_in, schedule::RankState;
 using namespace std::chrono_literals;
@@ -24,22 +24,37 @@ HangFinder::HangFinder(MPI_Comm world, const topology::Groups& nodes)
   thread_ = std::jthread([this](const std::stop_token& end) { serve(end); });
 }
 
-void HangFinder::next_case() {
+void HangFinder::between_cases() {
   const std::scoped_lock lock(mutex_);
   position_ = ((position_ >> 32) + 1) << 32;
 }
 
-std::shared_ptr<const engine::Runtime> HangFinder::watch(const engine::Runtime& runtime) {
-  const std::scoped_lock lock(mutex_);
-  runtime_ = &runtime;
-  return {runtime_, [this](const engine::Runtime* watched) {
-            const std::scoped_lock again(mutex_);
-            position_ += watched->executor().state().position;
-            runtime_ = nullptr;
-          }};
+/// The runtime executes the steps of this rank as long as this lives.
+class HangFinder::Watch final : public harness::CaseListener {
+public:
+  Watch(HangFinder& finder, const engine::Runtime& runtime) : finder_(finder) {
+    const std::scoped_lock lock(finder_.mutex_);
+    finder_.runtime_ = &runtime;
+  }
+
+  ~Watch() override {
+    const std::scoped_lock lock(finder_.mutex_);
+    finder_.position_ += finder_.runtime_->executor().state().position;
+    finder_.runtime_ = nullptr;
+  }
+
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+private:
+  HangFinder& finder_;
+};
+
+std::unique_ptr<harness::CaseListener> HangFinder::listen(const harness::RunningCase& running) {
+  return std::make_unique<Watch>(*this, running.runtime);
 }
 
-std::string HangFinder::find() {
+std::string HangFinder::explain_stall() {
   std::unique_lock lock(mutex_);
   asks_ = true;
   changed_.notify_all();
@@ -138,12 +153,12 @@ void HangFinder::end(bool speaks) {
   if (std::exchange(said_, true))
     return;
   if (speaks)
-    sentence_ = schedule::find_root(
-        runtime_ == nullptr ? schedule::Program{} : runtime_->program(), states_, nodes_)
-                    .sentence;
+    sentence_ =
+        find_root(runtime_ == nullptr ? schedule::Program{} : runtime_->program(), states_, nodes_)
+            .sentence;
   if (!sentence_.empty())
     fmt::print(stderr, "minitaw: {}\n", sentence_);
   std::fflush(stderr);
   changed_.notify_all();
 }
-}  // namespace minitaw::harness
+}  // namespace minitaw::hang

@@ -6,26 +6,27 @@
 #include <set>
 #include <thread>
 #include "comm/mpi/mpi.hpp"
-#include "engine/runtime.hpp"
+#include "harness/instrument.hpp"
 #include "instruments/hang/hang.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::hang {
 /// Finds what a job that hangs waits for. A thread of each rank answers when it is asked how far
 /// its rank has come, whatever that rank waits for. When a rank's watchdog asks, a few ranks on
 /// different nodes (rank 0 may be the one that hangs) collect the states of all; the lowest of them
 /// that answers says the sentence.
-class HangFinder {
+class HangFinder final : public harness::Instrument {
 public:
+  /// Collective over `world`, whose ranks lie on these `nodes`.
   HangFinder(MPI_Comm world, const topology::Groups& nodes);
-  /// All ranks have come to the begin or end of a case.
-  void next_case();
-  /// The runtime executes the steps of this rank until the result is destroyed; it lives longer.
-  [[nodiscard]] std::shared_ptr<const engine::Runtime> watch(const engine::Runtime& runtime);
-  /// For the watchdog: returns the sentence on the rank that has printed it; empty elsewhere, or
-  /// after a few seconds.
-  [[nodiscard]] std::string find();
+
+  void between_cases() override;
+  [[nodiscard]] std::unique_ptr<harness::CaseListener> listen(
+      const harness::RunningCase& running) override;
+  /// Returns the sentence on the rank that has printed it; empty elsewhere, or after a few seconds.
+  [[nodiscard]] std::string explain_stall() override;
 
 private:
+  class Watch;
   enum class Tag : int { ask, state, said };
 
   void serve(const std::stop_token& end);
@@ -52,4 +53,4 @@ private:
       sent_;  ///< never freed: a message to a rank that is dead does not end
   std::jthread thread_;
 };
-}  // namespace minitaw::harness
+}  // namespace minitaw::hang

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/replay/replay.hpp"
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -6,10 +7,9 @@
 #include <tuple>
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "harness/case_runner.hpp"
 #include "schedule/execute.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::replay {
 namespace {
 using comm::mpi::check;
 using schedule::Action, schedule::Kind, schedule::Place, schedule::Program;
@@ -20,7 +20,7 @@ constexpr std::size_t buffers = schedule::most_operands + 1, sums_of_action = 2 
 
 /// Executes the steps of a run on one rank. Fills in its sums.
 void sum_steps(
-    engine::Runtime& runtime, int steps, const Disturb& disturb, Sums& mine, ReplayReport& report) {
+    engine::Runtime& runtime, int steps, const Disturb& disturb, Sums& mine, Report& report) {
   const std::vector<Action>& actions = runtime.program().ranks[runtime.rank()].actions;
   const Kokkos::View<std::uint64_t*, model::ExecutionSpace::memory_space> sums(
       "minitaw::check_sums", mine.size());
@@ -178,39 +178,46 @@ void make_repeatable(Case& c) {
 }
 }  // namespace
 
-ReplayReport CaseRunner::replay(
-    Case c, const std::vector<std::string>& places, const Disturb& disturb) {
+Report compare_runs(harness::CaseRunner& runner,
+    Case c,
+    const std::vector<std::string>& places,
+    const Disturb& disturb) {
   make_repeatable(c);
   const Program program = schedule::build_valid(request_of(c));
+  const int rank = runner.rank(), ranks = runner.ranks();
   std::size_t most = 0;
-  for (const schedule::RankProgram& rank : program.ranks)
-    most = std::max(most, rank.actions.size());
-  ReplayReport report;
+  for (const schedule::RankProgram& of_rank : program.ranks)
+    most = std::max(most, of_rank.actions.size());
+
+  Report report;
   std::vector<Sums> runs;  // on rank 0
   for (int wanted = 2; report.runs < wanted; ++report.runs) {
-    const int place = (rank_ + report.runs) % ranks_;
+    const int place = (rank + report.runs) % ranks;
     comm::mpi::OwnComm members;
     Sums mine(c.steps * most * sums_of_action);
-    engine::StepOptions options = options_.step;
+    engine::StepOptions options = runner.step_options();
     options.repeatable = true;
     options.fill = std::byte{0};
-    if (const auto runtime = make_runtime(c, &program, place, members, options))
+    if (const auto runtime = runner.make_runtime(c, &program, place, members, options))
       sum_steps(*runtime, c.steps, disturb, mine, report);
+
     const int count = static_cast<int>(mine.size());
-    Sums& all = runs.emplace_back(rank_ == 0 ? mine.size() * ranks_ : 0);
-    check(MPI_Gather(mine.data(), count, MPI_UINT64_T, all.data(), count, MPI_UINT64_T, 0, world_),
+    Sums& all = runs.emplace_back(rank == 0 ? mine.size() * ranks : 0);
+    check(MPI_Gather(
+              mine.data(), count, MPI_UINT64_T, all.data(), count, MPI_UINT64_T, 0, runner.comm()),
         "gathering check sums");
-    std::ranges::rotate(
-        all, all.end() - std::ssize(all) / ranks_ * (report.runs % ranks_));  // in order of places
+    // In the order of places:
+    std::ranges::rotate(all, all.end() - std::ssize(all) / ranks * (report.runs % ranks));
     if (report.runs == 1 && runs[0] != runs[1])
-      wanted = ranks_ == 2 ? 4 : 3;
-    check(MPI_Bcast(&wanted, 1, MPI_INT, 0, world_), "agreeing on further runs");
+      wanted = ranks == 2 ? 4 : 3;
+    check(MPI_Bcast(&wanted, 1, MPI_INT, 0, runner.comm()), "agreeing on further runs");
   }
+
   for (std::int64_t* number : {&report.actions, &report.tensors, &report.bytes})
-    check(MPI_Allreduce(MPI_IN_PLACE, number, 1, MPI_INT64_T, MPI_SUM, world_),
+    check(MPI_Allreduce(MPI_IN_PLACE, number, 1, MPI_INT64_T, MPI_SUM, runner.comm()),
         "counting check sums");
-  if (rank_ == 0 && report.runs > 2)
-    report.findings = Judge(program, ranks_, runs, places).run(c.steps);
+  if (rank == 0 && report.runs > 2)
+    report.findings = Judge(program, ranks, runs, places).run(c.steps);
   return report;
 }
-}  // namespace minitaw::harness
+}  // namespace minitaw::replay

@@ -5,7 +5,7 @@
 #include "topology/devices.hpp"
 #include "topology/nvml.hpp"
 
-namespace minitaw::meters {
+namespace minitaw::energy {
 namespace {
 bool between(double low, double value, double high) {
   return std::isnan(value) || (low <= value && value <= high);
@@ -34,4 +34,4 @@ TEST(DeviceMeter, ReadsWhatCanBeTrue) {
   }
 }
 }  // namespace
-}  // namespace minitaw::meters
+}  // namespace minitaw::energy

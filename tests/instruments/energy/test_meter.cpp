@@ -6,7 +6,7 @@
 #include "fixtures.hpp"
 #include "instruments/energy/meter.hpp"
 
-namespace minitaw::meters {
+namespace minitaw::energy {
 namespace {
 using testing::HasSubstr, testing::StartsWith;
 
@@ -205,4 +205,4 @@ TEST_F(NodeMeter, WhatCannotBeReadSaysWhyAndStaysSo) {
   unsetenv("MINITAW_SHAPED_LINKS");
 }
 }  // namespace
-}  // namespace minitaw::meters
+}  // namespace minitaw::energy

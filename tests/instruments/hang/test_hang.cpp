@@ -11,7 +11,9 @@
 #include "schedule/shapes.hpp"
 #include "this_run.hpp"
 
-namespace minitaw::schedule {
+namespace minitaw::hang {
+using namespace schedule;
+
 namespace {
 using Fault = Root::Kind;
 
@@ -267,4 +269,4 @@ TEST(Hang, StatesThatWaitForEachOtherHaveNoRoot) {
   EXPECT_EQ(find_root(program, states, topology::Groups({2})).sentence, "");
 }
 }  // namespace
-}  // namespace minitaw::schedule
+}  // namespace minitaw::hang

@@ -5,9 +5,10 @@
 #include <gtest/gtest.h>
 #include "base/error.hpp"
 #include "harness/cases.hpp"
+#include "instruments/replay/replay.hpp"
 #include "this_run.hpp"
 
-namespace minitaw::harness {
+namespace minitaw::replay {
 namespace {
 using schedule::Action, schedule::Kind;
 
@@ -37,25 +38,25 @@ protected:
 
   [[nodiscard]] Case random_case(const std::string& schedule) {
     const int layers = ranks() + random(3);
-    Case c =
-        tests::small_case(schedule, tests::random_groups(ranks(), random_), layers, 1 + random(2));
-    if (!tests::possible(c))
-      c = tests::small_case(schedule, topology::Groups({ranks()}), layers, 2);
+    Case c = harness::tests::small_case(
+        schedule, harness::tests::random_groups(ranks(), random_), layers, 1 + random(2));
+    if (!harness::tests::possible(c))
+      c = harness::tests::small_case(schedule, topology::Groups({ranks()}), layers, 2);
     c.steps = 2;
     return c;
   }
 
-  CaseRunner job_ = tests::job();
+  harness::CaseRunner job_ = harness::tests::job();
   std::mt19937 random_{test::seed()};
 };
 
 TEST_F(Replay, FindsNothingInACleanJob) {
-  for (const std::string& name : tests::some_schedules(std::max(3, ranks()), 0)) {
+  for (const std::string& name : harness::tests::some_schedules(std::max(3, ranks()), 0)) {
     Case c = random_case(name);
     c.shape.dtype = random(2) == 0 ? model::Dtype::bf16 : model::Dtype::fp32;
     c.clip_norm = random(2) == 0 ? 0.5 : 0;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    const ReplayReport report = job_.replay(c, {});
+    const Report report = compare_runs(job_, c, {});
     EXPECT_EQ(report.runs, 2) << "they differ";
     const schedule::Program program = schedule::build_valid(request_of(c));
     std::int64_t actions = 0, tensors = 0;
@@ -86,8 +87,8 @@ TEST_F(Replay, CountsTheBytesOfAllThatIsReadAndWritten) {
   };
   if (ranks() > 1)
     GTEST_SKIP() << "of one rank";
-  const ReplayReport report =
-      job_.replay(tests::small_case("serial", topology::Groups({1}), 1, 3), {}, count);
+  const Report report = compare_runs(
+      job_, harness::tests::small_case("serial", topology::Groups({1}), 1, 3), {}, count);
   EXPECT_EQ(static_cast<std::size_t>(report.bytes), bytes);
 }
 
@@ -108,9 +109,9 @@ TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
           if (kind == Kind::update && a.payload == schedule::Payload::weights)
             flip_bit(runtime.arena().optimiser(0), 5);
         };
-    Case c = tests::small_case("fsdp", topology::Groups({ranks()}), ranks(), 2);
+    Case c = harness::tests::small_case("fsdp", topology::Groups({ranks()}), ranks(), 2);
     c.steps = 2;
-    const ReplayReport report = job_.replay(c, {}, disturb);
+    const Report report = compare_runs(job_, c, {}, disturb);
     EXPECT_GT(report.runs, 2) << what;
     if (job_.rank() != 0)
       continue;
@@ -134,7 +135,7 @@ TEST_F(Replay, LocatesABitThatFlips) {
   std::vector<std::string> places;
   for (int r = 0; r < ranks(); ++r)
     places.push_back(fmt::format("device {}", r));
-  for (const std::string& name : tests::some_schedules(std::max(3, ranks()), 1))
+  for (const std::string& name : harness::tests::some_schedules(std::max(3, ranks()), 1))
     for (int trial = 0; trial < (test::sanitized ? 1 : ranks() <= 3 ? 4 : 2); ++trial) {
       const Case c = random_case(name);
       const schedule::Program program = schedule::build_valid(request_of(c));
@@ -155,7 +156,7 @@ TEST_F(Replay, LocatesABitThatFlips) {
               flip_bit(touched[number % touched.size()], number / 7);
             flipped = touched.empty() ? 0 : 1;
           };
-      const ReplayReport report = job_.replay(c, places, disturb);
+      const Report report = compare_runs(job_, c, places, disturb);
       MPI_Allreduce(MPI_IN_PLACE, &flipped, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
       const Action& a = program.ranks[rank].actions[at];
       const std::string what = fmt::format("'{}'", to_text(a, program));
@@ -205,7 +206,7 @@ TEST_F(Replay, NamesADeviceThatIsAlwaysWrong) {
   };
   Case c = random_case("fsdp");
   c.steps = 1;
-  const ReplayReport report = job_.replay(c, {}, disturb);
+  const Report report = compare_runs(job_, c, {}, disturb);
   EXPECT_EQ(report.runs, ranks() == 2 ? 4 : 3);
   if (job_.rank() != 0)
     return;
@@ -227,8 +228,8 @@ TEST_F(Replay, NamesWhoSentWhatABroadcastSpoilt) {
         if (run == 1 && runtime.rank() == 0 && after && a.kind == Kind::broadcast && a.peer == 1)
           flip_bit(runtime.touched(a)[0].out, 5);
       };
-  const Case c = tests::small_case("tawpipe", topology::Groups({ranks()}), ranks(), 1);
-  const ReplayReport report = job_.replay(c, {}, disturb);
+  const Case c = harness::tests::small_case("tawpipe", topology::Groups({ranks()}), ranks(), 1);
+  const Report report = compare_runs(job_, c, {}, disturb);
   if (job_.rank() != 0)
     return;
   ASSERT_FALSE(report.findings.empty());
@@ -236,12 +237,12 @@ TEST_F(Replay, NamesWhoSentWhatABroadcastSpoilt) {
 }
 
 TEST_F(Replay, RefusesSumsWithoutAFixedOrder) {
-  Case c = tests::small_case("ddp", topology::Groups({ranks()}), 2, 1);
+  Case c = harness::tests::small_case("ddp", topology::Groups({ranks()}), 2, 1);
   for (const auto& [attention, transport] : {std::pair{"cudnn", "auto"}, {"auto", "nccl"}}) {
     c.attention = attention;
     c.transport = transport;
-    EXPECT_THROW((void)job_.replay(c, {}), InputError) << transport;
+    EXPECT_THROW((void)compare_runs(job_, c, {}), InputError) << transport;
   }
 }
 }  // namespace
-}  // namespace minitaw::harness
+}  // namespace minitaw::replay

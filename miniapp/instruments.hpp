@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "harness/instrument.hpp"
+#include "record/extension.hpp"
+#include "topology/placement.hpp"
+#include "verb.hpp"
+
+// The instruments of this build. instruments/list.cpp defines these functions; a build without
+// instruments has no_instruments.cpp.
+namespace minitaw::app {
+/// Adds the verbs of instruments to the command line.
+void add_instruments(CLI::App& app, Invocation& invocation);
+/// What instruments add to result files and to what is printed of them.
+[[nodiscard]] record::Extensions extensions();
+
+/// What instruments know of the job, on one rank.
+struct JobView {
+  topology::Groups nodes;
+  std::vector<topology::RankPlace> ranks;  ///< none: they compute on devices
+  std::string device_uuid;                 ///< of this rank's device; empty: a host
+  bool shared_devices = false;             ///< some ranks use the same device
+  bool first_of_node = false;              ///< this rank is the first one of its node
+};
+
+/// The instruments that look at every case of the job. Collective over MPI_COMM_WORLD.
+[[nodiscard]] harness::Instruments make_instruments(const JobView& job);
+}  // namespace minitaw::app

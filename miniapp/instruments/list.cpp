@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "instruments.hpp"
+#include "instruments/blame/columns.hpp"
+#include "instruments/blame/listener.hpp"
+#include "instruments/energy/listener.hpp"
+#include "instruments/hang/hang_finder.hpp"
+#include "instruments/verbs.hpp"
+
+namespace minitaw::app {
+namespace {
+#ifdef MINITAW_HAVE_PREDICT
+/// Goes on as the program beside this one that has SimGrid, whose 31 MiB no rank of a job needs.
+[[noreturn]] void become_predictor(std::vector<char*> words) {
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "minitaw-predict";
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  throw InputError(
+      fmt::format("{}: {}; it belongs beside minitaw", program.string(), std::strerror(errno)));
+}
+
+void add_predictor(CLI::App& app, const Invocation& invocation) {
+  const std::vector<std::string> words = invocation.arguments();
+  if (words.size() > 1 && words[1] == "predict")
+    become_predictor({invocation.argv, invocation.argv + words.size()});
+  if (words.size() == 3 && words[1] == "help" && words[2] == "predict")
+    become_predictor({invocation.argv[0], invocation.argv[2], std::string("--help").data()});
+  app.add_subcommand("predict", predict_purpose);
+}
+#else
+void add_predictor(CLI::App& /*app*/, const Invocation& /*invocation*/) {}
+#endif
+
+/// A device that several ranks share would count for each of them.
+std::unique_ptr<energy::Meter> meter_of(const JobView& job) {
+  return job.shared_devices ? std::make_unique<energy::Meter>("ranks share a device")
+                            : energy::make_meter(job.device_uuid);
+}
+}  // namespace
+
+void add_instruments(CLI::App& app, Invocation& invocation) {
+  add_predictor(app, invocation);
+  add_screen(app, invocation);
+  add_topo(app, invocation);
+}
+
+record::Extensions extensions() {
+  return {energy::extension(), blame::extension()};
+}
+
+harness::Instruments make_instruments(const JobView& job) {
+  std::shared_ptr<energy::Meter> node =
+      job.first_of_node ? energy::make_node_meter() : std::make_unique<energy::Meter>();
+  return {std::make_shared<hang::HangFinder>(MPI_COMM_WORLD, job.nodes),
+      std::make_shared<energy::Energy>(meter_of(job), std::move(node), job.nodes),
+      std::make_shared<blame::Finder>(blame::Finder::Job{
+          .nodes = job.nodes, .ranks = job.ranks, .shared_devices = job.shared_devices})};
+}
+}  // namespace minitaw::app

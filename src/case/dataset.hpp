@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace minitaw {
+/// One entry of the summary, or a scalar of a case.
+using Cell = std::variant<std::int64_t, double, std::string>;
+using Values = std::variant<std::vector<std::int64_t>,
+    std::vector<std::uint64_t>,
+    std::vector<double>,
+    std::vector<std::string>>;
+/// Type of one element.
+[[nodiscard]] Values one(const Cell& cell);
+
+/// An array of a result, and what its reader has to know (docs/results.md).
+struct Dataset {
+  std::string path, units;
+  std::string axes;  ///< "timed step, rank"; empty: a scalar
+  Values values;     ///< row-major
+  std::vector<std::size_t> shape = {};
+  std::vector<std::string> labels = {};  ///< names along the last axis
+  std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
+};
+}  // namespace minitaw

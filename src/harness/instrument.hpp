@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <memory>
+#include <mpi.h>
+#include "case/result.hpp"
+#include "engine/runtime.hpp"
+
+// The one place where instruments look at cases while they run. An instrument never changes what a
+// case does; what it finds, it adds to the result (CaseResult::found).
+namespace minitaw::harness {
+class TimedSteps;
+
+/// A case that this rank executes.
+struct RunningCase {
+  const Case& settings;
+  engine::Runtime& runtime;  ///< observe() tells of each action, before and after
+  MPI_Comm comm;             ///< of the ranks of the case
+};
+
+/// A case whose steps are over.
+struct ExecutedCase {
+  const RunningCase& running;
+  const TimedSteps& steps;
+  const trace::StepSpans& spans;  ///< of CaseResult::accounted_step, on rank 0
+};
+
+/// What an instrument keeps of one case on one rank. It lives shorter than the rank's runtime.
+class CaseListener {
+public:
+  virtual ~CaseListener() = default;
+
+  // Before and after timed steps, numbered from 0. No time is taken here.
+
+  virtual void before_step(int /*step*/) {}
+
+  virtual void after_step(int /*step*/) {}
+
+  /// Adds to the result of rank 0 what was found. Collective over the ranks of the case.
+  virtual void after_case(const ExecutedCase& /*executed*/, CaseResult& /*result*/) {}
+};
+
+class Instrument {
+public:
+  virtual ~Instrument() = default;
+
+  /// All ranks of the job have come to the begin or the end of a case.
+  virtual void between_cases() {}
+
+  /// This rank is about to execute a case; nullptr: nothing to do. Collective over its ranks.
+  [[nodiscard]] virtual std::unique_ptr<CaseListener> listen(const RunningCase& running) = 0;
+
+  /// Says what a job that stands still waits for; empty: not known. Called from a watchdog's
+  /// thread.
+  [[nodiscard]] virtual std::string explain_stall() { return {}; }
+};
+
+using Instruments = std::vector<std::shared_ptr<Instrument>>;
+}  // namespace minitaw::harness

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/blame/columns.hpp"
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include "base/error.hpp"
+
+namespace minitaw::blame {
+namespace {
+using record::Row;
+
+/// A scalar of a result; `missing` if nobody has looked.
+template <class T>
+T scalar(const CaseResult& result, std::string_view path, const T& missing) {
+  const auto values = result.values_of<T>(path);
+  return values.empty() ? missing : values.front();
+}
+
+record::Cells columns(const CaseResult& result) {
+  return {{"blame", scalar<std::string>(result, "blame/text", "")},
+      {"culprit", scalar<std::string>(result, "blame/culprit", "")},
+      {"culprit_slower", scalar(result, "blame/slower", trace::Blame::unknown)},
+      {"culprit_share", scalar(result, "blame/share", trace::Blame::unknown)}};
+}
+
+/// Who does not stand out in each repetition is not named.
+void join(const Row& earlier, CaseResult& result) {
+  const std::string culprit = scalar<std::string>(result, "blame/culprit", "");
+  if (earlier.text("culprit") == culprit || result.find("blame/culprit") == nullptr)
+    return;
+  if (!culprit.empty())
+    result.find("blame/text")->values = one("no rank or link stands out in every repetition");
+  result.find("blame/culprit")->values = one("");
+  for (const char* figure : {"blame/slower", "blame/share"})
+    result.find(figure)->values = one(trace::Blame::unknown);
+}
+
+Dataset dataset(std::string name, std::string units, const Cell& value) {
+  return {.path = "blame/" + std::move(name),
+      .units = std::move(units),
+      .axes = "",
+      .values = one(value)};
+}
+}  // namespace
+
+void add(const trace::Blame& blame, CaseResult& result) {
+  result.found.insert(result.found.end(),
+      {dataset("text", "text", blame.text),
+          dataset("culprit", "text", blame.culprit),
+          dataset("slower", "1", blame.slower),
+          dataset("share", "1", blame.share),
+          {.path = "blame/ratios",
+              .units = "1",
+              .axes = "rank",
+              .values = blame.ratios,
+              .shape = {blame.ratios.size()}}});
+}
+
+std::vector<std::string> standing_out(const std::vector<Row>& rows) {
+  std::map<std::string, std::vector<const Row*>> named;
+  std::set<std::string> reasons;
+  std::ptrdiff_t judged = 0;
+  for (const Row& row : rows) {
+    const std::string &text = row.text("blame"), &culprit = row.text("culprit");
+    if (text.empty())
+      continue;
+    ++judged;
+    if (culprit.empty())
+      reasons.insert(text);
+    else
+      named[culprit].push_back(&row);
+  }
+  std::vector<std::string> sentences;
+  std::ptrdiff_t single = 0;  // cases in which somebody stands out who is not named
+  for (const auto& [culprit, some] : named) {
+    const std::ptrdiff_t cases = std::ssize(some);
+    if (2 * cases < judged || (cases == 1 && judged > 1)) {
+      single += cases;
+      continue;
+    }
+    const Row& worst = **std::ranges::max_element(
+        some, {}, [](const Row* row) { return std::fmax(row->real("culprit_share"), -1); });
+    sentences.push_back(fmt::format("{} (case {}); it stands out in {} of {}",
+        worst.text("blame"),
+        worst.integer("case"),
+        cases,
+        counted(judged, "case")));
+  }
+  if (!sentences.empty() || judged == 0)
+    return sentences;
+  if (single > 0)
+    return {
+        fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
+            counted(judged, "case"),
+            single)};
+  return {reasons.begin(), reasons.end()};
+}
+
+record::Extension extension() {
+  return {.columns = columns, .join = join, .attribute = "stands_out", .sentences = standing_out};
+}
+}  // namespace minitaw::blame

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/energy/readings.hpp"
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace minitaw::energy {
+namespace {
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+/// A reading of a step, as the file has it.
+template <class T>
+struct Field {
+  const char *name, *units;
+  T DeviceSample::* value;
+};
+
+constexpr Field<double> power{"power", "W", &DeviceSample::power_w};
+constexpr Field<double> device_fields[] = {{"clock", "MHz", &DeviceSample::clock_mhz},
+    {"memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
+    {"temperature", "degC", &DeviceSample::temperature_c},
+    power};
+constexpr Field<std::uint64_t> throttle{"throttle", "1", &DeviceSample::throttle};
+
+template <class T>
+Dataset by_step(const std::string& group, const Readings& read, const Field<T>& field) {
+  std::vector<T> flat;
+  for (const std::vector<DeviceSample>& ranks : read.samples)
+    std::ranges::transform(ranks, std::back_inserter(flat), field.value);
+  const std::size_t ranks = read.samples.empty() ? 0 : read.samples.front().size();
+  return {.path = group + field.name,
+      .units = field.units,
+      .axes = "timed step, rank",
+      .values = std::move(flat),
+      .shape = {read.samples.size(), ranks}};
+}
+
+Dataset by_repetition(const std::string& group, const Readings& read) {
+  return {.path = group + "energy",
+      .units = "J",
+      .axes = "repetition, rank",
+      .values = read.energy,
+      .shape = {read.energy.empty() ? std::size_t{0} : 1, read.energy.size()}};
+}
+
+Dataset source(const std::string& name, const Readings& read) {
+  return {.path = name, .units = "text", .axes = "", .values = std::vector{read.source}};
+}
+
+std::string source_of(const CaseResult& result, std::string_view name) {
+  const auto text = result.values_of<std::string>(name);
+  return text.empty() ? "unavailable" : text.front();
+}
+
+double sum(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+/// J of a token of the timed steps; NaN: not counted.
+double energy_per_token(const CaseResult& result, std::string_view path) {
+  const auto energy = result.values_of<double>(path);
+  if (energy.empty())
+    return none;
+  return sum(energy) /
+         (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+}
+
+/// W of all ranks together, a mean over the steps.
+double mean_power(const CaseResult& result, std::string_view path) {
+  const auto watts = result.values_of<double>(path);
+  const Dataset* dataset = result.find(path);
+  return watts.empty() ? none : sum(watts) / static_cast<double>(dataset->shape[0]);
+}
+
+/// The extreme value of all steps and ranks, without those that are not known.
+double extreme(const CaseResult& result, std::string_view path, double (*choose)(double, double)) {
+  const auto values = result.values_of<double>(path);
+  return std::accumulate(values.begin(), values.end(), none, choose);
+}
+
+/// Share of the steps in which heat or power slowed a rank; NaN if a device gives no reasons: it
+/// might have been slowed.
+double throttled_share(const CaseResult& result) {
+  const auto bits = result.values_of<std::uint64_t>("device/throttle");
+  if (bits.empty() || std::ranges::count(bits, throttle_unknown) > 0)
+    return none;
+  const std::vector<std::size_t>& shape = result.find("device/throttle")->shape;
+  const auto is_slowed = [](std::uint64_t reasons) {
+    return (reasons & throttled_by_heat_or_power) != 0;
+  };
+  std::size_t slowed = 0;
+  for (std::size_t step = 0; step < shape[0]; ++step)
+    slowed += std::ranges::any_of(bits.subspan(step * shape[1], shape[1]), is_slowed) ? 1 : 0;
+  return static_cast<double>(slowed) / static_cast<double>(shape[0]);
+}
+
+record::Cells columns(const CaseResult& result) {
+  const auto least = [](double a, double b) { return std::fmin(a, b); };
+  const auto most = [](double a, double b) { return std::fmax(a, b); };
+  return {{"counters", source_of(result, "counters")},
+      {"energy_per_token", energy_per_token(result, "device/energy")},
+      {"power_mean", mean_power(result, "device/power")},
+      {"clock_min", extreme(result, "device/clock", least)},
+      {"temperature_max", extreme(result, "device/temperature", most)},
+      {"throttled", throttled_share(result)},
+      {"node_counters", source_of(result, "node_counters")},
+      {"node_energy_per_token", energy_per_token(result, "node/energy")},
+      {"node_power_mean", mean_power(result, "node/power")}};
+}
+
+/// A meter that was unavailable in an earlier repetition stays so.
+void join(const record::Row& earlier, CaseResult& result) {
+  for (const std::string name : {"counters", "node_counters"}) {
+    const std::string& before = earlier.text(name);
+    Dataset* text = result.find(name);
+    if (text != nullptr && before.starts_with("unavailable"))
+      text->values = one(before);
+  }
+}
+}  // namespace
+
+void add(const Readings& device, const Readings& node, CaseResult& result) {
+  result.found.push_back(source("counters", device));
+  for (const Field<double>& field : device_fields)
+    result.found.push_back(by_step("device/", device, field));
+  result.found.push_back(by_step("device/", device, throttle));
+  result.found.push_back(by_repetition("device/", device));
+  result.found.push_back(source("node_counters", node));
+  result.found.push_back(by_step("node/", node, power));
+  result.found.push_back(by_repetition("node/", node));
+}
+
+record::Extension extension() {
+  return {.columns = columns, .join = join};
+}
+}  // namespace minitaw::energy

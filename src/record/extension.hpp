@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include <functional>
+#include "record/row.hpp"
+
+namespace minitaw::record {
+/// What an instrument adds to a result file and to what is printed of it, beside the datasets of
+/// CaseResult::found. scripts/minitaw/layout.txt lists all columns and datasets, those of
+/// instruments too: a build without them leaves these out.
+struct Extension {
+  /// Columns of the summary, from what the instrument has found.
+  std::function<Cells(const CaseResult& result)> columns;
+  /// Corrects what was found in the last repetition by the row of the earlier ones. Datasets along
+  /// timed steps or repetitions are joined already.
+  std::function<void(const Row& earlier, CaseResult& result)> join;
+  /// Closing lines of a sweep, also kept as an attribute of /summary; none: an empty name.
+  std::string attribute{};
+  std::function<std::vector<std::string>(const std::vector<Row>& rows)> sentences{};
+};
+
+using Extensions = std::vector<Extension>;
+}  // namespace minitaw::record
