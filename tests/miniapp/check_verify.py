@@ -49,24 +49,24 @@ def check_verify():
         )
     ), found
     for row, case in zip(found, told["cases"], strict=True):
-        settings = case["settings"]
+        asked = case["settings"]
         ranks = (
-            str(settings["ranks"])
-            if settings["replicas"] == 1
-            else f"{settings['replicas']}x{settings['ranks'] // settings['replicas']}"
+            str(asked["ranks"])
+            if asked["replicas"] == 1
+            else f"{asked['replicas']}x{asked['ranks'] // asked['replicas']}"
         )
         assert row == (
-            settings["schedule"],
+            asked["schedule"],
             ranks,
-            settings["groups"],
-            settings["dtype"],
+            asked["groups"],
+            asked["dtype"],
             case["against"].removesuffix(" reference"),
         ), (row, case)
         assert 0 < case["limit_share"] < 1, case
         assert (
             (case["weight_error"] > 0)
             == bool(case["weight_tensor"])
-            == (settings["dtype"] == "fp32")
+            == (asked["dtype"] == "fp32")
         ), f"in bf16 all round to the right number: {case}"
 
     least = max(told["cases"], key=lambda case: case["limit_share"])
