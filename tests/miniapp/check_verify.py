@@ -64,9 +64,7 @@ def check_verify():
         ), (row, case)
         assert 0 < case["limit_share"] < 1, case
         assert (
-            (case["weight_error"] > 0)
-            == bool(case["weight_tensor"])
-            == (asked["dtype"] == "fp32")
+            (case["weight_error"] > 0) == bool(case["weight_tensor"]) == (asked["dtype"] == "fp32")
         ), f"in bf16 all round to the right number: {case}"
 
     least = max(told["cases"], key=lambda case: case["limit_share"])
