@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from minitaw.command import BadInput, Parser, guarded, plural  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded  # noqa: E402
+from minitaw.numbers import plural  # noqa: E402
 
 LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 import files
 import h5py
 import numpy
-from minitaw import layout, record
+from minitaw import layout, seal
 
 CANARY = "what-only-its-owner-may-read"  # in a file beside the results
 ROWS = 2**31
@@ -57,7 +57,7 @@ def sound(sample, target):
 
 def made(source, target, damage):
     """Writes a copy with a damage, sealed."""
-    image = source.read_bytes()[record.SEAL_BYTES :]
+    image = source.read_bytes()[seal.SEAL_BYTES :]
     if damage.on_bytes:
         image = damage.on_bytes(image)
     else:
@@ -65,7 +65,7 @@ def made(source, target, damage):
         with h5py.File(target, "r+") as file:
             damage.change(file)
         image = target.read_bytes()
-    target.write_bytes(record.seal_of(record.SCHEMA, image) + image)
+    target.write_bytes(seal.seal_of(seal.SCHEMA, image) + image)
 
 
 def replaced(file, path, **options):
