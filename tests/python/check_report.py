@@ -14,11 +14,12 @@ from unittest import mock
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
 import files
 import numpy
-from minitaw import charts, drawing, report, scaling, sections, timeline
+from minitaw import charts, drawing, scaling, sections, timeline
 from minitaw.book import Book
 from minitaw.numbers import byte_unit, count_text, seconds_text
 from minitaw.record import load_all
 from minitaw.report import page as write_page
+from minitaw.report import top
 from minitaw.scaling import scaling_section
 from minitaw.sections import screening_section
 from minitaw.settings import shared_settings, telling
@@ -650,7 +651,7 @@ def check_origin():
         {"version": "2", "git_hash": "a", "started": "2026-03-03", "devices": ["y"], "nodes": [0]},
         {"version": "1", "git_hash": "b", "started": "2026-01-01"},
     ]
-    assert report.top(Book([result]))["origin"] == [
+    assert top(Book([result]))["origin"] == [
         "miniTaw 1 (b), 2 (a)",
         "4 ranks on 2 nodes: x, y",
         "2026-01-01 to 2026-03-03",
