@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# How the scripts begin that work inside the environment: their help, the repository as folder, scripts/env, and what they share.
+# How the scripts begin that work inside the environment: their help, the repository as folder,
+# scripts/env, and what they share.
 
 case ${1:-} in -h | --help) sed -n "3,/^[^#]/s/^# \{0,1\}//p" "$0"; exit 0 ;; esac
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../.." || exit 1
@@ -14,8 +15,10 @@ configure_preset() { # preset [options]
   shift
   mkdir -p "build/$preset"
   say "configuring build/$preset"
-  cmake --preset "$preset" ${MINITAW_WERROR:+"-DMINITAW_WERROR=$MINITAW_WERROR"} "$@" >"build/$preset/configure.log" 2>&1 || {
-    cat "build/$preset/configure.log" >&2
+  local log=build/$preset/configure.log warnings=()
+  [[ -z ${MINITAW_WERROR:-} ]] || warnings=("-DMINITAW_WERROR=$MINITAW_WERROR")
+  cmake --preset "$preset" "${warnings[@]}" "$@" >"$log" 2>&1 || {
+    cat "$log" >&2
     fail "configuring build/$preset failed"
   }
 }
@@ -25,5 +28,6 @@ build_preset() { # preset [target ...]
   shift
   [[ ! -t 1 ]] || quiet=() # a line of progress, for who looks on
   say "building build/$preset"
-  cmake --build "build/$preset" -j "$jobs" -- "${quiet[@]}" "$@" || fail "building build/$preset failed"
+  cmake --build "build/$preset" -j "$jobs" -- "${quiet[@]}" "$@" ||
+    fail "building build/$preset failed"
 }

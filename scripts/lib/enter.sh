@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# enter.sh ROOT CACHE REPOSITORY COMMAND ...: called by scripts/env in a mount namespace of its own. Takes /usr and /etc from ROOT, leaves
-# everything else of the machine at its usual place, and becomes the command: its signals, terminal and exit code are nobody else's.
+# enter.sh ROOT CACHE REPOSITORY COMMAND ...: called by scripts/env in a mount namespace of its own.
+# Takes /usr and /etc from ROOT, leaves everything else of the machine at its usual place, and
+# becomes the command: its signals, terminal and exit code are nobody else's.
 set -e
 root=$1 cache=$2 repository=$3 folder=$PWD new=$1/mnt
 shift 3
@@ -28,16 +29,18 @@ for path in /*; do
     bind "$path"
   fi
 done
-for path in /etc/{passwd,group,hosts,hostname,resolv.conf,machine-id,ssl/certs/ca-certificates.crt}; do
+of_machine=(passwd group hosts hostname resolv.conf machine-id ssl/certs/ca-certificates.crt)
+for path in "${of_machine[@]/#//etc/}"; do
   [[ ! -r $path ]] || bind "$path"
 done
-for path in "$folder" "$HOME" "$repository" "$cache" /usr/local/cuda*; do # work may also live below /usr/local or /usr/src
+# Work may also live below /usr/local or /usr/src.
+for path in "$folder" "$HOME" "$repository" "$cache" /usr/local/cuda*; do
   [[ ! -d $path || $path != /usr/local/?* && $path != /usr/src/?* ]] || bind "$path"
 done
 
 # settings of the machine's own compilers and interpreters do not fit the ones inside
-unset CC CXX FC LD LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH PKG_CONFIG_PATH PYTHONPATH PYTHONHOME VIRTUAL_ENV \
-  LC_ALL LANGUAGE
+unset CC CXX FC LD LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
+unset PKG_CONFIG_PATH PYTHONPATH PYTHONHOME VIRTUAL_ENV LC_ALL LANGUAGE
 export PATH=/usr/local/bin:/usr/bin:/usr/sbin LANG=C.UTF-8 PYTHONNOUSERSITE=1
 [[ ! -d /usr/local/cuda ]] || PATH+=:/usr/local/cuda/bin
 # several ranks share a node here: bound threads would pile up on the same cores
@@ -45,6 +48,8 @@ export OMP_PROC_BIND=${OMP_PROC_BIND:-false} KOKKOS_DISABLE_WARNINGS=${KOKKOS_DI
 
 cd "$new"
 /usr/sbin/pivot_root . .
-umount -l . "$new" # the machine's root, which lies above the new one, and the new one where the machine's folders show it
+# The machine's root, which lies above the new one, and the new one where the machine's folders show
+# it.
+umount -l . "$new"
 cd "$folder"
 exec "$@"

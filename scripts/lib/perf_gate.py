@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Has the working tree become slower, larger or wrong against a commit? Builds both, runs decks
-with both in turn on this machine and
-lets scripts/compare judge; measures on while that says AMBIGUOUS."""
+with both in turn on this machine and lets scripts/compare judge; measures on while that says
+AMBIGUOUS."""
 
 import itertools
 import os
@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from minitaw.command import BadInput, Parser, guarded, plural  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded  # noqa: E402
+from minitaw.numbers import plural  # noqa: E402
 
 LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
@@ -60,7 +61,8 @@ def parse():
         prog="scripts/perf-gate",
         usage="scripts/perf-gate [BASE] [OPTION ...]",
         description=__doc__,
-        epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be compared (docs/compare.md).",
+        epilog="Exit code: 0 same or faster (or AMBIGUOUS), 1 a regression, 2 nothing can be "
+        "compared (docs/compare.md).",
     )
     add = parser.add_argument
     add(
@@ -101,6 +103,19 @@ def parse():
         default=ROOT / "out/perf-gate",
         help="where the results go (out/perf-gate)",
     )
+    add_programs(add)
+    options = parser.parse_intermixed_args()
+    check(options)
+    options.stages = stages_of(options)
+    options.limit = (1200 if options.nightly else 300) if options.limit is None else options.limit
+    for stage in options.stages:
+        if not os.path.isfile(stage.deck):
+            raise BadInput(f"there is no deck {stage.deck}")
+    return options
+
+
+def add_programs(add):
+    """Programs that are there already, and what scripts/compare is told."""
     for side in ("base", "new"):
         add(
             f"--{side}-run",
@@ -125,14 +140,6 @@ def parse():
             type=lambda value, name=name: (name, value),
             default=[],
         )
-    options = parser.parse_intermixed_args()
-    check(options)
-    options.stages = stages_of(options)
-    options.limit = (1200 if options.nightly else 300) if options.limit is None else options.limit
-    for stage in options.stages:
-        if not os.path.isfile(stage.deck):
-            raise BadInput(f"there is no deck {stage.deck}")
-    return options
 
 
 def check(options):
@@ -175,7 +182,8 @@ def git(*words, otherwise=None):
     )
     if done.returncode and otherwise is None:
         raise BadInput(
-            f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared by --base-run and --new-run"
+            f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared "
+            "by --base-run and --new-run"
         )
     return otherwise if done.returncode else done.stdout.strip()
 
@@ -205,7 +213,8 @@ def choose_base(base):
             )
     if not (commit := git("rev-parse", "--verify", f"{base}^{{commit}}", otherwise="")):
         raise BadInput(
-            f"there is no commit '{base}'; name one, or compare programs that are there already with --base-run and --new-run"
+            f"there is no commit '{base}'; name one, or compare programs that are there already "
+            "with --base-run and --new-run"
         )
     say(f"base: {git('log', '-1', '--format=%h %s', commit)} ({why})")
     say(f"new:  {git('log', '-1', '--format=%h %s')}{', with your changes' if changed else ''}")
@@ -343,8 +352,7 @@ def measure_stage(options, programs, stage, before, began, ends_at):
     """Pairs: base first, then new first. Exit code of compare, and what it says.
 
     The first pair is compared at once, so that bad options show early, and is no verdict. `before`:
-    cases
-    of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from
+    cases of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from
     `began`.
     """
     longest, shown = 0.0, ""

@@ -91,7 +91,8 @@ class Run:
             os.environ["PATH"] = ":".join([*map(str, folders), os.environ["PATH"]])
         if not shutil.which("minitaw"):
             sys.exit(
-                f"minitaw: no minitaw in PATH: run it from a packed folder (packed/run scripts/{script} OUT), or build build/cuda first"
+                "minitaw: no minitaw in PATH: run it from a packed folder "
+                f"(packed/run scripts/{script} OUT), or build build/cuda first"
             )
         # Several ranks share the processor; the device does the work.
         os.environ |= {

@@ -3,14 +3,17 @@
 cannot be used."""
 
 import argparse
+import contextlib
 import importlib
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import traceback
 
 BAD_INPUT = 2
+PICTURES = (".png", ".svg", ".pdf")  # files that are drawn
 
 
 class BadInput(Exception):
@@ -21,16 +24,50 @@ class Parser(argparse.ArgumentParser):
     """Refuses in one sentence, as minitaw does."""
 
     def __init__(self, **options):
-        super().__init__(
-            allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options
-        )
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(allow_abbrev=False, formatter_class=formatter, **options)
 
     def error(self, message):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
 
 
-def plural(count, thing):
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+# Files that the user has named.
+
+
+@contextlib.contextmanager
+def readable(name):
+    """A file that cannot be read becomes a sentence."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        why = getattr(error, "strerror", None) or "it does not fit into memory"
+        raise BadInput(f"{name} cannot be read: {why}") from error
+
+
+def read_bytes(name):
+    """A file or what comes out of a pipe; a device never ends."""
+    with readable(name), open(name, "rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
+            raise BadInput(f"{name} is a device, not a file")
+        return file.read()
+
+
+def write_file(path, content):
+    """Text or bytes to a file."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", "replace")
+    try:
+        pathlib.Path(path).write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+
+
+def suffix_of(output, suffixes, words):
+    """Of a file that -o names, if it is one of these."""
+    suffix = pathlib.Path(output).suffix
+    if suffix not in suffixes:
+        raise BadInput(f'-o: "{output}" must end in {words}')
+    return suffix
 
 
 def write_stdout(text):
@@ -41,45 +78,40 @@ def write_stdout(text):
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(
-            error, BrokenPipeError
-        ):  # a reader that has seen enough (head) is no error
+        # A reader that has seen enough (head) is no error.
+        if not isinstance(error, BrokenPipeError):
             raise BadInput(f"standard output: {error.strerror}") from error
 
 
-def write_file(path, content):
-    """Text or bytes to a file that the user has named."""
-    try:
-        pathlib.Path(path).write_bytes(
-            content if isinstance(content, bytes) else content.encode("utf-8", "replace")
-        )
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+# Programs and commands.
 
 
 def output_of(*words, **more):
     """What a program prints."""
     done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
     if done.returncode:
-        raise BadInput(
-            ": ".join(filter(None, [f"{' '.join(map(str, words))} failed", done.stderr.strip()]))
-        )
+        failed = f"{' '.join(map(str, words))} failed"
+        raise BadInput(": ".join(filter(None, [failed, done.stderr.strip()])))
     return done.stdout
 
 
 def call(name, words=None):
     """main() of the module NAME with these words, or those of the command line: its exit code, or 2
     and a sentence."""
-    return guarded(
-        name, lambda: importlib.import_module("." + name.replace("-", "_"), __package__).main(words)
-    )
+
+    def main():
+        module = importlib.import_module("." + name.replace("-", "_"), __package__)
+        return module.main(words)
+
+    return guarded(name, main)
 
 
 def guarded(name, main):
     try:
         return main() or 0
     except ImportError as error:
-        sentence = f"needs Python with h5py, numpy, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
+        needs = "needs Python with h5py, numpy, scipy, matplotlib and jinja2"
+        sentence = f"{needs} ({error}); scripts/env brings them"
     except (BadInput, OSError) as error:
         sentence = str(error)
     print(f"{name}: {' '.join(sentence.split())}", file=sys.stderr)
@@ -94,9 +126,7 @@ def run():
         code = call(name)
     except Exception:  # exit code 1 would be a verdict
         traceback.print_exc()
-        print(
-            f"{name}: this is a defect of {name}, not a verdict; report it with the lines above",
-            file=sys.stderr,
-        )
+        sentence = f"this is a defect of {name}, not a verdict; report it with the lines above"
+        print(f"{name}: {sentence}", file=sys.stderr)
         code = BAD_INPUT
     raise SystemExit(code)

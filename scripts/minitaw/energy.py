@@ -9,19 +9,29 @@ import math
 
 import numpy
 
-from .command import BadInput, Parser, plural, write_stdout
+from .command import BadInput, Parser, read_bytes, write_stdout
 from .export import as_json
-from .record import load, read_bytes
+from .numbers import plural
+from .record import load
 
-LEAST_SAMPLES, LEAST_RATE, WIDEST_GAP = (
-    60,
-    1.0,
-    2.0,
-)  # in a window, a second, and seconds without any: MLPerf's rule with room for a meter's jitter
-
-
+# MLPerf's rule with room for a meter's jitter.
+LEAST_SAMPLES = 60  # in a window
+LEAST_RATE = 1.0  # samples a second
+WIDEST_GAP = 2.0  # seconds without any
 MOST_WATTS = 1e12  # of one meter
 LATEST = 253370764800  # seconds from 1970 to the year 9999, the last that has a date
+# Of the table: column, its title, and the formats of titles and figures.
+COLUMNS = [
+    ("case", "case", ">6", ""),
+    ("schedule", "schedule", "<28", ""),
+    ("seq", "tokens", ">8", ""),
+    ("repetition", "rep.", ">4", ""),
+    ("window_s", "window, s", ">10", ".3f"),
+    ("samples", "samples", ">8", ""),
+    ("power_mean", "mean W", ">10", ".5g"),
+    ("energy", "J", ">12", ".6g"),
+    ("energy_per_token", "J/token", ">11", ".5g"),
+]
 
 
 def utc_seconds(text):
@@ -31,10 +41,15 @@ def utc_seconds(text):
         seconds = float(text)
     except ValueError:
         time = datetime.datetime.fromisoformat(text)
-        seconds = (time if time.tzinfo else time.replace(tzinfo=datetime.timezone.utc)).timestamp()
+        if not time.tzinfo:
+            time = time.replace(tzinfo=datetime.timezone.utc)
+        seconds = time.timestamp()
     if not 0 <= seconds < LATEST:
         raise ValueError(f"{text} is not between 1970 and 9999")
     return seconds
+
+
+# Meters.
 
 
 def read_meters(name):
@@ -47,27 +62,46 @@ def read_meters(name):
         raise BadInput(f"{name} is no CSV, or it is damaged: {error}") from error
 
 
+def sample_of(row):
+    """(seconds, watts); NaN if they are none."""
+    try:
+        time, watts = utc_seconds(row["time"].strip()), float(row["watts"])
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return math.nan, math.nan
+    return time, watts if 0 <= watts < MOST_WATTS else math.nan
+
+
 def samples_of(name, rows):
     """As read_meters()."""
     if not {"time", "watts"} <= set(rows.fieldnames or []):
         raise BadInput(
-            f"{name} has no columns time and watts in its first line; meter is a third one where there are several"
+            f"{name} has no columns time and watts in its first line; meter is a third one where "
+            "there are several"
         )
     samples = {}
     for row in rows:
-        try:
-            time, watts = utc_seconds(row["time"].strip()), float(row["watts"])
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            time = watts = math.nan
-        if not (math.isfinite(time) and 0 <= watts < MOST_WATTS):
+        sample = sample_of(row)
+        if not all(map(math.isfinite, sample)):
             raise BadInput(
                 f'{name}, line {rows.line_num}: "{str(row["time"])[:80]}" and '
                 f'"{str(row["watts"])[:80]}" are not a time (2026-11-24T12:00:00.250Z) and watts'
             )
-        samples.setdefault(row.get("meter") or "", []).append((time, watts))
+        samples.setdefault(row.get("meter") or "", []).append(sample)
     if not samples:
         raise BadInput(f"{name} has no samples")
     return {meter: numpy.array(sorted(found)).T for meter, found in sorted(samples.items())}
+
+
+def lack_of(name, times, begin, end):
+    """What the rule misses of a meter in a window; empty if nothing."""
+    of_meter = f" of {name}" if name else ""
+    count = len(times)
+    gap = numpy.diff([begin, *times, end]).max()
+    if count < LEAST_SAMPLES:
+        return f"{plural(count, 'sample')}{of_meter}, {LEAST_SAMPLES} are needed"
+    if count < math.floor(LEAST_RATE * (end - begin)) or gap > WIDEST_GAP:
+        return f"less than a sample a second{of_meter}, longest gap {gap:.1f} s"
+    return ""
 
 
 def measure(meters, begin, end):
@@ -78,34 +112,29 @@ def measure(meters, begin, end):
         inside = (times >= begin) & (times <= end)
         if not inside.any():
             return None
-        gap = numpy.diff([begin, *times[inside], end]).max()
         counts.append(int(inside.sum()))
         watts += float(power[inside].mean())
-        of = f" of {name}" if name else ""
-        if counts[-1] < LEAST_SAMPLES:
-            lacks.append(f"{plural(counts[-1], 'sample')}{of}, {LEAST_SAMPLES} are needed")
-        elif counts[-1] < math.floor(LEAST_RATE * (end - begin)) or gap > WIDEST_GAP:
-            lacks.append(f"less than a sample a second{of}, longest gap {gap:.1f} s")
-    return watts, min(counts), "; ".join(lacks)
+        lacks.append(lack_of(name, times[inside], begin, end))
+    return watts, min(counts), "; ".join(filter(None, lacks))
+
+
+# Cases.
 
 
 def windows_of(case):
     """Of each repetition, where all are known: files of earlier programs have none."""
-    windows = list(zip(case.get("window/begin"), case.get("window/end")))
-    return (
-        [(utc_seconds(begin), utc_seconds(end)) for begin, end in windows]
-        if all(begin and end for begin, end in windows)
-        else []
-    )
+    times = [*case.get("window/begin"), *case.get("window/end")]
+    if not all(times):
+        return []
+    windows = zip(case.get("window/begin"), case.get("window/end"))
+    return [(utc_seconds(begin), utc_seconds(end)) for begin, end in windows]
 
 
 def rows_of(case, meters):
     """A row for each repetition: what the meter says of its timed steps."""
     for repetition, (begin, end) in enumerate(windows_of(case)):
-        found, tokens = measure(meters, begin, end), case.tokens * int(
-            (case.repetition == repetition).sum()
-        )
-        watts, samples, lacks = found or (math.nan, 0, "no sample")
+        watts, samples, lacks = measure(meters, begin, end) or (math.nan, 0, "no sample")
+        tokens = case.tokens * int((case.repetition == repetition).sum())
         joules = watts * (end - begin)
         yield {
             "case": case["case"],
@@ -122,34 +151,38 @@ def rows_of(case, meters):
 
 
 def text_of(rows):
-    text = f"# {'case':>4} {'schedule':<28} {'tokens':>8} {'rep.':>4} {'window, s':>10} {'samples':>8} {'mean W':>10} {'J':>12} {'J/token':>11}\n"
+    head = " ".join(f"{title:{width}}" for _, title, width, _ in COLUMNS)
+    lines = ["#" + head[1:]]
     for row in rows:
-        verdict = f"  indicative: {row['indicative']}" if row["indicative"] else ""
-        text += (
-            f"{row['case']:6} {row['schedule']:<28} {row['seq']:8} {row['repetition']:4} {row['window_s']:10.3f} {row['samples']:8} "
-            f"{row['power_mean']:10.5g} {row['energy']:12.6g} {row['energy_per_token']:11.5g}{verdict}\n"
-        )
-    return text
+        cells = [f"{row[name]:{width}{kind}}" for name, _, width, kind in COLUMNS]
+        lines.append(" ".join(cells))
+        if row["indicative"]:
+            lines[-1] += f"  indicative: {row['indicative']}"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def date_text(seconds):
+    time = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return time.isoformat("T", "seconds")
 
 
 def span_text(times):
-    return " to ".join(
-        datetime.datetime.fromtimestamp(f(times), datetime.timezone.utc).isoformat("T", "seconds")
-        for f in (min, max)
-    )
+    return f"{date_text(min(times))} to {date_text(max(times))}"
 
 
 def main(words=None):
     parser = Parser(
         prog="energy",
-        description="Joins the samples of an outside power meter with the timed steps of a result by time: mean power, energy and "
-        "energy per token of every repetition. Exit code 0: all have samples, 1: some have none (docs/show.md).",
+        description="Joins the samples of an outside power meter with the timed steps of a result "
+        "by time: mean power, energy and energy per token of every repetition. Exit code 0: all "
+        "have samples, 1: some have none (docs/show.md).",
     )
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
     parser.add_argument(
         "meter",
         metavar="METER.csv",
-        help="columns time (ISO 8601, UTC) and watts, and meter where there are several, which are added up",
+        help="columns time (ISO 8601, UTC) and watts, and meter where there are several, which "
+        "are added up",
     )
     parser.add_argument(
         "--json", action="store_true", help="a JSON list of objects instead of a table"
@@ -166,9 +199,9 @@ def main(words=None):
         times = [time for case in result.cases for window in windows_of(case) for time in window]
         covered = numpy.concatenate([times for times, _ in meters.values()])
         raise BadInput(
-            f"{options.meter} has no sample in the timed steps of {options.file}: it covers {span_text(covered)}, they ran {span_text(times)}"
+            f"{options.meter} has no sample in the timed steps of {options.file}: it covers "
+            f"{span_text(covered)}, they ran {span_text(times)}"
         )
-    write_stdout(
-        as_json(rows[0], [row.values() for row in rows]) if options.json else text_of(rows)
-    )
+    table = [row.values() for row in rows]
+    write_stdout(as_json(rows[0], table) if options.json else text_of(rows))
     return int(not all(row["samples"] for row in rows))

@@ -7,111 +7,137 @@ import pathlib
 import re
 import sys
 import tempfile
+from dataclasses import dataclass
 
 from .command import BadInput, Parser, output_of, write_stdout
 
-HERE = (
-    pathlib.Path(__file__).resolve().parents[2]
-)  # the repository, or share/minitaw of an installation
-PROGRAM = (
-    HERE / "build/host/minitaw"
-    if (HERE / "build/host/minitaw").exists()
-    else HERE.parent.parent / "bin/minitaw"
-)
+MIB = 2**20
+GIGA = 1e9
+HERE = pathlib.Path(__file__).resolve().parents[2]  # the repository, or share/minitaw
+BUILT = HERE / "build/host/minitaw"
+PROGRAM = BUILT if BUILT.exists() else HERE.parent.parent / "bin/minitaw"
+MEMORY_KERNELS = "rmsnorm|swiglu|rope|adamw|add/"
+ATTENTION_KERNELS = ("cudnn", "host", "portable")  # the first one that was measured counts
 
 
-def totals(kernels, pattern):
-    """(FLOPs, bytes, seconds) of each kernel whose name fits."""
-    fitting = [
-        (kernel, kernel["MiB"] * 2**20 / kernel["B/s"])
-        for kernel in kernels
-        if re.match(pattern, kernel["name"]) and "MiB" in kernel
-    ]
-    return [
-        (kernel.get("FLOP/s", 0) * seconds, kernel["MiB"] * 2**20, seconds)
-        for kernel, seconds in fitting
-    ]
+@dataclass(order=True)
+class Kernel:
+    """A kernel that was measured, or several together."""
+
+    flops: float
+    bytes: float
+    seconds: float
 
 
-def rate_of(found, which, unit):
-    return f"{sum(f[which] for f in found) / sum(f[2] for f in found) / 1e9:.4g} G{unit}"
+def fitting(kernels, pattern):
+    """Those whose name fits."""
+    found = []
+    for kernel in kernels:
+        if re.match(pattern, kernel["name"]) and "MiB" in kernel:
+            size = kernel["MiB"] * MIB
+            seconds = size / kernel["B/s"]
+            found.append(Kernel(kernel.get("FLOP/s", 0) * seconds, size, seconds))
+    return found
+
+
+def rate_of(found, amount, unit):
+    """Of all together, `amount` being "flops" or "bytes"."""
+    total = sum(getattr(kernel, amount) for kernel in found)
+    return f"{total / sum(kernel.seconds for kernel in found) / GIGA:.4g} G{unit}"
+
+
+def flop_rate(found):
+    return rate_of(found, "flops", "FLOP/s")
+
+
+def device_lines(kernels, precision):
+    """Products over sizes a factor of two apart, and attention; nothing of what was not
+    measured."""
+    curve = {}
+    for product in sorted(fitting(kernels, f"linear/.*/{precision}/")):
+        curve.setdefault(int(product.flops).bit_length(), []).append(product)
+    if not curve:
+        return
+    points = []
+    for found in curve.values():
+        largest = max(kernel.flops for kernel in found) / GIGA
+        points.append(f'["{largest:.4g} GFLOP", "{flop_rate(found)}"]')
+    yield f"\n[device.{precision}]"
+    yield f"products = [{', '.join(points)}]"
+    for key, way in (("attention", "forward"), ("attention_backward", "backward")):
+        for kind in ATTENTION_KERNELS:
+            if found := fitting(kernels, f"attention/{kind}/{precision}/{way}"):
+                yield f'{key} = "{flop_rate(found)}"'
+                break
+
+
+def link_lines(links):
+    if inside := links["inside"]:
+        yield "\n[inside]"
+        yield 'kind = "switch"'
+        yield from rate_and_latency(inside["shared_bytes_per_s"], inside)
+    if between := links["between"]:
+        yield "\n[between]"
+        yield f"adapters = {links['adapters']}"
+        yield from rate_and_latency(between["both_bytes_per_s"] / links["adapters"], between)
+
+
+def rate_and_latency(bytes_per_s, link):
+    yield f'rate = "{bytes_per_s / GIGA:.4g} GB/s"'
+    yield f'latency = "{link["latency_s"] * 1e6:.4g} us"'
 
 
 def machine_text(links, kernels, source):
-    if len(set(links["groups"])) > 1:
-        raise BadInput(
-            f"groups of {links['groups']} ranks: a machine file has as many ranks in each node"
-        )
+    groups = links["groups"]
+    if len(set(groups)) > 1:
+        raise BadInput(f"groups of {groups} ranks: a machine file has as many ranks in each node")
+    memory = rate_of(fitting(kernels, MEMORY_KERNELS), "bytes", "B/s")
     lines = [
         f"# Measured: {source}.",
-        f"nodes = {len(links['groups'])}",
-        f"ranks_per_node = {links['groups'][0]}",
+        f"nodes = {len(groups)}",
+        f"ranks_per_node = {groups[0]}",
         "\n[device]",
-        f'memory_rate = "{rate_of(totals(kernels, "rmsnorm|swiglu|rope|adamw|add/"), 1, "B/s")}"',
+        f'memory_rate = "{memory}"',
+        *device_lines(kernels, "fp32"),
+        *device_lines(kernels, "bf16"),
+        *link_lines(links),
     ]
-    for precision in ("fp32", "bf16"):
-        curve = {}  # products over sizes a factor of two apart
-        for product in sorted(totals(kernels, f"linear/.*/{precision}/")):
-            curve.setdefault(int(product[0]).bit_length(), []).append(product)
-        if not curve:
-            continue
-        points = ", ".join(
-            f'["{max(f[0] for f in found) / 1e9:.4g} GFLOP", "{rate_of(found, 0, "FLOP/s")}"]'
-            for found in curve.values()
-        )
-        lines += [f"\n[device.{precision}]", f"products = [{points}]"]
-        for key, way in (("attention", "forward"), ("attention_backward", "backward")):
-            found = [
-                totals(kernels, f"attention/{kind}/{precision}/{way}")
-                for kind in ("cudnn", "host", "portable")
-            ]
-            lines += (
-                [f'{key} = "{rate_of(next(filter(None, found)), 0, "FLOP/s")}"']
-                if any(found)
-                else []
-            )
-    if inside := links["inside"]:
-        lines += [
-            "\n[inside]",
-            'kind = "switch"',
-            f'rate = "{inside["shared_bytes_per_s"] / 1e9:.4g} GB/s"',
-            f'latency = "{inside["latency_s"] * 1e6:.4g} us"',
-        ]
-    if between := links["between"]:
-        lines += [
-            "\n[between]",
-            f"adapters = {links['adapters']}",
-            f'rate = "{between["both_bytes_per_s"] / links["adapters"] / 1e9:.4g} GB/s"',
-            f'latency = "{between["latency_s"] * 1e6:.4g} us"',
-        ]
     return "\n".join(lines) + "\n"
 
 
-def main(words=None):
+def measured_kernels(program, deck):
+    with tempfile.TemporaryDirectory() as folder:
+        output = pathlib.Path(folder, "kernels.json")
+        kernels = next(program.parent.glob("**/minitaw_kernels"), "minitaw_kernels")
+        said = output_of(kernels, "--deck", deck, f"--benchmark_out={output}")
+        print(said, file=sys.stderr)
+        return output.read_text(encoding="utf-8")
+
+
+def parse(words):
     parser = Parser(prog="fit-machine", description=__doc__)
-    parser.add_argument(
-        "deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes")
+    add(
         "--minitaw",
         metavar="PROGRAM",
         type=pathlib.Path,
         default=PROGRAM,
         help="default: build/host/minitaw, or the installed one",
     )
-    parser.add_argument(
+    add(
         "--launch",
         metavar="WORDS",
         default="mpiexec -n 2",
         help="starts a job on the machine (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--links",
         metavar="FILE.json",
         type=pathlib.Path,
         help="output of minitaw topo --json, instead of a job",
     )
-    parser.add_argument(
+    add(
         "--kernels",
         metavar="FILE.json",
         type=pathlib.Path,
@@ -120,26 +146,19 @@ def main(words=None):
     options = parser.parse_args(words)
     if not (options.deck or options.kernels):
         raise BadInput("no deck, whose sizes the kernels are measured at")
-    with tempfile.TemporaryDirectory() as folder:
-        kernels = options.kernels or pathlib.Path(folder, "kernels.json")
-        if not options.kernels:
-            print(
-                output_of(
-                    next(options.minitaw.parent.glob("**/minitaw_kernels"), "minitaw_kernels"),
-                    "--deck",
-                    options.deck,
-                    f"--benchmark_out={kernels}",
-                ),
-                file=sys.stderr,
-            )
-        kernels = json.loads(kernels.read_text(encoding="utf-8"))["benchmarks"]
-    links = (
-        options.links.read_text(encoding="utf-8")
-        if options.links
-        else output_of(*options.launch.split(), options.minitaw, "topo", "--json")
-    )
-    write_stdout(
-        machine_text(
-            json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"
-        )
-    )
+    return options
+
+
+def main(words=None):
+    options = parse(words)
+    if options.kernels:
+        kernels = options.kernels.read_text(encoding="utf-8")
+    else:
+        kernels = measured_kernels(options.minitaw, options.deck)
+    kernels = json.loads(kernels)["benchmarks"]
+    if options.links:
+        links = options.links.read_text(encoding="utf-8")
+    else:
+        links = output_of(*options.launch.split(), options.minitaw, "topo", "--json")
+    source = options.deck or f"{options.links}, {options.kernels}"
+    write_stdout(machine_text(json.loads(links), kernels, source))

@@ -1,110 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Result files in memory (docs/results.md), and the words that all commands use of them.
 
-A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked
-before HDF5 sees a byte, so that a truncated or damaged file is refused in one sentence and never
-crashes a reader. Then layout.py checks its parts.
+seal.py checks that a file is whole, reader.py its parts.
 """
 
 import functools
 import math
-import os
 import pathlib
 import re
-import stat
 import string
-import zlib
 from dataclasses import dataclass, field
 
-os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # HDF5 loads no foreign code, whatever a file asks for
+import numpy
 
-import h5py  # noqa: E402
-import numpy  # noqa: E402
+from .layout import layout
+from .numbers import plural
+from .reader import Reader, guarded
+from .seal import opened
+from .settings import MODEL, grouped, values_of
+from .walk import refuse
 
-from .command import BadInput, plural  # noqa: E402
-from .layout import ANEW, Reader, guarded, layout, refuse  # noqa: E402
-
-MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
-SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
-DAMAGED = (
-    "damaged: truncated, or changed after it was written (length and checksum differ from its "
-    f"seal); {ANEW}"
-)
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
 DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end",
             "memory/measured", "bytes/counted", "idle_ticks", "device/clock", "device/memory_clock",
             "device/temperature", "device/power", "device/throttle", "device/energy"}  # fmt: skip
-
-
-def seal_of(schema, image):
-    """The 512 bytes in front of these bytes of an HDF5 file."""
-    line = b"%s%d, %d bytes, crc32 %08x\n" % (SEAL_WORDS, schema, len(image), zlib.crc32(image))
-    return line.ljust(SEAL_BYTES - 1) + b"\n"
-
-
-def read_bytes(name):
-    """A file or what comes out of a pipe; a device never ends."""
-    try:
-        with open(name, "rb") as file:
-            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"{name} is a device, not a file")
-            return file.read()
-    except (OSError, MemoryError) as error:
-        raise BadInput(
-            f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}"
-        ) from error
-
-
-def require_seal(name, seal):
-    """Returns the length that the seal of a file gives for the rest of it."""
-    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
-    if not schema:
-        raise BadInput(
-            f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes"
-        )
-    if int(schema[1]) != SCHEMA:
-        raise BadInput(
-            f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it"
-        )
-    length = re.match(SEAL_WORDS + rb"\d+, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n", seal)
-    return int(length[1]) if length and len(seal) == SEAL_BYTES else -1
-
-
-def read_sealed(name):
-    """The bytes of a result file, if it has the length that its seal says."""
-    try:
-        with open(name, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadInput(f"{name} is not a file")
-            seal = file.read(SEAL_BYTES)
-            if require_seal(name, seal) != os.fstat(file.fileno()).st_size - SEAL_BYTES:
-                raise BadInput(f"{name} is {DAMAGED}")
-            return seal + file.read()
-    except (OSError, MemoryError) as error:
-        raise BadInput(
-            f"{name} cannot be read: "
-            f"{getattr(error, 'strerror', None) or 'it does not fit into memory'}"
-        ) from error
-
-
-def unseal(name, content):
-    """The HDF5 part of a file."""
-    seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
-    require_seal(name, seal)
-    if seal_of(SCHEMA, image) != seal:
-        raise BadInput(f"{name} is {DAMAGED}")
-    return image
-
-
-def opened(name, content=None):
-    """The file behind the seal as h5py.File, read only, and its size, as yet unchecked."""
-    image = unseal(name, read_sealed(name) if content is None else content)
-    try:
-        return h5py.File(h5py.h5f.open_file_image(image), "r"), len(image)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
+BYTE_KINDS = 4  # weights, gradients, activations, embedding and head
 
 
 def open_result(name, content=None):
@@ -146,8 +68,17 @@ class Case:
 
     @property
     def session(self):
-        """Provenance of the session that measured it."""
-        return self.file.sessions[self["session"]]
+        """Provenance of the session that measured it; a prediction has none."""
+        return self.file.sessions[self["session"]] if self.file.sessions else {}
+
+    @property
+    def links(self):
+        """{what: value} of the shaped links of the job; empty where they are not shaped."""
+        return dict(text.partition("=")[::2] for text in self.session.get("links", []))
+
+    @property
+    def group_sizes(self):
+        return [int(size) for size in self["groups"].split("+")]
 
     @property
     def valid(self):
@@ -155,7 +86,7 @@ class Case:
 
     @property
     def doubt(self):
-        """What the verdict says in brackets behind VALID: noisy, no warm-up, or both."""
+        """What the verdict says in brackets after VALID: noisy, no warm-up, or both."""
         return self["verdict"].removeprefix("VALID").strip(" ()") if self.valid else ""
 
     @functools.cached_property
@@ -177,9 +108,9 @@ class Case:
     def traffic(self):
         """Counted bytes per step by kind, between groups and inside, none of a case that failed
         before; a valid case has the planned ones."""
-        matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
+        matrix, sizes = self.get("bytes/counted"), self.group_sizes
         if not matrix.size:
-            return [numpy.zeros(4, int), numpy.zeros(4, int)]
+            return [numpy.zeros(BYTE_KINDS, int), numpy.zeros(BYTE_KINDS, int)]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
         return [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
@@ -197,33 +128,32 @@ class Result:
     cases: list = field(default_factory=list)
     verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     merits: list = field(default_factory=list)  # figure of merit of each model, in words
-    stands_out: list = field(
-        default_factory=list
-    )  # sentences on ranks and links, as `minitaw show` prints them
-    screening: dict = field(
-        default_factory=dict
-    )  # of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}
+    # Sentences on ranks and links, as `minitaw show` prints them.
+    stands_out: list = field(default_factory=list)
+    # Of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}.
+    screening: dict = field(default_factory=dict)
 
     def closing_text(self):
         """Figures of merit and verdict, as `minitaw show` prints them."""
-        return (
-            "".join(f"figure of merit: {merit}\n" for merit in self.merits)
-            + f"RESULT: {self.verdict}\n"
-        )
+        merits = "".join(f"figure of merit: {merit}\n" for merit in self.merits)
+        return f"{merits}RESULT: {self.verdict}\n"
+
+
+# What a file says of all its cases must follow from them.
 
 
 def verdict_of(cases):
     """Of all cases, as a program says it that wrote none into the file."""
-    bad = [case for case in cases if not case.valid]
-    doubtful = [case for case in cases if case.doubt]
     if not cases:
         return "INVALID: no case was run"
-    some = bad or doubtful
+    bad = [case for case in cases if not case.valid]
+    some = bad or [case for case in cases if case.doubt]
     if not some:
         return "VALID"
-    first = f"first case {some[0]['case']} ({describe(some[0])})"
-    text = f"{len(some)} of {plural(len(cases), 'case')}, {first}: "
-    return f"INVALID: {text}{reason_of(some[0])}" if bad else f"VALID ({text}{some[0].doubt})"
+    first = some[0]
+    where = f"first case {first['case']} ({describe(first)})"
+    text = f"{len(some)} of {plural(len(cases), 'case')}, {where}: "
+    return f"INVALID: {text}{reason_of(first)}" if bad else f"VALID ({text}{first.doubt})"
 
 
 def merit_of(case):
@@ -234,46 +164,52 @@ def merit_of(case):
     return f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)}){doubt}"
 
 
+def kind_of_verdict(text):
+    """VALID, VALID with a doubt, or INVALID."""
+    return re.match("(VALID( [(]|$))?", text)[0]
+
+
+def is_same_merit(told, found):
+    """The same rate of the same schedule, with its doubt; other settings may stand there."""
+    doubt = found.rpartition("), ")[2] if "), " in found else ""
+    return told.startswith(found.partition(", ")[0]) and doubt in told
+
+
 def closing_of(reader, cases):
     """Verdict and figures of merit as the file says them, if they follow from its cases."""
-    verdict, models = verdict_of(cases), {}
-    for case in cases:
-        models.setdefault(tuple(case[name] for name in MODEL), []).append(case)
+    models = grouped(cases, lambda case: values_of(case, MODEL))
     merits = [merit_of(fastest(some)) for some in models.values()] or ["none"]
+    verdict = verdict_of(cases)
     said = reader.attribute("summary", "verdict", verdict)
     best = reader.attribute("summary", "figures_of_merit", merits)
+    follows = (
+        isinstance(said, str)
+        and isinstance(best, list)
+        and kind_of_verdict(said) == kind_of_verdict(verdict)
+        and len(best) == len(merits)
+        and all(map(is_same_merit, best, merits))
+    )
+    if not follows:
+        what = "has another verdict or figure of merit than follows from its cases"
+        refuse("summary", what)
+    return said, best
 
-    def kind(text):
-        """VALID, VALID with a doubt, or INVALID."""
-        return re.match("(VALID( [(]|$))?", text)[0]
 
-    def is_same(told, found):
-        """The same rate of the same schedule, with its doubt; other settings may stand there."""
-        doubt = found.rpartition("), ")[2] if "), " in found else ""
-        return told.startswith(found.partition(", ")[0]) and doubt in told
+# Reading.
 
-    has_types = isinstance(said, str) and isinstance(best, list)
-    if has_types and kind(said) == kind(verdict) and len(best) == len(merits):
-        if all(is_same(told, found) for told, found in zip(best, merits)):
-            return said, best
-    return refuse("summary", "has another verdict or figure of merit than follows from its cases")
+
+def read_case(result, reader, row):
+    data = reader.case(row, result.sessions, DATASETS)
+    return Case(result, row, data, reader.has(f"cases/{row['case']:04}/timeline"))
 
 
 def read_result(result, reader):
     """The sessions, the cases, and what the file says of all of them."""
-    rows, sessions = reader.rows(), [reader.session(number) for number in range(reader.sessions)]
+    rows = reader.rows()
     result.units = {name: entry.units for name, entry in layout().columns.items()}
     result.settings = list(layout().settings)
-    result.sessions = sessions
-    result.cases = [
-        Case(
-            result,
-            row,
-            reader.case(row, sessions, DATASETS),
-            reader.has(f"cases/{row['case']:04}/timeline"),
-        )
-        for row in rows
-    ]
+    result.sessions = [reader.session(number) for number in range(reader.sessions)]
+    result.cases = [read_case(result, reader, row) for row in rows]
     result.verdict, result.merits = closing_of(reader, result.cases)
     result.stands_out = reader.attribute("summary", "stands_out", [])
     if not isinstance(result.stands_out, list):
@@ -285,22 +221,20 @@ def read_result(result, reader):
 def load(name, content=None, letter=""):
     """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no
     result, damaged or of another schema."""
-    return reading(
-        str(name), content, lambda reader: read_result(Result(pathlib.Path(name), letter), reader)
-    )
+    result = Result(pathlib.Path(name), letter)
+    return reading(str(name), content, lambda reader: read_result(result, reader))
 
 
 def load_all(names):
     """All files, in the order given; with letters (A ... Z, A1 ...) where there are several."""
-    letters = (
-        [
-            f"{string.ascii_uppercase[number % 26]}{number // 26 or ''}"
-            for number in range(len(names))
-        ]
-        if len(names) > 1
-        else [""]
-    )
-    return [load(name, letter=letter) for name, letter in zip(names, letters)]
+    if len(names) == 1:
+        return [load(names[0])]
+    alphabet = string.ascii_uppercase
+    found = []
+    for number, name in enumerate(names):
+        turn, letter = divmod(number, len(alphabet))
+        found.append(load(name, letter=f"{alphabet[letter]}{turn or ''}"))
+    return found
 
 
 def read_timeline(case):
@@ -308,44 +242,18 @@ def read_timeline(case):
     return reading(case.file.path, None, lambda reader: reader.timeline(case["case"]))
 
 
-# What the provenance of a session holds, in the words of a reader.
-FACTS = {
-    "version": "miniTaw",
-    "git_hash": "commit",
-    "build_type": "build type",
-    "compiler": "compiler",
-    "compiler_flags": "compiler flags",
-    "kokkos": "Kokkos",
-    "mpi": "MPI",
-    "nccl": "NCCL",
-    "cuda": "CUDA",
-    "driver": "device driver",
-    "libraries": "libraries",
-    "deck_path": "deck",
-    "overrides": "--set",
-    "links": "shaped links",
-}
-NODE_FACTS = {"cpu": "processor ", "os": "system "}
-
-
-def texts_of(session, name):
-    """One or more, as a list."""
-    value = session.get(name, [])
-    return [value] if isinstance(value, str) else [str(one) for one in value]
-
-
 # Which cases the pages name.
 
 
 def describe(case):
-    return f"{case['schedule']}, {plural(case['ranks'], 'rank')} in groups {case['groups']}, {plural(case['seq'], 'token')}"
+    ranks, tokens = plural(case["ranks"], "rank"), plural(case["seq"], "token")
+    return f"{case['schedule']}, {ranks} in groups {case['groups']}, {tokens}"
 
 
 def fastest(cases):
-    """The valid case of the largest rate."""
-    return max(
-        (case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None
-    )
+    """The valid case of the largest rate; None if there is none."""
+    valid = (case for case in cases if case.valid)
+    return max(valid, key=lambda case: case["tokens_per_s"], default=None)
 
 
 def quietest(cases):
@@ -356,12 +264,3 @@ def quietest(cases):
 def reason_of(case):
     """Why a case is not valid, without the word that says so."""
     return case["verdict"].removeprefix("INVALID: ")
-
-
-def cell_text(value):
-    """A cell without its unit; as many digits as tell the number from any other."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def exists(value):
-    return value is not None and not (isinstance(value, float) and math.isnan(value))

@@ -6,7 +6,7 @@ import re
 
 # How a command begins, behind settings of the environment.
 OURS = (
-    r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/\w+\.py|examples/[\w/-]+"
+    r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/(?:results/)?\w+\.py|examples/[\w/-]+"
     r"|minitaw(?:_\w+)?|mpiexec|build/[\w/]+|\.ci/run)"
 )
 THEIRS = (
@@ -22,7 +22,7 @@ SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 FORM = re.compile(r"(?:^| )\[|\w\[[,=-]|\.\.\.|<\w")
 # Commands in sentences that are executed, beside those that name a deck.
 SENTENCES = {
-    "tar xJf records.tar.xz && scripts/env python3 benchmarks/link_speeds.py tables .",
+    "tar xJf records.tar.xz && scripts/env python3 benchmarks/results/link_speeds.py tables .",
     "minitaw help keys --markdown",
 }
 HEADS = ("inputs", "examples", "scripts", "benchmarks")

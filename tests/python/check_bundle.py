@@ -14,7 +14,8 @@ import tempfile
 from unittest import mock
 
 from support import FOLDER, SAMPLE, accepted, call
-from minitaw import bundle
+from minitaw import archive
+from minitaw.provenance import session_texts
 from minitaw.record import Result
 from support import refused as refused_by
 
@@ -89,7 +90,7 @@ def check_sessions():
         "r.h5",
         sessions=[{"deck": deck, "log": [deck], "environment": [f"X={deck}"]} for deck in "abab"],
     )
-    texts = bundle.session_texts(result)
+    texts = session_texts(result)
     assert {name: text for name, text in texts.items() if name.startswith("deck")} == {
         "deck.toml": "a",
         "deck-0001.toml": "b",
@@ -191,7 +192,7 @@ def check_foreign():
                 )
                 tar.addfile(member, io.BytesIO(data or b""))
         refused("--check", "foreign.tar.gz", says=says)
-    with mock.patch.object(bundle, "MOST_BYTES", 1 << 20):
+    with mock.patch.object(archive, "MOST_BYTES", 1 << 20):
         member = tarfile.TarInfo("bundle/record.h5")
         member.size = 1 << 40
         (FOLDER / "bomb.tar.gz").write_bytes(gzip.compress(member.tobuf() + bytes((1 << 20) + 1)))

@@ -13,18 +13,13 @@ import xml.etree.ElementTree as xml
 
 import numpy
 from support import SAMPLE, refusal_of, refused, run_checks
-from minitaw.compare import (
-    Rules,
-    as_json,
-    as_junit,
-    as_markdown,
-    as_text,
-    compare,
-    judge,
-    label_of,
-    threshold,
-)
+from minitaw.aspects import Rules, judge
+from minitaw.compare import threshold
+from minitaw.comparison import compare
+from minitaw.comparison_text import as_json, as_markdown, as_text
 from minitaw.intervals import Interval, median_interval, shift_interval
+from minitaw.junit import as_junit
+from minitaw.matching import label_of
 from minitaw.record import Result, load
 
 SEED = int(os.environ.get("MINITAW_SEED", 20111741))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/paper.py prints
+"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py prints
 now: cell by cell, whatever other columns the page has."""
 
 import re
@@ -75,7 +75,7 @@ def notices_every_change():
 
 def pages_are_true():
     done = subprocess.run(
-        [sys.executable, REPOSITORY / "benchmarks/paper.py", "--minitaw", PROGRAM],
+        [sys.executable, REPOSITORY / "benchmarks/results/paper.py", "--minitaw", PROGRAM],
         capture_output=True,
         text=True,
         check=True,
@@ -87,7 +87,7 @@ def pages_are_true():
         for text in differences((REPOSITORY / name).read_text(encoding="utf-8"), printed)
     ]
     assert not found and parts[::2] == ["docs/paper.md", "README.md"], "\n".join(
-        ["benchmarks/paper.py prints other numbers:", *found]
+        ["benchmarks/results/paper.py prints other numbers:", *found]
     )
 
 

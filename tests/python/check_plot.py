@@ -11,7 +11,7 @@ import os
 import files
 import numpy
 from support import FOLDER, SAMPLE, accepted, refused, run_checks
-from minitaw import plot, trend
+from minitaw import history, plot, trend
 from minitaw.record import load_all
 
 DAY = "2026-07-18T09:30:00Z"
@@ -169,7 +169,7 @@ def check_predictions():
     close(points("p.json", *where), [("tawpipe, predicted", 256, 100)])
     lines = (
         plot.draw(
-            [("tawpipe", 1, 2), ("tawpipe, predicted", 1, 2)],
+            [plot.Point("tawpipe", 1, 2), plot.Point("tawpipe, predicted", 1, 2)],
             argparse.Namespace(width="3in", y="step", x="seq", relative_to=None),
         )
         .axes[0]
@@ -195,8 +195,8 @@ class Quiet:
 
 def marks(steps):
     """Where a history of runs of these fastest steps changes, and by how much."""
-    runs = [trend.Run(Quiet, step) for step in steps]
-    trend.mark(runs, trend.RISK)
+    runs = [history.Run(Quiet, step) for step in steps]
+    history.mark(runs, history.RISK)
     return {at: round(run.change.ratio, 2) for at, run in enumerate(runs) if run.change}
 
 
@@ -252,14 +252,14 @@ def check_chances():
     """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over
     7) = 2 / 3432 is the first that is below
     0.05 over their number (85)."""
-    assert [trend.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [
+    assert [history.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [
         0,
         1,
         3,
         55,
         65,
         85,
-    ] and trend.least_count(0.05) == 14
+    ] and history.least_count(0.05) == 14
     assert [
         marks([1] * 7 + [2] * 6),
         marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7]),
@@ -349,20 +349,20 @@ def check_histories():
     with_other = files.make(
         SAMPLE, FOLDER / "e.h5", [(4, {"session": 0}, {})], {"build_type": "Debug"}
     )
-    found = trend.history(load_all(names))
+    found = trend.histories(load_all(names))
     assert [(name.split(", ", 2)[2], len(runs)) for name, runs in found.items()] == [
         ("128 tokens, hidden 12", 2),
         ("256 tokens, hidden 12", 1),
         ("128 tokens, hidden 1024", 1),
     ], found
     assert any(
-        "build_type Debug" in name for name in trend.history(load_all([*names, with_other]))
+        "build_type Debug" in name for name in trend.histories(load_all([*names, with_other]))
     ), "a rate of another machine is no history"
 
 
 def check_drawing():
     names = files_of("drawn", [1] * 10 + [1.5] + [1] * 3 + [1.25] * 9, noisy=[10])
-    found = trend.history(load_all(names))
+    found = trend.histories(load_all(names))
     axes = trend.draw(found).axes[0]
     line, noisy, other, _ = axes.lines
     assert (
@@ -375,7 +375,7 @@ def check_drawing():
     (text,) = axes.texts
     assert (text.get_text(), text.xy[0].isoformat()[:10]) == ("▼", DAYS[14][:10])
     (text,) = (
-        trend.draw(trend.history(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
+        trend.draw(trend.histories(load_all(files_of("up", [1.25] * 12 + [1] * 9)))).axes[0].texts
     )
     assert text.get_text() == "▲"
 

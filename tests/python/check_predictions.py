@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/fit-machine and benchmarks/predictions.py on fixed numbers: a stand-in for `minitaw
+"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for `minitaw
 predict` whose steps follow a formula. Called with the program too, which must accept the machine
 file that is made."""
 
@@ -8,9 +8,10 @@ import sys
 
 from support import FOLDER, REPOSITORY, accepted, programs, refusal_of, refused
 
-sys.path.append(str(REPOSITORY / "benchmarks"))
+sys.path.append(str(REPOSITORY / "benchmarks/results"))
 import experiments  # noqa: E402
 import predictions  # noqa: E402
+from schedule_map import best_of  # noqa: E402
 
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
@@ -23,7 +24,7 @@ TEXT = (
 class Case(dict):
     def __init__(self, rate, nodes, **columns):
         super().__init__(schedule="tawpipe", **columns)
-        self.session = {"links": [f"nodes={nodes}", "ranks_per_node=2", f"rate={rate}"]}
+        self.links = {"nodes": str(nodes), "ranks_per_node": "2", "rate": rate}
 
 
 class Formula(predictions.Cluster):
@@ -58,14 +59,14 @@ def fitting():
 def links():
     cluster = predictions.Cluster("", MACHINE, 0.9)
     cluster.device = 2
-    two = cluster.changes(predictions.links_of(Case("400mbit", 2)))
+    two = cluster.changes(Case("400mbit", 2).links)
     assert (
         "between.rate=360.0 Mbit/s" in two
         and "device.processors=1" in two
         and "device.pools=2" in two
     ), two
     assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
-    three = cluster.changes(predictions.links_of(Case("1gbit", 3)))
+    three = cluster.changes(Case("1gbit", 3).links)
     assert (
         "between.rate=900.0 Mbit/s" in three
         and "device.processors=2" in three
@@ -80,7 +81,7 @@ def judging():
         ("2", "a", "z", 2.0, 1.0),
         ("2", "b", "x", 0.5, 0.5),
     ]
-    median, worst, wrong = predictions.judge(rows)
+    median, worst, wrong = predictions.judge([predictions.Pair(*row) for row in rows])
     assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
     assert wrong == [
         ("x", "z", "2", "a"),
@@ -92,7 +93,7 @@ def best():
     def case(schedule, rate, fits=True):
         return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "fits": fits}
 
-    found = predictions.best_of(
+    found = best_of(
         [
             case("fsdp", 5),
             case("fsdp:hierarchical=on", 7),
@@ -239,7 +240,7 @@ def experiment_rates():
     """Relative to a schedule at a place, to the schedule at the same place, and each to its own at
     the last place."""
     cases = [
-        {"place": place, "schedule": name, "rate": rate, "idle": rate / 100}
+        experiments.Figures(place, name, rate, idle=rate / 100)
         for place, rates in (("a", (2, 8)), ("b", (5, 10)))
         for name, rate in zip("xy", rates)
     ]

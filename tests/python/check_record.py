@@ -9,9 +9,10 @@ import numpy
 import files
 from support import SAMPLE, programs, refusal_of, run_checks
 from minitaw import record as subject
+from minitaw import layout, seal, settings
 
 SEALED = SAMPLE.read_bytes()
-IMAGE = SEALED[subject.SEAL_BYTES :]
+IMAGE = SEALED[seal.SEAL_BYTES :]
 
 
 def refused(content, says):
@@ -20,8 +21,16 @@ def refused(content, says):
     programs.says(said, "copy.h5", says)
 
 
+def check_settings():
+    """Each setting of layout.txt has one meaning."""
+    meanings = [*settings.MODEL, *settings.WORK, *settings.BATCH, *settings.VARIANT]
+    meanings += [*settings.EFFORT, *settings.DERIVED]
+    assert sorted(meanings) == sorted(layout.layout().settings), meanings
+    assert set(settings.TOLD) <= set(meanings) and set(settings.COUNTED) <= set(settings.TOLD)
+
+
 def check_seals():
-    assert subject.seal_of(4, IMAGE) + IMAGE == SEALED
+    assert seal.seal_of(4, IMAGE) + IMAGE == SEALED
     damaged, none, numbers = "is damaged: truncated", "not a miniTaw result", random.Random(5)
     for content, says in (
         (SEALED[:-1], damaged),
@@ -34,10 +43,10 @@ def check_seals():
         (b"M" * 512 + IMAGE, none),
         (b"hello\n", none),
         (b"", none),
-        (subject.seal_of(5, IMAGE) + IMAGE, "schema version 5"),
-        (subject.seal_of(3, IMAGE) + IMAGE, "schema version 3"),
-        (subject.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
-        (subject.seal_of(4, b""), "cannot open"),
+        (seal.seal_of(5, IMAGE) + IMAGE, "schema version 5"),
+        (seal.seal_of(3, IMAGE) + IMAGE, "schema version 3"),
+        (seal.SEAL_WORDS + b"77 in a form of its own", "schema version 77"),
+        (seal.seal_of(4, b""), "cannot open"),
     ):
         refused(content, says)
     for _ in range(300):

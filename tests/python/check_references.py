@@ -12,7 +12,7 @@ import tarfile
 import files
 import h5py
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, run_checks
-from minitaw import layout, record
+from minitaw import layout, record, seal
 
 PROGRAM = sys.argv[4]
 # What earlier programs did: their gradients had the type of the sample's weights, fp32, and were
@@ -90,7 +90,7 @@ def check_what_is_missing():
     """A file without the columns that came later, and without their datasets, is read as if its
     program had done what it did."""
     path = FOLDER / "older.h5"
-    path.write_bytes(SAMPLE.read_bytes()[record.SEAL_BYTES :])
+    path.write_bytes(SAMPLE.read_bytes()[seal.SEAL_BYTES :])
     later = {
         name: entry
         for name, entry in layout.layout().columns.items()
@@ -111,7 +111,7 @@ def check_what_is_missing():
                     del case[name]
         for name in ("columns", "verdict", "figures_of_merit"):
             del file["summary"].attrs[name]
-    files.seal(path)
+    files.write_seal(path)
     older, same = record.load(path), record.load(SAMPLE)
     shown = json.loads(
         subprocess.run(

@@ -14,11 +14,15 @@ from unittest import mock
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused, run_checks
 import files
 import numpy
-from minitaw import figures
-from minitaw import report as subject
-from minitaw import timeline
+from minitaw import charts, drawing, scaling, sections, timeline
+from minitaw.book import Book
+from minitaw.numbers import byte_unit, count_text, seconds_text
 from minitaw.record import load_all
 from minitaw.report import page as write_page
+from minitaw.report import top
+from minitaw.scaling import scaling_section
+from minitaw.sections import screening_section
+from minitaw.settings import shared_settings, telling
 
 ALL = {
     "Cases",
@@ -405,7 +409,7 @@ def check_many():
         for hidden in (64, 1024)
         for dtype in ("fp32", "bf16")
     ]
-    with mock.patch.object(subject.figures, "MOST_PANELS", 2):
+    with mock.patch.object(charts, "MOST_PANELS", 2):
         tree, _ = made("many", cases)
     assert "2 panels more not drawn" in text_of(tree)
     assert len(re.findall(r"Case \d+: ", text_of(tree))) == 3, "a timeline of each schedule"
@@ -496,11 +500,11 @@ def check_scaling():
         ["2", "2", "6144", "2100", "2.100", "105.0 %"],
     ]
     with mock.patch.object(
-        figures,
+        scaling,
         "as_image",
         lambda drawn: [axes.lines[0].get_ydata().tolist() for axes in drawn.axes],
     ):
-        parts = subject.scaling_section(subject.Book(load_all([FOLDER / "scaling.h5"])))
+        parts = scaling_section(Book(load_all([FOLDER / "scaling.h5"])))
     assert [picture.address for part in parts if type(part) is list for picture in part] == [
         [[1000, 1500], [100, 75]],
         [[1000, 2100], [100, 105]],
@@ -599,8 +603,8 @@ def check_screening():
             "load": ("1", rates / 100),
         },
     }
-    with mock.patch.object(figures, "as_image", lambda drawn: drawn):
-        _, said, culprits, words, pictures = subject.screening_section(subject.Book([result]))
+    with mock.patch.object(sections, "as_image", lambda drawn: drawn):
+        _, said, culprits, words, pictures = screening_section(Book([result]))
     assert (words["Judged"], words["Next"]) == ("two ranks", "nothing"), words
     load = pictures.pop()
     assert (
@@ -647,7 +651,7 @@ def check_origin():
         {"version": "2", "git_hash": "a", "started": "2026-03-03", "devices": ["y"], "nodes": [0]},
         {"version": "1", "git_hash": "b", "started": "2026-01-01"},
     ]
-    assert subject.top(subject.Book([result]))["origin"] == [
+    assert top(Book([result]))["origin"] == [
         "miniTaw 1 (b), 2 (a)",
         "4 ranks on 2 nodes: x, y",
         "2026-01-01 to 2026-03-03",
@@ -735,16 +739,16 @@ def check_charts():
     """Bars are as long, and lines and whiskers as high, as the numbers that they stand for: of
     cases 4 and 5, at the longest sequence."""
     valid = [case for case in load_all([SAMPLE])[0].cases if case.valid]
-    assert figures.telling(valid) == [], "no setting tells them apart but schedule and length"
-    styles = figures.styles_of(case["schedule"] for case in valid)
+    assert telling(valid) == [], "no setting tells them apart but schedule and length"
+    styles = drawing.styles_of(case["schedule"] for case in valid)
     moved, rate, memory, parts = ([], [], [], [])
-    for found, (_, draw) in zip(
+    for found, chart in zip(
         (moved, rate, memory, parts),
-        figures.charts_of(valid, styles, lambda case: case["schedule"]),
+        charts.charts_of(valid, styles, lambda case: case["schedule"]),
         strict=True,
     ):
-        axes = figures.new_figure().subplots()
-        draw(axes)
+        axes = drawing.new_figure().subplots()
+        chart.draw(axes)
         found += [
             axes,
             [bar.get_width() for bar in axes.patches],
@@ -780,9 +784,9 @@ def check_charts():
 def check_lines():
     """Points in the order of x, marks that do not lie over each other, the unit of the largest;
     settings are shared by all cases or not at all."""
-    axes, more = figures.new_figure().subplots(2, 1)
-    styles = figures.styles_of("abcdefgh")
-    figures.draw_lines(axes, {"a": [400, 100, 105, 150]}, styles, lambda x: x, lambda x: -x, "v")
+    axes, more = drawing.new_figure().subplots(2, 1)
+    styles = drawing.styles_of("abcdefgh")
+    drawing.draw_lines(axes, {"a": [400, 100, 105, 150]}, styles, lambda x: x, lambda x: -x, "v")
     assert axes.lines[0].get_xdata().tolist() == [
         100,
         105,
@@ -790,29 +794,29 @@ def check_lines():
         400,
     ] and axes.get_xticks().tolist() == [100, 150, 400]
     assert len({style["marker"] for style in styles.values()}) == 8
-    figures.against_length(
+    charts.against_length(
         [{"seq": seq, "m": size} for seq, size in ((1, 10), (2, 5000))],
         styles,
         lambda _: "a",
         "m",
         "x [{}]",
-        figures.byte_unit,
-    )[1](more)
+        byte_unit,
+    ).draw(more)
     assert more.get_title(loc="left") == "x [KiB]"
-    bars = figures.new_figure().subplots()
-    figures.against_length(
+    bars = drawing.new_figure().subplots()
+    charts.against_length(
         [{"seq": 1, "m": 10}],
         styles,
         lambda _: "a",
         "m",
         "x [{}]",
-        figures.byte_unit,
+        byte_unit,
         lambda _: [8, 13],
-    )[1](bars)
+    ).draw(bars)
     assert [line.get_xdata()[0] for line in bars.lines] == [8, 13]
-    assert (figures.count_text(8192), figures.seconds_text(0.02)) == ("8K", "20.00 ms")
+    assert (count_text(8192), seconds_text(0.02)) == ("8K", "20.00 ms")
     case = load_all([SAMPLE])[0].cases[0].row
-    shared = figures.shared_settings([case, case | {"hidden": 99}])
+    shared = shared_settings([case, case | {"hidden": 99}])
     assert (
         "5 layers" in shared
         and "hidden 12" not in shared

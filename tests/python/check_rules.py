@@ -12,6 +12,7 @@ from unittest import mock
 
 from support import REPOSITORY, SAMPLE, accepted, run_all
 from minitaw import check_rules as subject
+from minitaw.numbers import size_value
 from minitaw.record import Result, load
 
 SEEN = load(SAMPLE)
@@ -27,7 +28,7 @@ def result_of(name, sessions=None, first=None, **changed):
     """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`:
     of case 0 alone."""
     deck = {"ranks": changed.get("ranks", 16)} | {
-        key: value if isinstance(value, list) else subject.size_value(value)
+        key: value if isinstance(value, list) else size_value(value)
         for key, value in tomllib.loads(
             (REPOSITORY / f"inputs/acceptance/{name}.toml").read_text()
         ).items()
@@ -40,7 +41,7 @@ def result_of(name, sessions=None, first=None, **changed):
         sessions=[SESSION] if sessions is None else sessions,
     )
     for schedule in deck["schedule"]:
-        for seq in map(subject.size_value, changed.get("seq", deck["seq"])):
+        for seq in map(size_value, changed.get("seq", deck["seq"])):
             case = copy.copy(SEEN.cases[0])
             number = len(result.cases)
             settings = (

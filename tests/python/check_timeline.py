@@ -3,6 +3,7 @@
 and says clearly when it cannot. Called with the program too, which predicts."""
 
 import copy
+import dataclasses
 import json
 import math
 import re
@@ -13,16 +14,16 @@ import numpy
 from matplotlib.collections import LineCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, programs, refused, run_checks
 from minitaw.record import load
-from minitaw.timeline import (
+from minitaw.chrome_trace import chrome_trace
+from minitaw.events import (
     PHASES,
     Event,
     Timeline,
-    chrome_trace,
-    draw,
     measured_timeline,
     predicted_timelines,
     rows_of,
 )
+from minitaw.timeline import draw
 
 PROGRAM = sys.argv[4]
 DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
@@ -46,7 +47,7 @@ def check_sample():
         "embeddings",
         "U",
     ]
-    assert timeline.events[0]._replace(kind="join").phase is None
+    assert dataclasses.replace(timeline.events[0], kind="join").phase is None
     assert rows_of(timeline)[0] == [0] * 5
     found = draw([timeline]).axes[0].collections
     boxes = [
@@ -160,7 +161,7 @@ def check_overlaps():
         if event["name"] == "thread_name" and event["pid"] == 1
     ]
     assert names == ["gradients_send", "gradients_send (2)"], names
-    drawn = draw([many, Timeline("y", "", [1], [many.events[0]._replace(end=3.0)])])
+    drawn = draw([many, Timeline("y", "", [1], [dataclasses.replace(many.events[0], end=3.0)])])
     assert drawn.axes[0].get_xlim() == (0, 3)
     assert (
         sum(

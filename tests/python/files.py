@@ -6,18 +6,18 @@ import pathlib
 import h5py
 import numpy
 import support  # noqa: F401  finds the package
-from minitaw import layout, record
+from minitaw import layout, record, seal
 
 
 def read(name):
     return record.open_result(name)
 
 
-def seal(path):
+def write_seal(path):
     """Puts the seal in front of a file that h5py has written."""
     path = pathlib.Path(path)
     image = path.read_bytes()
-    path.write_bytes(record.seal_of(record.SCHEMA, image) + image)
+    path.write_bytes(seal.seal_of(seal.SCHEMA, image) + image)
 
 
 def put(group, name, value):
@@ -162,5 +162,5 @@ def make(sample, target, cases, provenance=None):
                 dtype=h5py.string_dtype() if text else column.dtype,
             )
             group[name].attrs.update(dict(column.attrs))
-    seal(target)
+    write_seal(target)
     return str(target)

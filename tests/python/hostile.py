@@ -15,7 +15,7 @@ import files
 import h5py
 import numpy
 from hostile_datasets import CHANGES, TEXT, replaced
-from minitaw import layout, record
+from minitaw import layout, seal
 
 
 @dataclass
@@ -53,7 +53,7 @@ def sound(sample, target):
 
 def made(source, target, damage):
     """Writes a copy with a damage, sealed."""
-    image = source.read_bytes()[record.SEAL_BYTES :]
+    image = source.read_bytes()[seal.SEAL_BYTES :]
     if damage.on_bytes:
         image = damage.on_bytes(image)
     else:
@@ -61,7 +61,7 @@ def made(source, target, damage):
         with h5py.File(target, "r+") as file:
             damage.change(file)
         image = target.read_bytes()
-    target.write_bytes(damage.on_file(record.seal_of(record.SCHEMA, image) + image))
+    target.write_bytes(damage.on_file(seal.seal_of(seal.SCHEMA, image) + image))
 
 
 # Special ones.
@@ -72,7 +72,7 @@ def unchanged(file):
 
 
 def of_next_schema(file):
-    return file.replace(b"schema %d" % record.SCHEMA, b"schema %d" % (record.SCHEMA + 1), 1)
+    return file.replace(b"schema %d" % seal.SCHEMA, b"schema %d" % (seal.SCHEMA + 1), 1)
 
 
 def cycle(file):
@@ -274,8 +274,8 @@ SPECIAL = [
         on_bytes=prepared(one_text_for_all, names_of_one),
     ),
     Damage("no result", unchanged, on_file=lambda file: b"hello\n"),
-    Damage("no seal", unchanged, on_file=lambda file: file[record.SEAL_BYTES :]),
-    Damage("nothing but a seal", unchanged, on_file=lambda file: file[: record.SEAL_BYTES]),
+    Damage("no seal", unchanged, on_file=lambda file: file[seal.SEAL_BYTES :]),
+    Damage("nothing but a seal", unchanged, on_file=lambda file: file[: seal.SEAL_BYTES]),
     Damage("a byte less than sealed", unchanged, on_file=lambda file: file[:-1]),
     Damage("a bit changed", unchanged, on_file=lambda file: file[:-1] + bytes([file[-1] ^ 1])),
     Damage("the next schema", unchanged, on_file=of_next_schema),

@@ -18,7 +18,7 @@ import numpy
 MPIEXEC, NUMBER, PROGRAM = sys.argv[1:4]
 FOLDER, REPOSITORY = map(pathlib.Path, sys.argv[4:])
 sys.path.insert(0, str(REPOSITORY / "scripts"))
-from minitaw import record  # noqa: E402
+from minitaw import seal  # noqa: E402
 
 NAN = numpy.nan
 ALONE = ("--expect", "none")  # whatever this machine could reach
@@ -131,7 +131,7 @@ def usual(nodes, rounds):
 def put(name, values, nodes="3"):
     """A file of these values, for ranks on these nodes."""
     path = FOLDER / name
-    path.write_bytes((FOLDER / "a.h5").read_bytes()[record.SEAL_BYTES :])
+    path.write_bytes((FOLDER / "a.h5").read_bytes()[seal.SEAL_BYTES :])
     with h5py.File(path, "r+") as file:
         group = file["screen"]
         settings = re.sub("nodes = [^,]*", f"nodes = {nodes}", group["settings"].asstr()[()])
@@ -140,7 +140,7 @@ def put(name, values, nodes="3"):
                 del group[quantity]
             group[quantity] = array
     image = path.read_bytes()
-    path.write_bytes(record.seal_of(record.SCHEMA, image) + image)
+    path.write_bytes(seal.seal_of(seal.SCHEMA, image) + image)
 
 
 def short(found):

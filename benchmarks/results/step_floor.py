@@ -3,8 +3,8 @@
 """How long a training step of one device must take at least, from FLOPs, bytes and four rates: what
 a measured step is to be compared with.
 
-    benchmarks/step_floor.py --hidden 4096 --ffn 11008 --seq 4096 16384 65536 --products 750 --copy 3.0 \
-                             --attention-forward 591 673 690 --attention-backward 474 579 581
+    benchmarks/results/step_floor.py --hidden 4096 --ffn 11008 --seq 4096 16384 65536
+        --products 750 --copy 3.0 --attention-forward 591 673 690 --attention-backward 474 579 581
 
 FLOPs and bytes of the kernels are those of docs/performance.md, in bf16 with fp32 master weights,
 one micro-batch of one sequence, recompute = keep-attention (all but attention and w2 computed
@@ -13,10 +13,22 @@ move bytes; nothing overlaps. Rates: products and attention in TFLOP/s (attentio
 backward with 5 products), copy in TB/s, bytes read and written. Prints Markdown.
 """
 
-import argparse
+from pages import end, markdown, parser_of
 
 ELEMENT = 2  # bytes of bf16
 PEAK = 989.0  # dense bf16 TFLOP/s of an H100 or H200 SXM, NVIDIA's data sheet
+TERA_MS = 1e9  # of a TFLOP/s or TB/s in a millisecond
+# Bytes of a weight that AdamW reads and writes, and those of clearing its gradient.
+ADAMW, CLEARING = 30, 4
+# Tensors that the kernels of a block read and write, each of the size of the hidden state.
+NORMS = 3 + 2 + 3 + 2 + 2 * 4 + 2  # forward twice, again twice, backward twice, rebuilt once; a
+# copy costs one more
+ROPE = 3 * 4  # forward, again, backward: queries and keys, in place
+SWIGLU = 3 + 6  # of the feed-forward width
+# Of the ends: embedding, norm, embedding backward; the loss reads and writes logits.
+ENDS, LOSS = 2 + (2 + 4) + 1, 2
+HEAD = ("H", "S", "products, ms", "attention, ms", "other kernels, ms", "AdamW, ms", "step, ms",
+        "token/s", "MFU, causal")  # fmt: skip
 
 
 def block(a):
@@ -38,14 +50,8 @@ def attention(a, tokens):
 
 def moved(a, tokens):
     """Bytes of all other kernels of the step but the optimiser."""
-    norms = (
-        3 + 2 + 3 + 2 + 2 * 4 + 2
-    )  # forward twice, again twice, backward twice, rebuilt once; a copy costs one more
-    rope = 3 * 4  # forward, again, backward: queries and keys, in place
-    blocks = a.layers * tokens * ((norms + rope) * a.hidden + (3 + 6) * a.ffn)
-    ends = tokens * (
-        2 * a.hidden + (2 + 4) * a.hidden + 2 * a.vocab + a.hidden
-    )  # embedding, norm, loss, embedding backward
+    blocks = a.layers * tokens * ((NORMS + ROPE) * a.hidden + SWIGLU * a.ffn)
+    ends = tokens * (ENDS * a.hidden + LOSS * a.vocab)
     return ELEMENT * (blocks + ends)
 
 
@@ -53,32 +59,35 @@ def weights(a):
     return a.layers * (block(a) + 2 * a.hidden) + 2 * a.hidden * a.vocab + a.hidden
 
 
-def row(a, number, tokens):
+def model_flops(a, tokens):
+    """Of a step, as MFU counts them."""
+    square = a.layers * tokens * a.hidden
+    return 6 * tokens * (a.layers * block(a) + a.hidden * a.vocab + square)
+
+
+def row(a, tokens, forward_rate, backward_rate):
     forward, backward = attention(a, tokens)
-    times = (
-        products(a, tokens) / a.products / 1e9,
-        forward / a.attention_forward[number] / 1e9 + backward / a.attention_backward[number] / 1e9,
-        moved(a, tokens) / a.copy / 1e9,
-        (30 + 4) * weights(a) / a.copy / 1e9,
-    )  # AdamW, and gradients cleared
+    times = [
+        products(a, tokens) / a.products,
+        forward / forward_rate + backward / backward_rate,
+        moved(a, tokens) / a.copy,
+        (ADAMW + CLEARING) * weights(a) / a.copy,
+    ]
+    times = [time / TERA_MS for time in times]
     step = sum(times)  # ms
-    model = tokens * (
-        6 * (a.layers * block(a) + a.hidden * a.vocab) + 6 * a.layers * tokens * a.hidden
-    )
+    share = model_flops(a, tokens) / step / PEAK / TERA_MS
     return (
         a.hidden,
         tokens,
         *(f"{time:.1f}" for time in times),
         f"{step:.1f}",
         f"{tokens / step * 1e3:.0f}",
-        f"{model / step / PEAK / 1e7:.0f} %",
+        f"{100 * share:.0f} %",
     )
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--hidden", type=int, required=True)
     parser.add_argument("--ffn", type=int, required=True)
@@ -91,23 +100,9 @@ def main():
     a = parser.parse_args()
     if not len(a.seq) == len(a.attention_forward) == len(a.attention_backward):
         parser.error("give a rate of attention, forward and backward, for each length")
-    titles = (
-        "H",
-        "S",
-        "products, ms",
-        "attention, ms",
-        "other kernels, ms",
-        "AdamW, ms",
-        "step, ms",
-        "token/s",
-        "MFU, causal",
-    )
-    lines = [
-        titles,
-        ["---"] * len(titles),
-        *(map(str, row(a, number, tokens)) for number, tokens in enumerate(a.seq)),
-    ]
-    print("\n".join("| " + " | ".join(line) + " |" for line in lines))
+    lengths = zip(a.seq, a.attention_forward, a.attention_backward)
+    print(markdown(HEAD, [row(a, *length) for length in lengths]))
 
 
-main()
+if __name__ == "__main__":
+    end(main)

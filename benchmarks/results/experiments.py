@@ -3,31 +3,48 @@
 """Three experiments and three checks that TawPipe's paper proposes (docs/paper.md), measured on
 nodes made of one machine and predicted for 24 GPUs.
 
-    scripts/env python3 benchmarks/experiments.py measure FOLDER [NAME ...]          # half an hour; resumes what is there
-    scripts/env python3 benchmarks/experiments.py tables FOLDER [NAME ...] [--picture FILE.png]
+    scripts/env python3 benchmarks/results/experiments.py measure FOLDER [NAME ...]
+    scripts/env python3 benchmarks/results/experiments.py tables FOLDER [NAME ...]
+        [--picture FILE.png]
 
 `measure` runs inputs/small/groups.toml on clusters of this machine (docs/cluster.md), one launch
-for each point that is no axis of a deck, and keeps FOLDER/NAME-NUMBER.h5. `tables` predicts the
-decks of inputs/paper on inputs/machines/tawpipe-paper.toml and prints both.
+for each point that is no axis of a deck, and keeps FOLDER/NAME-NUMBER.h5; that takes half an hour,
+and resumes what is there. `tables` predicts the decks of inputs/paper on
+inputs/machines/tawpipe-paper.toml and prints both.
 """
 
-import argparse
 import contextlib
 import os
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 
-from predictions import DECKS, MACHINES, ROOT, table
-from predictions import predict as predicted_cases
-
+from pages import (
+    DECKS,
+    MACHINES,
+    ROOT,
+    add_program,
+    cluster_words,
+    end,
+    one_thread,
+    parser_of,
+    predict,
+    print_table,
+    set_words,
+)
 from minitaw.command import BadInput
-from minitaw.figures import COLOURS, DASHES, MARKERS, new_figure, save
+from minitaw.drawing import COLOURS, DASHES, MARKERS, new_figure, save
 from minitaw.record import load
 
+SLICE = 0.02  # seconds that the slow node waits, and runs
+LOOK_AGAIN = 1  # seconds after which new ranks of it are looked for
+LABELS = {
+    "rate": "relative rate",
+    "overlap": "hidden share of transfers",
+    "compute": "share of computing",
+}
 SMALL = ["hidden=128", "layers=12", "micro_batches=12", "steps=3", "repeats=2"]
 TWO_NODES = ["hidden=256", "layers=8", "micro_batches=8", "steps=3", "repeats=2", "groups=2"]
 UNEQUAL = 'exceptions=[{ranks="0-7",device.speed=0.5},{ranks="16-23",device.speed=1.5}]'
@@ -37,29 +54,24 @@ METHODS = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
 
 @dataclass
 class Point:
-    """A launch. `settings` of the deck; `changes` of the machine predicted on, or `nodes`, ranks on
-    each, rate, and if the last one is half as fast."""
+    """A launch."""
 
-    settings: list
-    changes: tuple = ()
-    nodes: tuple = (3, 2, "200mbit")
-    slow: bool = False
+    settings: list  # of the deck
+    changes: tuple = ()  # of the machine that is predicted
+    nodes: tuple = (3, 2, "200mbit")  # of the machine that is measured: nodes, ranks on each, rate
+    slow: bool = False  # the last node is half as fast
 
 
 @dataclass
 class Experiment:
-    """`axis`: a column of the cases, else the name of the point. `reference`: the schedule and
-    place on the axis whose rate others are divided by; None: their own. `shows`: the figure in
-    brackets; `draws`: it, or the rate."""
-
     title: str
-    axis: str
+    axis: str  # a column of the cases, else the name of the point
     deck: str
     predicted: dict
     measured: dict
-    reference: tuple
-    shows: str = "overlap"
-    draws: str = "rate"
+    reference: tuple  # schedule and point whose rate others are divided by; None: their own
+    shows: str = "overlap"  # the figure in brackets
+    draws: str = "rate"  # or the figure in brackets
 
 
 EXPERIMENTS = {
@@ -179,105 +191,88 @@ EXPERIMENTS = {
 
 def ranks_of_last_node(words):
     """Processes of a launch that may only use the last core, which the last of two nodes has."""
+    last = {max(os.sched_getaffinity(0))}
+    command = [word.encode() for word in words]
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if (folder / "cmdline").read_bytes().split(b"\0")[: len(words)] == [
-                word.encode() for word in words
-            ]:
-                if os.sched_getaffinity(int(folder.name)) == {max(os.sched_getaffinity(0))}:
-                    yield int(folder.name)
+            found = (folder / "cmdline").read_bytes().split(b"\0")
+            if found[: len(words)] == command and os.sched_getaffinity(int(folder.name)) == last:
+                yield int(folder.name)
 
 
 def halve_speed(launch, words):
-    """Until the launch ends, its ranks of the last node run in every other slice of 20 ms; what
-    they send waits as well."""
+    """Until the launch ends, its ranks of the last node run in every other slice of time; what they
+    send waits as well."""
     ranks, asked = [], 0.0
     while launch.poll() is None:
-        if time.monotonic() > asked + 1:
+        if time.monotonic() > asked + LOOK_AGAIN:
             ranks, asked = list(ranks_of_last_node(words)), time.monotonic()
         for sent in (signal.SIGSTOP, signal.SIGCONT):
             for rank in ranks:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank, sent)
-            time.sleep(0.02)
+            time.sleep(SLICE)
+
+
+def measure_point(program, point, output):
+    nodes, ranks, rate = point.nodes
+    words = [program, "run", "inputs/small/groups.toml", "-o", str(output)]
+    settings = set_words([f"ranks={nodes * ranks}", *point.settings])
+    command = [*cluster_words(nodes, ranks, rate), *words, *settings]
+    launch = subprocess.Popen(command, cwd=ROOT, env=one_thread())
+    if point.slow:
+        halve_speed(launch, words)
+    if launch.wait():
+        raise BadInput(f"{' '.join(command)}: exit code {launch.returncode}")
 
 
 def measure(options):
     """Relative paths, because a record keeps its command and is passed on."""
     folder = pathlib.Path(os.path.relpath(options.folder, ROOT))
     (ROOT / folder).mkdir(parents=True, exist_ok=True)
+    program = os.path.relpath(options.minitaw, ROOT)
     for name in options.names:
         for number, point in enumerate(EXPERIMENTS[name].measured.values()):
-            nodes, ranks, rate = point.nodes
-            words = [
-                os.path.relpath(options.minitaw, ROOT),
-                "run",
-                "inputs/small/groups.toml",
-                "-o",
-                f"{folder}/{name}-{number}.h5",
-            ]
-            command = [
-                "scripts/cluster",
-                "--nodes",
-                str(nodes),
-                "--ranks-per-node",
-                str(ranks),
-                "--rate",
-                rate,
-                "--",
-                *words,
-            ]
-            command += [
-                word
-                for setting in [f"ranks={nodes * ranks}", *point.settings]
-                for word in ("--set", setting)
-            ]
-            launch = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
-            if point.slow:
-                halve_speed(launch, words)
-            if launch.wait():
-                raise BadInput(f"{' '.join(command)}: exit code {launch.returncode}")
+            measure_point(program, point, folder / f"{name}-{number}.h5")
 
 
-def figures(axis, name, settings, rate, **others):
-    """Of a case: where it is on the axis, its schedule, tokens/s, and what else is shown."""
-    place = int(settings[axis]) if axis in settings else name
-    return {"place": place, "schedule": settings["schedule"], "rate": rate, **others}
+@dataclass
+class Figures:
+    """Of a case, predicted or measured."""
+
+    point: object  # where it is on the axis: text or number
+    schedule: str
+    rate: float  # tokens/s
+    memory: int = 0  # bytes
+    overlap: float = 0  # and all below: shares
+    idle: float = 0
+    compute: float = 0
 
 
 def predictions(experiment, program):
+    deck, machine = DECKS / f"{experiment.deck}.toml", MACHINES / "tawpipe-paper.toml"
     for name, point in experiment.predicted.items():
-        for case in predicted_cases(
-            program,
-            DECKS / f"{experiment.deck}.toml",
-            MACHINES / "tawpipe-paper.toml",
-            point.settings,
-            point.changes,
-        ):
+        for case in predict(program, deck, machine, point.settings, point.changes):
             settings = case["settings"] | {"groups": case["settings"]["groups"].count("+") + 1}
-            yield figures(
-                experiment.axis,
-                name,
-                settings,
-                case["tokens_per_s"],
+            yield Figures(
+                point=int(settings[experiment.axis]) if experiment.axis in settings else name,
+                schedule=settings["schedule"],
+                rate=case["tokens_per_s"],
                 memory=case["memory_bytes"],
-                **{name: case[name] for name in ("overlap", "idle", "compute")},
+                overlap=case["overlap"],
+                idle=case["idle"],
+                compute=case["compute"],
             )
 
 
 def measurements(experiment, folder, name):
     for number, point in enumerate(experiment.measured):
         for case in load(str(folder / f"{name}-{number}.h5")).cases:
-            settings = {
-                "schedule": case["schedule"],
-                "groups": case["group_count"],
-                "hidden": case["hidden"],
-            }
-            yield figures(
-                experiment.axis,
-                point,
-                settings,
-                case["tokens_per_s"],
+            settings = {"groups": case["group_count"], "hidden": case["hidden"]}
+            yield Figures(
+                point=settings.get(experiment.axis, point),
+                schedule=case["schedule"],
+                rate=case["tokens_per_s"],
                 memory=case["memory_measured"],
                 overlap=case["overlap"],
                 idle=case["idle_share"],
@@ -285,125 +280,106 @@ def measurements(experiment, folder, name):
             )
 
 
+def points_of(found):
+    """Those of all schedules, in the order of their first appearance."""
+    return list(dict.fromkeys(point for cells in found.values() for point in cells))
+
+
 def relative(experiment, cases):
-    """{schedule: {place: (rate over that of the reference, the other figure)}}"""
-    places = list(dict.fromkeys(case["place"] for case in cases))
-    rates = {(case["schedule"], case["place"]): case["rate"] for case in cases}
-    schedule, place = experiment.reference
-    place = places[place] if place == -1 else place
+    """{schedule: {point: (rate over that of the reference, the other figure)}}"""
+    points = list(dict.fromkeys(case.point for case in cases))
+    rates = {(case.schedule, case.point): case.rate for case in cases}
+    schedule, point = experiment.reference
+    point = points[point] if point == -1 else point
     found = {}
     for case in cases:
-        reference = rates[schedule or case["schedule"], case["place"] if place is None else place]
-        found.setdefault(case["schedule"], {})[case["place"]] = (
-            case["rate"] / reference,
-            case[experiment.shows],
-        )
+        reference = rates[schedule or case.schedule, case.point if point is None else point]
+        cell = case.rate / reference, getattr(case, experiment.shows)
+        found.setdefault(case.schedule, {})[case.point] = cell
     return found
 
 
-def text(experiment, cell):
+def cell_text(experiment, cell):
     if cell is None:
         return "-"
     rate, other = cell
-    return (
-        f"{rate:.2f} ("
-        + (f"{other / 1e6:.0f} MB" if experiment.shows == "memory" else f"{100 * other:.0f} %")
-        + ")"
-    )
+    shown = f"{100 * other:.0f} %"
+    if experiment.shows == "memory":
+        shown = f"{other / 1e6:.0f} MB"
+    return f"{rate:.2f} ({shown})"
 
 
-def print_table(experiment, found):
-    places = list(dict.fromkeys(place for cells in found.values() for place in cells))
-    table(
-        [experiment.axis, *(f"`{name}`" for name in found)],
-        [
-            [str(place), *(text(experiment, cells.get(place)) for cells in found.values())]
-            for place in places
-        ],
-    )
+def print_experiment(experiment, found):
+    rows = []
+    for point in points_of(found):
+        texts = [cell_text(experiment, cells.get(point)) for cells in found.values()]
+        rows.append([point, *texts])
+    print_table([experiment.axis, *(f"`{name}`" for name in found)], rows)
+
+
+def is_number(point):
+    return isinstance(point, int) or point.replace(".", "").isdigit()
 
 
 def draw(axes, experiment, sides):
-    """Both sides on one axis, in the order of the places; what is predicted is solid."""
+    """Both sides on one axis, in the order of the points; what is predicted is solid."""
     names = list(dict.fromkeys(name for found in sides for name in found))
-    places = list(
-        dict.fromkeys(place for found in sides for cells in found.values() for place in cells)
-    )
-    if all(isinstance(place, int) or place.replace(".", "").isdigit() for place in places):
-        places.sort(key=float)
+    points = list(dict.fromkeys(point for found in sides for point in points_of(found)))
+    if all(map(is_number, points)):
+        points.sort(key=float)
+    which = 0 if experiment.draws == "rate" else 1  # of a cell
     for dash, found in zip(DASHES, sides):
         for name, cells in found.items():
             style = names.index(name)
             axes.plot(
-                [places.index(place) for place in cells],
-                [cell[experiment.draws != "rate"] for cell in cells.values()],
+                [points.index(point) for point in cells],
+                [cell[which] for cell in cells.values()],
                 dash,
                 marker=MARKERS[style],
                 color=COLOURS[style],
                 markersize=4,
                 label=name if dash == "-" else None,
             )
-    axes.set_xticks(
-        range(len(places)), [str(place).replace(", ", ",\n") for place in places], fontsize=7
-    )
-    axes.set(
-        title=experiment.title,
-        xlabel=experiment.axis,
-        ylabel={
-            "rate": "relative rate",
-            "overlap": "hidden share of transfers",
-            "compute": "share of computing",
-        }[experiment.draws],
-    )
+    labels = [str(point).replace(", ", ",\n") for point in points]
+    axes.set_xticks(range(len(points)), labels, fontsize=7)
+    axes.set(title=experiment.title, xlabel=experiment.axis, ylabel=LABELS[experiment.draws])
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=6)
 
 
 def tables(options):
     drawn = new_figure(11, 6)
-    for number, name in enumerate(options.names):
+    for number, name in enumerate(options.names, 1):
         experiment = EXPERIMENTS[name]
         sides = [
-            relative(experiment, list(cases))
-            for cases in (
-                predictions(experiment, options.minitaw),
-                measurements(experiment, options.folder, name),
-            )
+            relative(experiment, list(predictions(experiment, options.minitaw))),
+            relative(experiment, list(measurements(experiment, options.folder, name))),
         ]
         print(f"### {experiment.title}\n\n24 GPUs, predicted; then measured here:\n")
         for found in sides:
-            print_table(experiment, found)
-        draw(drawn.add_subplot(2, 3, number + 1), experiment, sides)
+            print_experiment(experiment, found)
+        draw(drawn.add_subplot(2, 3, number), experiment, sides)
     if options.picture:
         save(drawn, options.picture)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--minitaw",
-        default=str(ROOT / "build/host/minitaw"),
-        help="the program (default: build/host/minitaw)",
-    )
+    parser = parser_of(__doc__)
+    add_program(parser)
     verbs = parser.add_subparsers(required=True)
-    for name, run in (("measure", measure), ("tables", tables)):
-        verb = verbs.add_parser(name)
-        verb.set_defaults(run=run)
+    for work in (measure, tables):
+        verb = verbs.add_parser(work.__name__)
+        verb.set_defaults(work=work)
         verb.add_argument("folder", type=pathlib.Path)
         verb.add_argument(
             "names", nargs="*", metavar="NAME", help=f"of {', '.join(EXPERIMENTS)} (default: all)"
         )
-        if run == tables:
+        if work == tables:
             verb.add_argument("--picture", help="draw both, predicted solid")
     options = parser.parse_args()
     options.names = options.names or list(EXPERIMENTS)
-    try:
-        options.run(options)
-    except BadInput as sentence:
-        sys.exit(f"experiments: {sentence}")
+    options.work(options)
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -1,0 +1,454 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The predicted numbers of docs/paper.md, and the plan in the README: their tables and some of
+their sentences, as they stand there.
+
+    scripts/env benchmarks/results/paper.py [--fit]
+
+--fit also prints the constants that come closest to the published rates of TawPipe and WeiPipe
+(minutes).
+"""
+
+import functools
+import tomllib
+from dataclasses import dataclass
+
+import numpy
+from pages import (
+    DECKS,
+    MACHINES,
+    add_program,
+    cases_of,
+    end,
+    parser_of,
+    predict,
+    print_table,
+    set_words,
+)
+from scipy.optimize import least_squares
+
+GB = 1e9
+GIB = 2**30
+K = 1024
+CLOSE = 0.1  # relative error of what counts as near
+RUNS = 7  # of each case, warm-up and all, in the order of docs/paper.md
+
+METHODS = {
+    "1F1B": "1f1b:blocking=on",
+    "FSDP": "fsdp:hierarchical=on:prefetch=0",
+    "WeiPipe": "weipipe",
+    "TawPipe": "tawpipe",
+}
+PUBLISHED = {  # H, S in K: tokens/s of a GPU
+    (4096, 16): (1114.2, 956.1, 1232.4, 1377.6),
+    (1024, 16): (5594, 6751, 8412, 8914),
+    (1024, 8): (6636, 8826, 10663, 11738),
+    (1024, 4): (7212, 10559, 12055, 13629),
+}
+PUBLISHED_MEMORY = (62.3, 52.0, 57.8, 56.7)  # GB, the first row
+PUBLISHED_NCCL = (105.1, 41.7, 194.0, 34.7)  # s of a step, the second row
+ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
+    "tawpipe": (8910, 4180, 1380),
+    "tawpipe:gwps=off": (8590, 3910, 1260),
+    "tawpipe:cco=off": (8220, 3470, 1140),
+}
+WIDTHS = (1024, 2048, 4096)
+UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
+BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
+FSDP_READINGS = (
+    ("fsdp:hierarchical=on:prefetch=0",),
+    ("fsdp:prefetch=0",),
+    ("fsdp",),
+    ("fsdp:prefetch=0", "recompute=none"),
+)
+
+
+@dataclass
+class Change:
+    """Something that may load the adapters more."""
+
+    title: str
+    schedules: list
+    machine: list
+
+
+ONE_MESSAGE, TWO_MESSAGES = [], ["between.messages=2"]
+EARLY = ["tawpipe:prefetch=4:grad_ticks=6"]
+BOTTLENECK = [
+    Change("TawPipe", ["tawpipe"], ONE_MESSAGE),
+    Change("`prefetch=4:grad_ticks=6`", EARLY, ONE_MESSAGE),
+    Change(
+        "`rails=2`, `rails=8` with one adapter",
+        ["tawpipe:rails=2", "tawpipe:rails=8"],
+        ONE_MESSAGE,
+    ),
+    Change("two messages of a lane at once (`between.messages = 2`)", ["tawpipe"], TWO_MESSAGES),
+    Change("two messages, `prefetch=4:grad_ticks=6`", EARLY, TWO_MESSAGES),
+    Change("hierarchical FSDP", ["fsdp:hierarchical=on"], ONE_MESSAGE),
+]
+CONSTANTS = {
+    "device.bf16.products": "TFLOP/s",
+    "device.bf16.attention": "TFLOP/s",
+    "device.memory_rate": "GB/s",
+}
+
+
+class Paper:
+    """The decks of inputs/paper as the program predicts them on 24 GPUs."""
+
+    def __init__(self, program):
+        self.program = program
+        self.machine = MACHINES / "tawpipe-paper.toml"
+        self.errors = {}  # {kind of figure: relative errors}
+        self.cases = functools.cache(self.predict)
+
+    def predict(self, deck, *settings, changes=()):
+        return predict(self.program, DECKS / f"{deck}.toml", self.machine, settings, changes)
+
+    def plan(self, deck, *settings):
+        return cases_of(self.program, "plan", DECKS / f"{deck}.toml", *set_words(settings))
+
+    def case(self, deck, schedule, settings=(), **values):
+        wanted = {"schedule": schedule} | {key: str(value) for key, value in values.items()}
+        cases = self.cases(deck, *settings)
+        return next(case for case in cases if wanted.items() <= case["settings"].items())
+
+    def row(self, deck, hidden, seq, schedules, *settings):
+        """Of each schedule the case of this width and length (K)."""
+        return [self.case(deck, name, settings, hidden=hidden, seq=seq * K) for name in schedules]
+
+    def beside(self, kind, published, predicted):
+        """ "published / predicted (error)", which counts among the errors of its kind."""
+        self.errors.setdefault(kind, []).append(predicted / published - 1)
+        digits = 0 if predicted >= 500 else 1
+        return f"{published:g} / {predicted:.{digits}f} ({percent(predicted, published)})"
+
+    def close(self, kind):
+        errors = self.errors[kind]
+        return f"{sum(abs(error) <= CLOSE for error in errors)} of {len(errors)}"
+
+
+def percent(value, base):
+    return f"{100 * (value / base - 1):+.0f} %"
+
+
+def share_text(share, digits=0):
+    return f"{100 * share:.{digits}f} %"
+
+
+def rate_of(case):
+    """Tokens/s of a GPU."""
+    return case["tokens_per_s"] / int(case["settings"]["ranks"])
+
+
+def memory_of(case):
+    return case["memory_bytes"] / GB
+
+
+def key_of(case):
+    return tuple(case["settings"][name] for name in ("hidden", "seq", "schedule"))
+
+
+def rate_text(case):
+    if not case["fits"]:
+        return f"does not fit: {memory_of(case):.0f} GB"
+    return f"{rate_of(case):.0f}"
+
+
+def adapter_of(case):
+    """Share of the step for which the busiest direction of an adapter moves data."""
+    return max(max(use["out_busy"], use["in_busy"]) for use in case["adapters"])
+
+
+def print_pivot(cases, key):
+    """A row for each value of a setting, a column for each schedule."""
+    lines = {}
+    for case in cases:
+        value = case["settings"][key]
+        if key == "groups":
+            value = str(value.count("+") + 1)
+        overlap = f" ({share_text(case['overlap'])})" if case["fits"] else ""
+        name = case["settings"]["schedule"]
+        lines.setdefault(value, {})[name] = rate_text(case) + overlap
+    names = next(iter(lines.values()))
+    rows = [[value, *line.values()] for value, line in lines.items()]
+    print_table([key, *(f"`{name}`" for name in names)], rows)
+
+
+# The constants of the machine.
+
+
+def known_rates():
+    """{(hidden, seq, schedule): tokens/s of a GPU} of WeiPipe and TawPipe."""
+    known = {("2048", "16384", "tawpipe"): ABLATIONS["tawpipe"][1]}
+    for (hidden, seq), rates in PUBLISHED.items():
+        for name, rate in zip(METHODS, rates):
+            if name in ("WeiPipe", "TawPipe"):
+                known[str(hidden), str(seq * K), METHODS[name]] = rate
+    return known
+
+
+def fit(page):
+    """Finds the constants that come closest to the rates of TawPipe and WeiPipe, by least squares
+    of their logarithms."""
+    known = known_rates()
+    content = tomllib.loads(page.machine.read_text(encoding="utf-8"))
+    start = [functools.reduce(dict.get, key.split("."), content) for key in CONSTANTS]
+    start = numpy.array([float(value.split()[0]) for value in start])
+
+    def excess(factors):
+        values = zip(CONSTANTS.items(), start * numpy.exp(factors))
+        changes = [f"{key}={value} {unit}" for (key, unit), value in values]
+        cases = []
+        for sizes in (("hidden=1024",), ("hidden=2048,4096", "seq=16K")):
+            settings = "schedule=weipipe,tawpipe", *sizes
+            cases += page.predict("table", *settings, changes=changes)
+        rates = [(rate_of(case), known[key_of(case)]) for case in cases if key_of(case) in known]
+        return [numpy.log(rate / published) for rate, published in rates]
+
+    found = least_squares(excess, [0.0] * len(start), diff_step=0.02, xtol=1e-3, ftol=1e-3)
+    values = zip(CONSTANTS.items(), start * numpy.exp(found.x))
+    print("fitted: " + ", ".join(f"{key} = {value:.0f} {unit}" for (key, unit), value in values))
+    error = numpy.sqrt(numpy.mean(numpy.square(found.fun)))
+    print(f"root mean square of the errors: {100 * error:.1f} %, of {len(known)} rates\n")
+
+
+# Tables, in the order of the page.
+
+
+def ablation_gains(page, name):
+    """By how much the whole TawPipe is ahead, at each width."""
+    gains = []
+    for hidden in WIDTHS:
+        full, without = map(rate_of, page.row("ablations", hidden, 16, ("tawpipe", name)))
+        gains.append(round(100 * (full / without - 1)))
+    return f"{', '.join(map(str, gains))} %"
+
+
+def claims_on_speed(page):
+    tawpipe = rate_of(page.case("table", "tawpipe", hidden=4096, seq=16 * K))
+    others = (*METHODS.values(), "fsdp", "fsdp:hierarchical=on")
+    cases = page.row("table", 4096, 16, others)
+    pipeline, fsdp, weipipe, _, prefetching, hierarchical = (
+        percent(tawpipe, rate_of(case)) for case in cases
+    )
+    yield (
+        "faster than FSDP",
+        f"{fsdp} over FSDP without prefetch, {prefetching} with it, {hierarchical} against "
+        "hierarchical FSDP",
+    )
+    yield "faster than WeiPipe", weipipe
+    yield "faster than 1F1B", pipeline
+    yield "grouping (GWPS) gains", ablation_gains(page, "tawpipe:gwps=off")
+    yield "overlap (CCO) gains", ablation_gains(page, "tawpipe:cco=off")
+
+
+def claims_on_memory(page):
+    plans = page.plan("ablations", "schedule=tawpipe,tawpipe:dbs=off", "hidden=1024")
+    slots = sorted({plan["slots"]["w"] for plan in plans})
+    yield (
+        "device-bound storage halves weight buffers",
+        f"{' or '.join(map(str, slots))} weight slots on a rank with it and without it",
+    )
+    pipeline, fsdp, weipipe, tawpipe = (
+        f"{memory_of(case):.1f}" for case in page.row("table", 4096, 16, METHODS.values())
+    )
+    yield "memory is modest", f"{tawpipe} GB, WeiPipe {weipipe}, FSDP {fsdp}; 1F1B {pipeline}"
+    first, second = map(memory_of, page.row("table", 4096, 16, ("zb1", "zb2")))
+    yield "zero bubble runs out of memory at H = 4096", f"{first:.0f} and {second:.0f} GB of 80"
+
+
+def claims_on_order(page):
+    plans = page.plan("table", "schedule=tawpipe,weipipe", "hidden=1024", "seq=16K")
+    tawpipe, weipipe = (plan["bytes_per_step"]["between"]["total"] / GB for plan in plans)
+    yield (
+        "bytes of a block, 36 H^2 in WeiPipe, 24 H^2 in TawPipe",
+        f"{tawpipe:.1f} / {weipipe:.1f} GB a step between nodes: {tawpipe / weipipe:.2f}",
+    )
+    ticks = plans[0]["ticks"]["total"]
+    idle = ticks - plans[0]["ticks"]["computing_per_rank"][0]
+    yield (
+        "bubble ((D-1)P+N)/((3N+D-1)P+N), N = 16",
+        f"{idle} of {ticks} ticks: {share_text(idle / ticks, 1)}",
+    )
+    kernels = page.case("table", "tawpipe", hidden=1024, seq=16 * K)
+    data = adapter_of(kernels) * kernels["step_s"]
+    yield (
+        "least time in NCCL kernels",
+        f"{data:.0f} s for the data; {kernels['transfer_s']:.0f} s if kernels wait for them",
+    )
+
+
+def claims_on_scaling(page):
+    few, many = (rate_of(page.case("weak-scaling", "tawpipe", ranks=n)) for n in (8, 24))
+    yield "near-linear weak scaling, 8 to 24", share_text(many / few)
+    names = ("tawpipe", "weipipe", "fsdp", "fsdp:hierarchical=on")
+    cases = [page.case("strong-scaling", name, ranks=24) for name in names]
+    tawpipe, weipipe, fsdp, hierarchical = (f"{rate_of(case):.0f}" for case in cases)
+    yield (
+        "best strong scaling, 8 to 24",
+        f"{tawpipe} token/s a GPU; WeiPipe {weipipe}, FSDP {fsdp}, hierarchical FSDP "
+        f"{hierarchical}",
+    )
+
+
+def claims(page):
+    for part in (claims_on_speed, claims_on_memory, claims_on_order, claims_on_scaling):
+        yield from part(page)
+
+
+ORDER = (
+    ("weak-scaling", "strong-scaling"),
+    ("groups",),
+    ("table",),
+    ("heterogeneous",),
+    ("ablations",),
+)
+
+
+def hours(page):
+    """What each part of the page takes on 24 GPUs."""
+    for number, decks in enumerate(ORDER, 1):
+        cases = [case for deck in decks for case in page.cases(deck)]
+        steps = [case["step_s"] for case in cases if case["fits"]]
+        rest = len(cases) - len(steps)
+        count = f"{len(steps)}, and {rest} that do not fit" if rest else str(len(steps))
+        every, longest = (RUNS * seconds / 3600 for seconds in (sum(steps), max(steps)))
+        yield str(number), count, f"{every:.0f}", f"{longest:.1f}"
+
+
+def print_throughput(page):
+    rows = []
+    for (hidden, seq), published in PUBLISHED.items():
+        pairs = zip(published, page.row("table", hidden, seq, METHODS.values()))
+        cells = [page.beside("rates", rate, rate_of(case)) for rate, case in pairs]
+        rows.append([f"{hidden}, {seq}K", *cells])
+    for hidden, seq in UNPUBLISHED:
+        cases = page.row("table", hidden, seq, METHODS.values())
+        rows.append([f"{hidden}, {seq}K", *(f"- / {rate_text(case)}" for case in cases)])
+    pairs = zip(PUBLISHED_MEMORY, page.row("table", 4096, 16, METHODS.values()))
+    memory = [page.beside("memory", size, memory_of(case)) for size, case in pairs]
+    print_table(("H, S", *METHODS), [*rows, ["memory at 4096, 16K, GB", *memory]])
+    print(f"- {page.close('rates')} rates are within 10 %\n")
+
+
+def print_readings(page):
+    """What FSDP of the paper may be: error of its rates, and memory."""
+    rows = []
+    for name, *settings in FSDP_READINGS:
+        row = [", ".join(f"`{text}`" for text in (name, *settings))]
+        memory = []
+        for (hidden, seq), published in PUBLISHED.items():
+            sizes = f"schedule={name}", f"hidden={hidden}", f"seq={seq}K"
+            (case,) = page.row("table", hidden, seq, [name], *sizes, *settings)
+            row.append(percent(rate_of(case), published[1]))
+            memory.append(f"{memory_of(case):.1f}")
+        rows.append([*row, memory[0]])
+    sizes = [f"{hidden}, {seq}K" for hidden, seq in PUBLISHED]
+    print_table(("FSDP is", *sizes, "memory at 4096, 16K, GB"), rows)
+
+
+def print_ablations(page):
+    rows = []
+    for i, hidden in enumerate(WIDTHS):
+        row = [str(hidden)]
+        cases = page.row("ablations", hidden, 16, ABLATIONS)
+        for (name, published), case in zip(ABLATIONS.items(), cases):
+            kind = "ablations" if ":" in name else "TawPipe again"
+            row.append(page.beside(kind, published[i], rate_of(case)))
+        rows.append(row)
+    print_table(["hidden", *(f"`{name}`" for name in ABLATIONS)], rows)
+    print(f"- {page.close('ablations')} cells are within 10 %\n")
+    print_pivot(page.cases("ablations"), "hidden")
+
+
+def print_kernels(page):
+    rows = []
+    cases = page.row("table", 1024, 16, METHODS.values())
+    for name, published, case in zip(METHODS, PUBLISHED_NCCL, cases):
+        moving = adapter_of(case) * case["step_s"]
+        rows.append([name, page.beside("NCCL", published, case["transfer_s"]), f"{moving:.1f}"])
+    print_table(["method", "published / predicted: kernels", "an adapter moves data"], rows)
+
+
+def print_baselines(page):
+    rows, idle = [], []
+    for hidden, seq in PUBLISHED:
+        cases = page.row("table", hidden, seq, BASELINES)
+        rows.append([f"{hidden}, {seq}K", *map(rate_text, cases)])
+        plans = page.plan("table", "schedule=1f1b", f"hidden={hidden}", f"seq={seq}K")
+        idle += [100 * plan["idle"]["share"] for plan in plans]
+    print_table(("H, S", *(f"`{name}`" for name in BASELINES)), rows)
+    print(f"- 1F1B idles for {min(idle):.0f} to {max(idle):.0f} %\n")
+
+
+def bottleneck(page):
+    """TawPipe with its adapters as bottleneck, and what would load them more."""
+    sizes = ("hidden=1024", "seq=8K", "micro_batch=4", "micro_batches=96")
+    for change in BOTTLENECK:
+        schedules = "schedule=" + ",".join(change.schedules)
+        machine = ["between.rate=6 Gbit/s", *change.machine]
+        cases = page.predict("table", schedules, *sizes, changes=machine)
+        steps = ", ".join(f"{case['step_s']:.1f}" for case in cases)
+        yield change.title, steps, share_text(adapter_of(cases[0]))
+
+
+def plans(page):
+    for plan in page.plan("plan", "schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe,1f1b"):
+        inside = plan["bytes_per_step"]["inside"]["total"] / plan["settings"]["ranks"]
+        yield (
+            f"`{plan['settings']['schedule']}`",
+            f"{plan['busiest_out']['bytes'] / GIB:.1f}",
+            f"{inside / GIB:.1f}",
+            f"{plan['memory_bytes']['worst']['total'] / GIB:.2f}",
+            f"{100 * plan['idle']['share']:.1f}%",
+        )
+
+
+PLAN_HEAD = ("schedule", "busiest node, out", "inside nodes, per rank", "memory, worst rank",
+             "idle by order")  # fmt: skip
+
+
+def print_tables(page):
+    print("# docs/paper.md\n\n## Claim by claim\n")
+    print_table(("claim", "predicted"), claims(page))
+    print("## Repeat it on 24 GPUs\n")
+    print_table(("order", "cases", "hours", "longest case"), hours(page))
+    print("## Throughput\n")
+    print_throughput(page)
+    print_readings(page)
+    print("## Ablations\n")
+    print_ablations(page)
+    print("## Time in NCCL kernels\n")
+    print_kernels(page)
+    print("## Better baselines\n")
+    print_baselines(page)
+    print("## Why hierarchical FSDP is ahead\n")
+    print_table(("change", "step, s", "busiest adapter"), bottleneck(page))
+    print("## Groups\n")
+    print_pivot(page.cases("groups"), "groups")
+    print("## Scaling\n")
+    for deck in ("strong-scaling", "weak-scaling"):
+        print_pivot(page.cases(deck), "ranks")
+    print("# README.md\n\n## Plan before you run\n")
+    print_table(PLAN_HEAD, plans(page))
+
+
+def main():
+    parser = parser_of(__doc__)
+    add_program(parser)
+    parser.add_argument(
+        "--fit",
+        action="store_true",
+        help="fit the constants of inputs/machines/tawpipe-paper.toml again and print them "
+        "(minutes)",
+    )
+    options = parser.parse_args()
+    page = Paper(options.minitaw)
+    if options.fit:
+        fit(page)
+    print_tables(page)
+
+
+if __name__ == "__main__":
+    end(main)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two results compared: all cases that both have, what follows for all of them, and what a reader
+should know beyond the figures (docs/compare.md)."""
+
+from dataclasses import dataclass
+
+from .aspects import OUTCOMES, Aspect, Rules, Surety, all_aspects, compare_times
+from .command import BadInput
+from .intervals import mean_times, times_of
+from .matching import EFFORT, WHAT_MATTERS, match_cases, value_of
+from .numbers import plural
+
+WORDS = {"worse": "REGRESSION", "ambiguous": "AMBIGUOUS", "better": "FASTER"}  # all others: SAME
+# Of provenance: what is noted where it differs.
+PROGRAM = ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi",
+           "nccl", "cuda", "driver")  # fmt: skip
+IN_TURN = "measure base and new in turn, in several files of each"
+ONE_REPETITION = (
+    "there is one repetition only: the interval knows how samples of a run scatter, not how runs "
+    f"differ; {IN_TURN}"
+)
+ONE_FILE = (
+    "there is one file of each: what changed on the machine from one to the other counts as a "
+    f"change of the program; {IN_TURN}"
+)
+
+
+@dataclass
+class Comparison:
+    rules: Rules
+    cases: list  # of Match
+    only_base: list
+    only_new: list
+    notes: list  # what differs without mattering; one line each
+    together: Aspect = None  # time of all, by the geometric mean of the ratios; of several cases
+
+    @property
+    def missing(self):
+        """Labels of the cases of the base that count because the new side lacks them."""
+        return self.only_base if self.rules.missing == "fail" else []
+
+    @property
+    def timed(self):
+        """Matches whose times both sides have."""
+        return [match for match in self.cases if match.times.base and match.times.new]
+
+    @property
+    def surety(self):
+        timed = len(self.timed)
+        intervals = timed + (timed > 1)
+        return Surety(self.rules.confidence, self.rules.looks, max(intervals, 1))
+
+    @property
+    def slower_together(self):
+        """All cases together can be slower where no single one is clear."""
+        return self.together is not None and self.together.outcome == "worse"
+
+    @property
+    def outcome(self):
+        """Of all cases: a regression counts most, then an ambiguous one, then one that is faster.
+        Whether all are faster together follows from the cases."""
+        if self.missing or self.slower_together:
+            return "worse"
+        outcomes = [match.outcome for match in self.cases]
+        return max(outcomes, key=OUTCOMES.index, default="none")
+
+    @property
+    def word(self):
+        return WORDS.get(self.outcome, "SAME")
+
+    def text(self):
+        """ "SAME: ...", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
+        why = self.excluded() if self.word == "SAME" else "; ".join(self.reasons())
+        return f"{self.word}: {why}"
+
+    def reasons(self):
+        some = [match for match in self.cases if match.outcome == self.outcome]
+        if some:
+            yield self.first_reason(some)
+        if self.slower_together:
+            yield f"all {len(self.cases)} cases together: {self.together.reason}"
+        if self.missing:
+            count = len(self.missing)
+            yield f"{count} of the base's cases missing in the new one, first {self.missing[0]}"
+
+    def first_reason(self, some):
+        """Of those that are not decided the one that looks slowest tells most."""
+        one, which = some[0], "first"
+        if self.outcome == "ambiguous":
+            one, which = max(some, key=slowness), "such as"
+        aspect = one.aspects["time"] if self.outcome == "better" else one.worst()
+        count = f"{len(some)} of {plural(len(self.cases), 'case')}"
+        return f"{count}, {which} case {one.case['case']} ({one.label}): {aspect.reason}"
+
+    def excluded(self):
+        """What SAME means of times: the largest slowdown that is not excluded, and of which
+        case."""
+        judged = [match for match in self.cases if match.aspects["time"].word == "SAME"]
+        if not judged:
+            return "in what was compared; no step times were"
+        most = max(judged, key=lambda match: match.aspects["time"].ratio.high)
+        slower = max(most.aspects["time"].ratio.high - 1, 0)
+        which = f" (case {most.case['case']})" if len(judged) > 1 else ""
+        rest = len(self.cases) - len(judged)
+        others = f"; times of {plural(rest, 'case')} were not compared" if rest > 0 else ""
+        return (
+            f"no step time of {plural(len(judged), 'case')} is longer by more than "
+            f"{100 * slower:.1f} %{which}, {100 * self.rules.confidence:.4g} % sure{others}"
+        )
+
+
+def slowness(match):
+    """How slow a case may be taken to be at least; the least of all where nothing is known."""
+    ratio = match.aspects["time"].ratio
+    return ratio.low if ratio else 0
+
+
+def compare(base, new, rules):
+    """Raises BadInput if the two sides cannot be compared."""
+    matches, only_base, only_new = match_cases(base, new, rules.allow)
+    for match in matches:
+        match.times = times_of(match.sides, rules.quantile)
+    found = Comparison(rules, matches, only_base, only_new, [])
+    for match in matches:
+        match.aspects = all_aspects(match, rules, found.surety)
+    if found.outcome == "none":
+        raise BadInput(
+            f"{base[0].path} and {new[0].path} have no case in common that is valid on either side"
+        )
+    found.together = compare_together(found)
+    found.notes = list(notes_on(found, base, new))
+    return found
+
+
+def compare_together(found):
+    """The time of all cases; None of one case, or where the cases were not measured together."""
+    times = mean_times([match.times for match in found.timed]) if len(found.timed) > 1 else None
+    aspect = compare_times(times, found.rules, found.surety) if times else None
+    return aspect if aspect and aspect.ratio else None
+
+
+# Notes.
+
+
+def change_text(name, there, here):
+    """ "name = a and b -> c" of two sets of texts."""
+    sides = [" and ".join(sorted(texts)) or "none" for texts in (there, here)]
+    return f"{name} = {' -> '.join(sides)}"
+
+
+def changes_of(found, base, new):
+    """(name, texts of the base, texts of the new one) of what may explain a difference."""
+    sessions = [[session for file in side for session in file.sessions] for side in (base, new)]
+    for name in PROGRAM:
+        yield name, *({session.get(name, "") for session in side} - {""} for side in sessions)
+    for name in ("libraries", "environment"):
+        there, here = ({text for s in side for text in s.get(name, [])} for side in sessions)
+        yield name, there - here, here - there
+    for name in EFFORT:  # need not agree, but may explain why a side scatters more
+        sides = ([case for match in found.cases for case in match.cases[i]] for i in (0, 1))
+        yield name, *({str(case[name]) for case in side} for side in sides)
+
+
+def notes_on(found, base, new):
+    """What a reader should know beyond the figures, a line each."""
+    for name, there, here in changes_of(found, base, new):
+        if there != here:
+            yield change_text(name, there, here)
+    for name in WHAT_MATTERS:
+        match = next((match for match in found.cases if name in match.differs), None)
+        if match:
+            there, here = value_of(name, match.case), value_of(name, match.new_case)
+            yield f"{name} = {there} -> {here}, as allowed"
+    yield from (f"only in the base: {label}" for label in found.only_base)
+    yield from (f"only in the new one: {label}" for label in found.only_new)
+    units = {match.times.unit for match in found.timed}
+    if "samples" in units:
+        yield ONE_REPETITION
+    elif "repetitions" in units and len(base) == len(new) == 1:
+        yield ONE_FILE

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the settings of a case mean, what a reader calls them, and which cases they put together.
+
+layout.txt says which settings there are (setting/NAME); each is in one of the lists below.
+"""
+
+from .numbers import plural
+
+MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of others do not compare
+WORK = ["schedule", "ranks", "groups", "replicas", "seq", "data"]
+BATCH = ["micro_batches", "micro_batch", "micro_batch_per_rank"]
+# How the same is computed: cases that differ in these can be compared if the user allows it.
+VARIANT = ["dtype", "grad_dtype", "recompute", "attention", "transport", "seed", "learning_rate",
+           "clip_norm"]  # fmt: skip
+EFFORT = ["steps", "warmup", "repeats"]  # how well a case is measured
+DERIVED = ["identity", "group_count", "parameters"]  # follow from the others
+
+# Words in front of a value, in the order in which settings tell panels of a page apart.
+TOLD = {
+    "ranks": "rank",
+    "groups": "groups",
+    "replicas": "replica",
+    "hidden": "hidden",
+    "layers": "layer",
+    "dtype": "",
+    "recompute": "recompute",
+    "micro_batches": "M =",
+    "micro_batch": "B =",
+    "micro_batch_per_rank": "B of each rank",
+    "vocab": "vocabulary",
+    "heads": "head",
+    "kv_heads": "key/value head",
+    "ffn": "feed-forward width",
+    "data": "tokens",
+    "attention": "attention",
+    "transport": "transport",
+    "seed": "seed",
+    "learning_rate": "learning rate",
+}
+COUNTED = ["ranks", "layers", "heads", "kv_heads", "replicas"]  # whose word stands after the value
+
+
+def setting_text(name, value):
+    """ "4 ranks", "groups 2+2", "M = 16"."""
+    if name in COUNTED:
+        return plural(value, TOLD[name])
+    return f"{TOLD[name]} {value}".strip()
+
+
+def values_of(case, names):
+    return tuple(case[name] for name in names)
+
+
+def telling(cases, names=tuple(TOLD)):
+    """The settings that tell these cases apart, without those that follow from others."""
+    chosen, parts = [], 1
+    for name in names:
+        count = len({values_of(case, [*chosen, name]) for case in cases})
+        if count > parts:
+            chosen, parts = [*chosen, name], count
+    return chosen
+
+
+def shared_settings(cases):
+    """Texts of the settings that all cases have in common."""
+    found = []
+    for name in TOLD:
+        values = {case[name] for case in cases}
+        is_usual = values <= {"", "auto"} or (name == "replicas" and values == {1})
+        if len(values) == 1 and not is_usual:
+            found.append(setting_text(name, *values))
+    return found
+
+
+def grouped(items, key):
+    """{key: [items]}, in the order of their first appearance."""
+    found = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def panels(cases):
+    """[(title, cases)]: cases that are alike but for schedule and sequence length. The title says
+    what tells a panel from the others."""
+    names = telling(cases)
+    parts = grouped(cases, lambda case: values_of(case, names))
+    return [(", ".join(map(setting_text, names, key)), some) for key, some in parts.items()]
