@@ -179,8 +179,9 @@ def main():
             del words[0]
         command = launch(ranks, ["minitaw", *words[3:]] if words[0] == "apptainer" else words)
     elif name == "cluster":
-        sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-        from lib.cluster import parse
+        scripts = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+        sys.path[:0] = [str(scripts), str(scripts / "lib")]
+        from cluster_options import parse
 
         options = parse(words)
         os.environ["MINITAW_SHAPED_LINKS"] = (

@@ -89,7 +89,7 @@ def what_is_missing_is_skipped():
     skips = "echo 'test_device.cpp:26: Skipped'; echo 'this machine has no NVML: libnvidia-ml.so.1'; echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test'"
     machine(
         test_comm_device=None,
-        test_meters_device=skips,
+        test_energy_device=skips,
         mpiexec=refusal + MPIEXEC,
         **{"compute-sanitizer": None},
     )

@@ -17,7 +17,7 @@ MINITAW_ITSELF = [
 ]  # the real program, where it is built
 TESTS = [
     "topology_devices",
-    "meters_device",
+    "energy_device",
     "kernels_layers",
     "kernels_matmul",
     "kernels_attention",
