@@ -62,7 +62,6 @@ run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
 verify one.toml --set learning_rate=0.046           | by 1.2 times itself
 verify two.toml                                     | by 1.3 times itself
-topo x                                              | x
 show                                                | FILE
 show deck.toml                                      | not a miniTaw result
 show missing.h5                                     | cannot be read

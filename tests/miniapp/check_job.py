@@ -409,6 +409,7 @@ def check_topo():
             assert (
                 min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13
             ), said
+    refused(call(1, "topo", "x"), "x")
     for options in (["--groups", "3"], ["--seconds", "0"]):
         refused(call(2, "topo", "--seconds", "0.05", *options))
 
