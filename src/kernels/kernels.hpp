@@ -135,11 +135,13 @@ void rmsnorm_backward_gain(
 // them.
 
 /// table [S, d]: cosine and sine of position theta^(-2i / d), angles in double: float has no digits
-/// left at 10^5.
-void rope_table(const ExecutionSpace& exec, Matrix<float> table);
+/// left at 10^5. Row s has position s, or the one that the run has there which s is in; rows of no
+/// run stay.
+void rope_table(
+    const ExecutionSpace& exec, Matrix<float> table, const std::vector<QueryRun>& runs = {});
 
-/// Turns the first `heads` heads of every token; row t has position t mod S. direction 1: forward;
-/// -1: the gradient.
+/// Turns the first `heads` heads of every token; row t takes row t mod S of the table. direction 1:
+/// forward; -1: the gradient.
 template <class E>
 void rope(const ExecutionSpace& exec,
     Matrix<E> qkv,
@@ -164,22 +166,36 @@ enum class Attention {
 /// Returns what `kernel` means here; never automatic. Throws InputError if an explicit choice
 /// cannot compute this.
 template <class E>
-[[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
+[[nodiscard]] Attention resolve_attention(
+    Attention kernel, const AttentionSizes& sizes, const AttentionPart& part = {});
 
-/// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a
+/// Builds what the resolved kernel needs for this part on this queue: plans and workspaces of a
 /// vendor's library. Slow; belongs before the first step. Without it a vendor's kernel refuses to
 /// run.
 template <class E>
 void attention_prepare(const ExecutionSpace& exec,
     const AttentionSizes& sizes,
-    Attention kernel = Attention::automatic);
+    Attention kernel = Attention::automatic,
+    const AttentionPart& part = {});
 
+/// Keys and values of whole sequences, or sums of their gradients, of the heads of a part, which
+/// also says how their rows lie.
+template <class T>
+struct KeyValues {
+  T* keys = nullptr;
+  T* values = nullptr;
+};
+
+/// Queries of a run against all keys up to their own position. Only rows of the run and heads of
+/// the part are written.
 template <class E>
 struct AttentionForward {
   Matrix<E> y;          ///< [T, h d]
   Vector<float> lse;    ///< [B, h, S], log-sum-exp of rows of scaled scores
   Matrix<const E> qkv;  ///< [T, (h + 2 h_kv) d], rotated
   AttentionSizes sizes;
+  AttentionPart part{};
+  KeyValues<const E> key_values{};  ///< positions [0, run.end()); if part.stride is not 0
 };
 
 template <class E>
@@ -187,7 +203,11 @@ void attention_forward(const ExecutionSpace& exec,
     const AttentionForward<E>& p,
     Attention kernel = Attention::automatic);
 
-template <class E>
+/// The gradient of queries goes to their columns of dqkv, in rows of the run. Those of keys and
+/// values go to theirs, or with part.stride to gradient_sums (G: float or E), at positions [0,
+/// run.end()): all other positions stay, and whoever sums over runs or ranks fills them with
+/// clear_key_values().
+template <class E, class G = E>
 struct AttentionBackward {
   Matrix<E> dqkv;           ///< [T, (h + 2 h_kv) d]; with cudnn, dq varies in its last bits
   Vector<float> delta;      ///< [B, h, S], scratch
@@ -195,12 +215,43 @@ struct AttentionBackward {
   Matrix<const E> qkv, y;   ///< as in the forward pass
   Vector<const float> lse;  ///< of the forward pass
   AttentionSizes sizes;
+  AttentionPart part{};
+  KeyValues<const E> key_values{};  ///< as in the forward pass
+  KeyValues<G> gradient_sums{};     ///< with rows as key_values has them
+  bool accumulate = false;          ///< adds to the gradients of keys and values
 };
 
-template <class E>
+template <class E, class G = E>
 void attention_backward(const ExecutionSpace& exec,
-    const AttentionBackward<E>& p,
+    const AttentionBackward<E, G>& p,
     Attention kernel = Attention::automatic);
+
+// Between the fused projection and KeyValues, for the heads of a part (with stride).
+
+/// Keys and values of the run's rows of qkv go to its positions of `to`: what ranks gather.
+template <class E>
+void copy_key_values(const ExecutionSpace& exec,
+    KeyValues<E> to,
+    MatrixIn<E> qkv,
+    const AttentionSizes& sizes,
+    const AttentionPart& part);
+
+/// The way back: key and value columns of the run's rows of dqkv are the sums at its positions,
+/// rounded to E.
+template <class E, class G>
+void take_key_values(const ExecutionSpace& exec,
+    Matrix<E> dqkv,
+    KeyValues<const G> sums,
+    const AttentionSizes& sizes,
+    const AttentionPart& part);
+
+/// Positions [run.end(), positions) of the sums are 0: those that no query of the last run sees.
+template <class G>
+void clear_key_values(const ExecutionSpace& exec,
+    KeyValues<G> sums,
+    const AttentionSizes& sizes,
+    const AttentionPart& part,
+    int positions);
 
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
 

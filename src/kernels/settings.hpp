@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <compare>
+#include <cstdint>
 #include "base/philox.hpp"
 
 /// Constants and types that kernels, their plain references and the vendors' libraries share.
@@ -11,7 +12,7 @@ namespace minitaw::kernels {
 /// h.
 struct AttentionSizes {
   int batch = 0;     ///< B
-  int seq = 0;       ///< S
+  int seq = 0;       ///< S: rows of each sequence in qkv and y
   int heads = 0;     ///< h
   int kv_heads = 0;  ///< h_kv, divides h
   int head_dim = 0;  ///< d
@@ -19,6 +20,38 @@ struct AttentionSizes {
   [[nodiscard]] MINITAW_HOST_DEVICE int group() const { return heads / kv_heads; }
 
   auto operator<=>(const AttentionSizes&) const = default;
+};
+
+/// Rows [row, row + count) of each sequence's rows here, at the positions from `position` on of the
+/// sequence.
+struct QueryRun {
+  int row = 0, count = 0, position = 0;
+
+  /// The position after the last: its queries see keys [0, end()).
+  [[nodiscard]] MINITAW_HOST_DEVICE int end() const { return position + count; }
+
+  auto operator<=>(const QueryRun&) const = default;
+};
+
+struct HeadRange {
+  int first = 0, count = 0;
+
+  auto operator<=>(const HeadRange&) const = default;
+};
+
+/// What one call of attention computes, and how KeyValues lie. The default: all of it, keys and
+/// values in the fused projection, positions as rows.
+struct AttentionPart {
+  QueryRun run{};        ///< count 0: all rows, at position 0
+  HeadRange kv_heads{};  ///< with the query heads that read them; count 0: all
+  /// Position j of sequence b is row (j / chunk) chunk B + b chunk + j % chunk of KeyValues, whose
+  /// rows are `stride` elements apart; the first head of kv_heads is at their beginning. chunk = S
+  /// is [B, S]; gathered chunks lie one after the other, with all sequences in each. stride 0: keys
+  /// and values are those in qkv.
+  std::int64_t stride = 0;
+  int chunk = 0;
+
+  auto operator<=>(const AttentionPart&) const = default;
 };
 
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2).
