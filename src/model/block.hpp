@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <ranges>
+#include <utility>
 #include "model/model.hpp"
 
 namespace minitaw::model {
@@ -46,9 +48,18 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
+/// Keys and values of whole sequences [2 n, B, chunk, 2 h_kv d] that ranks share, and their
+/// gradients: gathered and added up by others. Empty: this rank has whole sequences, whose keys and
+/// values stay where they are projected to.
+struct SharedKeys {
+  Buffer key_values, gradient;
+};
+
 /// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13
-/// norm2(.)). Each half's backward towards the input leaves what that towards the weights reads:
-/// the two may be apart if it stays.
+/// norm2(.)). Its passes are runs of segments, between which keys and values, or their gradients,
+/// may pass between ranks: forward_keys, forward_attend; backward_keys, backward_attend,
+/// backward_finish. Each half's backward towards the input leaves what that towards the weights
+/// reads: the two may be apart if it stays.
 template <class E>
 class Block {
   using enum Intermediate;
@@ -67,83 +78,137 @@ public:
       const BlockTensors<const E>& weights,
       const std::array<Source, 3>& sources,
       Matrix<const float> rope,
-      kernels::Attention kernel)
+      kernels::Attention kernel,
+      const SharedKeys& shared = {})
       : exec_(exec),
         shape_(shape),
         ffn_(ffn_width),
         weights_(weights),
         sources_(sources),
         rope_(rope),
-        attention_(kernel) {}
+        attention_(kernel),
+        shared_(shared) {}
+
+  // ---- Whole passes: nothing is between their segments ----
 
   /// x [T, H] becomes the output.
   void forward(Matrix<E> x) const {
-    up_to_gate(
-        x, at(input), x, shape_.recompute == Recompute::none ? at(middle) : Matrix<E>(), true);
-    kernels::swiglu_forward(exec_, at(product), at(ffn));
-    kernels::linear_forward(exec_, x, at(product), weights_.w2, 1);
+    forward_keys(x);
+    forward_attend(x);
   }
 
   /// x is the gradient [T, H] of the output, then of the input. Gradients of weights are written or
-  /// added to.
+  /// added to. Attention's part comes last: it has the scratch of the feed-forward.
   template <class G>
   void backward(Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) const {
-    rebuild();
+    backward_keys();
     feed_forward_input(x);
-    feed_forward_weight(x, gradient, accumulate);
-    attention_input(x);
-    attention_weight(gradient, accumulate);
+    feed_forward_weights(x, gradient, accumulate);
+    attention_input();
+    finish_input(x);
+    normalise_input();
+    output_weights(gradient, accumulate);
+    finish_weights(gradient, accumulate);
   }
 
-  /// backward() in two halves, first gradient_at_output() [T, H] -> dx. Saved and deferred pass on
-  /// the rest.
-  void backward_input(Matrix<E> dx) const {
-    const auto keep = [this](auto copy, auto gain) {
-      if (E* const deferred = place<E>(copy))
-        Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
-    };
-    keep(norm1, weights_.norm1);
-    keep(norm2, weights_.norm2);
-    rebuild();
-    feed_forward_input(at(output_gradient));
-    attention_input(dx);
+  /// backward() in two halves, first dy -> dx, with dy at gradient_at_output(). Saved and deferred
+  /// pass on the rest.
+  void backward_input(Matrix<E> dy, Matrix<E> dx) const {
+    backward_keys();
+    backward_attend(dy);
+    finish_input(dx);
   }
 
   template <class G>
   void backward_weight(const BlockTensors<G>& gradient, bool accumulate) const {
-    feed_forward_weight(at(output_gradient), gradient, accumulate);
-    attention_weight(gradient, accumulate);
+    backward_attend_weights(at(output_gradient), gradient, accumulate);
+    normalise_input();
+    finish_weights(gradient, accumulate);
   }
 
   [[nodiscard]] Matrix<E> gradient_at_output() const { return at(output_gradient); }
 
+  // ---- Segments: keys and values, then their gradients, pass between ranks before the next ----
+
+  /// Projects x [T, H] to queries, keys and values.
+  void forward_keys(Matrix<E> x) const { project(x, at(input)); }
+
+  /// x becomes the output.
+  void forward_attend(Matrix<E> x) const {
+    attend();
+    up_to_gate(x, shape_.recompute == Recompute::none ? at(middle) : Matrix<E>());
+    kernels::swiglu_forward(exec_, at(product), at(ffn));
+    kernels::linear_forward(exec_, x, at(product), weights_.w2, 1);
+  }
+
+  /// Has the keys and values of the saved input again, and for the half of the weights the gains.
+  void backward_keys() const {
+    defer(norm1, weights_.norm1);
+    defer(norm2, weights_.norm2);
+    if (shape_.recompute != Recompute::none)
+      project(at(input), at(middle));
+    else
+      share_keys();
+  }
+
+  /// dy is the gradient [T, H] of the output, and stays. Leaves the gradients of `middle`, and of
+  /// queries, keys and values as attention sees them.
+  void backward_attend(Matrix<E> dy) const {
+    feed_forward_input(dy);
+    attention_input();
+  }
+
+  /// Gradients of all matrices but that of queries, keys and values.
+  template <class G>
+  void backward_attend_weights(
+      Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
+    feed_forward_weights(dy, gradient, accumulate);
+    output_weights(gradient, accumulate);
+  }
+
+  /// dx becomes the gradient [T, H] of the input; with `gradient`, what is left of the weights too.
+  void backward_finish(Matrix<E> dx) const {
+    take_key_gradients();
+    normalise_input();  // another block's backward_keys() may have come between
+    finish_input(dx);
+  }
+
+  template <class G>
+  void backward_finish(Matrix<E> dx, const BlockTensors<G>& gradient, bool accumulate) const {
+    backward_finish(dx);
+    finish_weights(gradient, accumulate);
+  }
+
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
-  /// The forward pass up to the gate: input x and its copy, to one of which (`stream`) attention is
-  /// added; its copy.
-  void up_to_gate(
-      Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
+  void defer(Intermediate copy, Vector<const E> gain) const {
+    if (E* const deferred = place<E>(copy))
+      Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
+  }
+
+  /// x [T, H] -> rotated queries, keys and values; `copy` receives x.
+  void project(Matrix<E> x, Matrix<E> copy) const {
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
-    if (attends)
-      kernels::attention_forward<E>(
-          exec_, {at(attention), floats(lse), at(qkv), attention_sizes(shape_)}, attention_);
+    share_keys();
+  }
+
+  /// Attention's output is added to `stream`, of which `copy` receives the sum.
+  void up_to_gate(Matrix<E> stream, Matrix<E> copy) const {
     kernels::linear_forward(exec_, stream, at(attention), weights_.wo, 1);
-    kernels::rmsnorm_forward(
-        exec_, at(normed), floats(rstd2), copy_of_stream, stream, weights_.norm2);
+    kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), copy, stream, weights_.norm2);
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
   }
 
-  void rebuild() const {
-    if (shape_.recompute != Recompute::none)
-      up_to_gate(at(input), at(middle), at(middle), {}, shape_.recompute == Recompute::block);
-  }
+  // The parts of the backward pass. feed_forward_input() leaves the gradient at `middle`.
 
-  // The parts of the backward pass. Between the first two and the last two there is the gradient at
-  // `middle`.
   void feed_forward_input(Matrix<E> dy) const {
+    if (shape_.recompute == Recompute::block)
+      attend();
+    if (shape_.recompute != Recompute::none)
+      up_to_gate(at(middle), {});
     kernels::linear_backward_input(exec_, at(product), dy, weights_.w2);
     kernels::swiglu_backward(exec_, at(ffn), at(product), at(product), at(ffn));
     kernels::linear_backward_input(exec_, at(middle_gradient), at(ffn), weights_.w13);
@@ -158,7 +223,7 @@ private:
   }
 
   template <class G>
-  void feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
+  void feed_forward_weights(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
     const Matrix<const E> slope = dy, of_gate_up = at(ffn);
     if (shape_.recompute == Recompute::none)
       kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), {}, at(middle), weights_.norm2);
@@ -167,17 +232,12 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm2, partial(gain_partial2), accumulate);
   }
 
-  void attention_input(Matrix<E> dx) const {
+  void attention_input() const {
     kernels::linear_backward_input(exec_, at(attention_gradient), at(middle_gradient), weights_.wo);
-    kernels::attention_backward<E>(exec_,
-        {.dqkv = at(qkv_gradient),
-            .delta = floats(delta),
-            .dy = at(attention_gradient),
-            .qkv = at(qkv),
-            .y = at(attention),
-            .lse = floats(lse),
-            .sizes = attention_sizes(shape_)},
-        attention_);
+    attend_backward();
+  }
+
+  void finish_input(Matrix<E> dx) const {
     kernels::rope(exec_, at(qkv_gradient), rope_, turned_heads(), -1);
     kernels::linear_backward_input(exec_, dx, at(qkv_gradient), weights_.wqkv);
     kernels::rmsnorm_backward(exec_,
@@ -190,13 +250,99 @@ private:
         weights_.norm1);
   }
 
+  /// The gradient of wo.
   template <class G>
-  void attention_weight(const BlockTensors<G>& gradient, bool accumulate) const {
-    const Matrix<const E> slope = at(middle_gradient), of_qkv = at(qkv_gradient);
-    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), {}, at(input), weights_.norm1);
+  void output_weights(const BlockTensors<G>& gradient, bool accumulate) const {
+    const Matrix<const E> slope = at(middle_gradient);
     kernels::linear_backward_weight(exec_, gradient.wo, slope, at(attention), accumulate);
+  }
+
+  /// norm1's output again, and its row statistics.
+  void normalise_input() const {
+    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), {}, at(input), weights_.norm1);
+  }
+
+  template <class G>
+  void finish_weights(const BlockTensors<G>& gradient, bool accumulate) const {
+    const Matrix<const E> of_qkv = at(qkv_gradient);
     kernels::linear_backward_weight(exec_, gradient.wqkv, of_qkv, normed1(), accumulate);
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);
+  }
+
+  // Attention: over the rank's own sequences, or of its runs of shared ones over all their keys.
+
+  void attend() const {
+    kernels::AttentionForward<E> p{
+        .y = at(attention), .lse = floats(lse), .qkv = at(qkv), .sizes = attention_sizes(shape_)};
+    if (shape_.shares_sequences())
+      p.key_values = shared<const E>(shared_.key_values);
+    for (const kernels::AttentionPart& part : attention_parts(shape_)) {
+      p.part = part;
+      kernels::attention_forward<E>(exec_, p, attention_);
+    }
+  }
+
+  void attend_backward() const {
+    if (!shape_.shares_sequences())
+      return attend_backward<E>({});
+    with_key_gradient([&]<class G>(G) { attend_backward<G>(shared<G>(shared_.gradient)); });
+  }
+
+  /// The last run reaches the most keys: it writes what the others add to.
+  template <class G>
+  void attend_backward(kernels::KeyValues<G> sums) const {
+    kernels::AttentionBackward<E, G> p{.dqkv = at(qkv_gradient),
+        .delta = floats(delta),
+        .dy = at(attention_gradient),
+        .qkv = at(qkv),
+        .y = at(attention),
+        .lse = floats(lse),
+        .sizes = attention_sizes(shape_),
+        .gradient_sums = sums};
+    if (shape_.shares_sequences())
+      p.key_values = shared<const E>(shared_.key_values);
+    for (const kernels::AttentionPart& part : std::views::reverse(attention_parts(shape_))) {
+      p.part = part;
+      kernels::attention_backward<E, G>(exec_, p, attention_);
+      if (!std::exchange(p.accumulate, true) && shape_.shares_sequences())
+        kernels::clear_key_values<G>(exec_, sums, p.sizes, part, static_cast<int>(shape_.seq));
+    }
+  }
+
+  /// This rank's part of the keys and values to where those of all ranks will be.
+  void share_keys() const {
+    if (!shape_.shares_sequences())
+      return;
+    for (const kernels::AttentionPart& part : attention_parts(shape_))
+      kernels::copy_key_values<E>(
+          exec_, shared<E>(shared_.key_values), at(qkv), attention_sizes(shape_), part);
+  }
+
+  /// The way back, for gradients that have been summed over the ranks.
+  void take_key_gradients() const {
+    with_key_gradient([&]<class G>(G) {
+      for (const kernels::AttentionPart& part : attention_parts(shape_))
+        kernels::take_key_values<E, G>(exec_,
+            at(qkv_gradient),
+            shared<const G>(shared_.gradient),
+            attention_sizes(shape_),
+            part);
+    });
+  }
+
+  template <class Use>
+  void with_key_gradient(const Use& use) const {
+    if (shape_.fp32_key_gradients)
+      use(float{});
+    else
+      use(E{});
+  }
+
+  /// Rows [2 h_kv d]: the keys of all heads, then their values.
+  template <class T>
+  [[nodiscard]] kernels::KeyValues<T> shared(const Buffer& buffer) const {
+    T* const keys = buffer.at<T>(0, shape_.seq * shape_.micro_batch * shape_.key_values());
+    return {keys, keys + shape_.key_values() / 2};
   }
 
   template <class T>
@@ -236,5 +382,6 @@ private:
   std::array<Source, 3> sources_;
   Matrix<const float> rope_;
   kernels::Attention attention_;
+  SharedKeys shared_;
 };
 }  // namespace minitaw::model

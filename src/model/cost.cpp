@@ -56,20 +56,27 @@ BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Price&
     return price.product(2 * n.tokens * in * out);
   };
   const auto memory = [&](double elements) { return price.memory(elements * n.element); };
+  const double of_qkv = product(n.hidden, static_cast<double>(shape.qkv()));
   const double last = product(ffn, n.hidden);
-  const double matrices = product(n.hidden, static_cast<double>(shape.qkv())) +
-                          product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
+  const double others = product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
   const double scores = 2 * n.tokens * static_cast<double>(shape.seq) * n.width;  // causal
   const double attention = price.attention(scores);
-  const double forward_rest = memory(n.tokens * (5 * n.hidden + 3 * ffn + 2 * n.rotated));
-  const double backward_rest = memory(n.tokens * (8 * n.hidden + 6 * ffn + 2 * n.rotated));
-  const double again = shape.recompute == Recompute::none ? 0
-                       : shape.recompute == Recompute::block
-                           ? matrices - last + attention + forward_rest
-                           : matrices - last + forward_rest;
-  return {.forward = matrices + attention + forward_rest,
-      .backward_input = matrices + price.attention_backward(2 * scores) + backward_rest + again,
-      .backward_weight = matrices};
+
+  BlockCost cost;
+  cost.forward_keys = of_qkv + memory(n.tokens * 2 * (n.hidden + n.rotated));
+  cost.forward_attend = others + attention + memory(n.tokens * 3 * (n.hidden + ffn));
+  cost.backward_attend =
+      others + price.attention_backward(2 * scores) + memory(n.tokens * (5 * n.hidden + 6 * ffn));
+  if (shape.recompute != Recompute::none) {
+    cost.backward_keys = cost.forward_keys;
+    cost.backward_attend += cost.forward_attend - last;
+  }
+  if (shape.recompute == Recompute::keep_attention)
+    cost.backward_attend -= attention;
+  cost.backward_finish = of_qkv + memory(n.tokens * (3 * n.hidden + 2 * n.rotated));
+  cost.backward_attend_weights = others;
+  cost.backward_finish_weights = of_qkv;
+  return cost;
 }
 
 double cost_of_loss(const Shape& shape, const Price& price) {

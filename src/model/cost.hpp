@@ -31,14 +31,23 @@ struct Price {
 /// FLOPs of products and attention alone.
 [[nodiscard]] Price in_flops();
 
-/// Cost of the visits of one block with one micro-batch.
+/// Cost of the visits of one block with one micro-batch, by segment of Model.
 struct BlockCost {
-  double forward = 0;
-  double backward_input = 0;   ///< of backward_input(); backward() takes this and the next
-  double backward_weight = 0;  ///< of backward_weight()
+  double forward_keys = 0, forward_attend = 0;
+  double backward_keys = 0;  ///< recomputed
+  double backward_attend = 0;
+  double backward_finish = 0;          ///< towards the input
+  double backward_attend_weights = 0;  ///< of all matrices but that of queries, keys and values
+  double backward_finish_weights = 0;  ///< of that
+
+  double forward() const { return forward_keys + forward_attend; }
+
+  double backward_input() const { return backward_keys + backward_attend + backward_finish; }
+
+  double backward_weight() const { return backward_attend_weights + backward_finish_weights; }
 };
 
-/// F of a block: 2 T (weights of its matrices) + 2 B S^2 A FLOPs with causal attention, T = B S
+/// F of a block: 2 T (weights of its matrices) + 2 T S A FLOPs with causal attention, T = B S / n
 /// tokens, A = heads head_dim. Both halves of the backward pass have as many for the matrices
 /// again; the input half has twice the attention of F, and the recomputation (without the last
 /// matrix product, whose result is not needed). Scores that a kernel recomputes do not count.

@@ -35,6 +35,8 @@ void initialise(
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
     : vocab_(shape.vocab),
       seq_(shape.seq),
+      local_seq_(shape.local_seq()),
+      runs_(runs_of(shape)),
       seed_(seed) {
   if (data == "synthetic")
     return;
@@ -61,17 +63,21 @@ void TokenSource::fill(std::span<std::int32_t> tokens,
     std::span<std::int32_t> targets,
     std::int64_t step,
     std::int64_t first) {
-  const auto seq = static_cast<std::size_t>(seq_);
-  if (tokens.size() % seq != 0 || targets.size() != tokens.size())
-    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {}",
-        tokens.size(),
+  const auto count = std::ssize(tokens);
+  if (count % local_seq_ != 0 || std::ssize(targets) != count)
+    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {} here",
+        count,
         targets.size(),
-        seq_));
-  std::vector<std::int32_t> values(seq + 1);
-  for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
-    sequence(values, step, first + index);
-    std::copy_n(values.begin(), seq, tokens.begin() + index * seq_);
-    std::copy_n(values.begin() + 1, seq, targets.begin() + index * seq_);
+        local_seq_));
+  // Of the whole sequence: a target may be in the chunk of another rank.
+  std::vector<std::int32_t> values(static_cast<std::size_t>(seq_) + 1);
+  for (std::int64_t begin = 0; begin < count; begin += local_seq_) {
+    sequence(values, step, first++);
+    for (const auto& [row, length, position] : runs_) {
+      const auto from = values.begin() + position;
+      std::copy_n(from, length, tokens.begin() + begin + row);
+      std::copy_n(from + 1, length, targets.begin() + begin + row);
+    }
   }
 }
 

@@ -25,8 +25,8 @@ public:
   /// Throws InputError if the file cannot be read, is not a regular one, has at most S bytes, or V
   /// < 256.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
-  /// tokens, targets (one further) [B S], from sequence `first` of the `step` on, all ranks
-  /// counted. For one thread.
+  /// Fills tokens and targets (one further) of B sequences from number `first` of the `step` on, all
+  /// ranks counted: [B, S], or [B, S / n], the shape's runs of each. For one thread.
   void fill(std::span<std::int32_t> tokens,
       std::span<std::int32_t> targets,
       std::int64_t step,
@@ -36,7 +36,8 @@ private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
   void read(std::span<std::int32_t> values, std::uint64_t random);
 
-  std::int64_t vocab_, seq_;
+  std::int64_t vocab_, seq_, local_seq_;
+  std::vector<SequenceRun> runs_;
   std::uint64_t seed_;
   std::string path_;  ///< empty: synthetic
   std::ifstream file_;

@@ -34,6 +34,16 @@ void check_sizes(const Shape& shape) {
         shape.layers));
   for (const std::int64_t ffn : shape.ffn)
     check_size("ffn", ffn);
+  if (const auto [index, count] = shape.context; count < 1 || index < 0 || index >= count)
+    throw LogicError(fmt::format("part {} of {} of a sequence", index, count));
+  if (shape.shares_sequences() && shape.seq % (2 * shape.context.count) != 0)
+    throw InputError(
+        fmt::format("seq = {}: context = {} divides a sequence into {} equal chunks; use a multiple "
+                    "of {}, or context = 1",
+            shape.seq,
+            shape.context.count,
+            2 * shape.context.count,
+            2 * shape.context.count));
 }
 
 void check_heads(const Shape& shape) {
@@ -188,6 +198,14 @@ void check(const Shape& shape) {
   check_sizes(shape);
   check_heads(shape);
   check_products(shape);
+}
+
+std::vector<SequenceRun> runs_of(const Shape& shape) {
+  const std::int64_t chunk = shape.chunk();
+  if (!shape.shares_sequences())
+    return {{0, chunk, 0}};
+  const auto [index, count] = shape.context;
+  return {{0, chunk, index * chunk}, {chunk, chunk, (2 * count - 1 - index) * chunk}};
 }
 
 std::int64_t block_matmul_parameters(const Shape& shape, int layer) {

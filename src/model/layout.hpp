@@ -35,6 +35,12 @@ struct Shape {
   Dtype dtype = Dtype::fp32;
   Recompute recompute = Recompute::block;
   bool fp32_gradients = false;  ///< those that move between ranks are fp32, whatever dtype is
+  /// Of every sequence this rank computes chunks `index` and 2 count - 1 - index of 2 count equal
+  /// ones: a head and a tail, so that all `count` ranks of a context group have as many pairs of
+  /// queries and keys (design of Llama 3, arXiv 2407.21783, section 3.3.2).
+  Part context{};
+  /// Of the gradients of keys and values that a context group adds up: fp32, whatever dtype is.
+  bool fp32_key_gradients = false;
 
   /// Of gradients that move between ranks on their way to an accumulator.
   [[nodiscard]] Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
@@ -46,13 +52,41 @@ struct Shape {
     return (heads + 2 * std::int64_t{kv_heads}) * head_dim();
   }
 
-  [[nodiscard]] std::int64_t tokens() const { return seq * micro_batch; }
+  /// Tokens of each sequence that this rank computes.
+  [[nodiscard]] std::int64_t local_seq() const { return seq / context.count; }
+
+  /// T: tokens of a micro-batch that this rank computes, sequence by sequence.
+  [[nodiscard]] std::int64_t tokens() const { return local_seq() * micro_batch; }
+
+  [[nodiscard]] bool shares_sequences() const { return context.count > 1; }
+
+  /// Tokens of a chunk of a sequence; all of it where sequences are not shared.
+  [[nodiscard]] std::int64_t chunk() const {
+    return shares_sequences() ? seq / (2 * context.count) : seq;
+  }
+
+  /// Elements of a key and a value of every key/value head.
+  [[nodiscard]] std::int64_t key_values() const { return 2 * kv_heads * head_dim(); }
+
+  [[nodiscard]] Dtype key_gradient_dtype() const {
+    return fp32_key_gradients ? Dtype::fp32 : dtype;
+  }
 };
+
+/// A run of consecutive tokens of every sequence: rows [row, row + count) of those that a rank has
+/// of it; the first one has this position in the sequence.
+struct SequenceRun {
+  std::int64_t row = 0, count = 0, position = 0;
+  friend bool operator==(const SequenceRun&, const SequenceRun&) = default;
+};
+
+/// The runs that a rank computes, in the order of its rows: all of a sequence, or a head and a tail.
+[[nodiscard]] std::vector<SequenceRun> runs_of(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
-/// rotates pairs), an ffn list of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or
-/// buffers that a 64-bit size cannot count.
+/// rotates pairs), an ffn list of the wrong length, a sequence that does not fall into chunks, a
+/// matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.

@@ -63,10 +63,22 @@ void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first
 
 kernels::AttentionSizes attention_sizes(const Shape& shape) {
   return {static_cast<int>(shape.micro_batch),
-      static_cast<int>(shape.seq),
+      static_cast<int>(shape.local_seq()),
       shape.heads,
       shape.kv_heads,
       static_cast<int>(shape.head_dim())};
+}
+
+std::vector<kernels::AttentionPart> attention_parts(const Shape& shape) {
+  if (!shape.shares_sequences())
+    return {{}};
+  return list_of(runs_of(shape), [&](const SequenceRun& run) {
+    return kernels::AttentionPart{.run = {static_cast<int>(run.row),
+                                      static_cast<int>(run.count),
+                                      static_cast<int>(run.position)},
+        .stride = shape.key_values(),
+        .chunk = static_cast<int>(shape.chunk())};
+  });
 }
 
 Model::Model(ExecutionSpace exec,
@@ -101,10 +113,14 @@ Model::Model(ExecutionSpace exec,
   embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.count);
   kernels::prepare(exec_);
   with_element(shape.dtype, [&]<class E>(E) {
-    attention_ = kernels::resolve_attention<E>(attention, attention_sizes(shape));
-    kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_);
+    attention_ = kernels::resolve_attention<E>(
+        attention, attention_sizes(shape), attention_parts(shape).front());
+    for (const kernels::AttentionPart& part : attention_parts(shape))
+      kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_, part);
   });
-  kernels::rope_table(exec_, matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim()));
+  kernels::rope_table(exec_,
+      matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
+      list_of(attention_parts(shape), &kernels::AttentionPart::run));
 }
 
 template <class E>
@@ -122,8 +138,9 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
       o.weights.data ? BlockTensors<const E>(o.weights, run, index)
                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
       {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
-      matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()),
-      attention_);
+      matrix_at<const float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
+      attention_,
+      {o.keys, o.key_gradient});
 }
 
 template <class E>
@@ -139,15 +156,13 @@ void Model::forward(int shard, const Operands& o) {
 }
 
 template <class Use>
-void Model::for_gradients(int shard, const Operands& o, const Use& use) {
-  const Shard& run = layout_.shards[shard];
+void Model::for_gradient(int shard, int block, const Operands& o, const Use& use) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(o.gradient_type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!o.accumulate)
+        if (!o.accumulate && block == last_block(shard))
           clear<G>(exec_, o.gradient, padding_[shard]);
-        for (int i = last_block(shard); i >= 0; --i)
-          use(E{}, i, BlockTensors<G>(o.gradient, run, i));
+        use(E{}, BlockTensors<G>(o.gradient, layout_.shards[shard], block));
       } else {
         throw LogicError("a gradient in bf16 of a model in fp32");
       }
@@ -156,27 +171,81 @@ void Model::for_gradients(int shard, const Operands& o, const Use& use) {
 }
 
 void Model::backward(int shard, const Operands& o) {
-  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, o).backward(hidden<E>(o.hidden), into, o.accumulate);
-  });
+  for (int i = last_block(shard); i >= 0; --i)
+    for_gradient(shard, i, o, [&]<class E>(E, const auto& into) {
+      block<E>(shard, i, o).backward(hidden<E>(o.hidden), into, o.accumulate);
+    });
 }
 
-/// Each block writes the gradient at its input where the block before it deferred the one at its
-/// output.
 void Model::backward_input(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    const auto block_of = [&](int i) { return block<E>(shard, i, o); };
-    const int last = last_block(shard);
-    Kokkos::deep_copy(exec_, block_of(last).gradient_at_output(), hidden<E>(o.hidden));
-    for (int i = last; i >= 0; --i)
-      block_of(i).backward_input(
-          i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(o.hidden));
+    for (int i = last_block(shard); i >= 0; --i)
+      block<E>(shard, i, o).backward_input(
+          gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
   });
 }
 
 void Model::backward_weight(int shard, const Operands& o) {
-  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, o).backward_weight(into, o.accumulate);
+  for (int i = last_block(shard); i >= 0; --i)
+    for_gradient(shard, i, o, [&]<class E>(E, const auto& into) {
+      block<E>(shard, i, o).backward_weight(into, o.accumulate);
+    });
+}
+
+/// What the half towards the input defers of the last block begins as a copy of the hidden state's
+/// gradient.
+template <class E>
+Matrix<E> Model::gradient_at_output(int shard, int index, const Operands& o) {
+  if (o.deferred.data == nullptr)
+    return hidden<E>(o.hidden);
+  const Matrix<E> deferred = block<E>(shard, index, o).gradient_at_output();
+  if (index == last_block(shard))
+    Kokkos::deep_copy(exec_, deferred, hidden<E>(o.hidden));
+  return deferred;
+}
+
+/// The half towards the input writes it where the block before defers the one at its output.
+template <class E>
+Matrix<E> Model::gradient_at_input(int shard, int index, const Operands& o) const {
+  return o.deferred.data == nullptr || index == 0
+             ? hidden<E>(o.hidden)
+             : block<E>(shard, index - 1, o).gradient_at_output();
+}
+
+void Model::forward_keys(int shard, int index, const Operands& o) {
+  with_element(layout_.shape.dtype,
+      [&]<class E>(E) { block<E>(shard, index, o).forward_keys(hidden<E>(o.hidden)); });
+}
+
+void Model::forward_attend(int shard, int index, const Operands& o) {
+  with_element(layout_.shape.dtype,
+      [&]<class E>(E) { block<E>(shard, index, o).forward_attend(hidden<E>(o.hidden)); });
+}
+
+void Model::backward_keys(int shard, int index, const Operands& o) {
+  with_element(
+      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).backward_keys(); });
+}
+
+void Model::backward_attend(int shard, int index, const Operands& o) {
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    block<E>(shard, index, o).backward_attend(gradient_at_output<E>(shard, index, o));
+  });
+}
+
+void Model::backward_attend_weights(int shard, int index, const Operands& o) {
+  for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
+    block<E>(shard, index, o).backward_attend_weights(hidden<E>(o.hidden), into, o.accumulate);
+  });
+}
+
+void Model::backward_finish(int shard, int index, const Operands& o) {
+  if (o.deferred.data != nullptr)
+    return with_element(layout_.shape.dtype, [&]<class E>(E) {
+      block<E>(shard, index, o).backward_finish(gradient_at_input<E>(shard, index, o));
+    });
+  for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
+    block<E>(shard, index, o).backward_finish(hidden<E>(o.hidden), into, o.accumulate);
   });
 }
 

@@ -27,6 +27,9 @@ struct Buffer {
 };
 
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
+/// The calls of attention that a rank makes for a block: one, or one for each of its runs of
+/// sequences that ranks share.
+[[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(const Shape& shape);
 
 /// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until
 /// their step is over.
@@ -84,6 +87,8 @@ struct Operands {
       saved{};  ///< what lives from the forward to the backward visit of one (shard, micro-batch)
   Buffer hidden{};    ///< hidden state [B S, H] or its gradient; compute type; changed in place
   Buffer deferred{};  ///< what lives from backward_input() to backward_weight()
+  Buffer keys{};      ///< of a block: keys and values of whole sequences that ranks share
+  Buffer key_gradient{};              ///< their gradients, in Shape::key_gradient_dtype()
   Buffer gradient{};  ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
@@ -151,6 +156,30 @@ public:
   /// The second half of backward(): the shard's gradient, with the same bits. Needs saved and
   /// deferred.
   void backward_weight(int shard, const Operands& o);
+
+  // Where ranks share sequences, visits are runs of segments, a few for each block of the shard:
+  // block by block forward_keys and forward_attend; from the last block to the first backward_keys,
+  // backward_attend and backward_finish, and before the latter, unless the visit is the half towards
+  // the input, backward_attend_weights. Between keys and attend, the parts of `keys` come from the
+  // other ranks; between attend and finish, `key_gradient` is summed over them. backward_keys of the
+  // block before may come as soon as attend and its weights are over. Only segments of one visit use
+  // the scratch between its first and its last one.
+
+  /// Needs weights and hidden; writes saved and this rank's part of keys.
+  void forward_keys(int shard, int block, const Operands& o);
+  /// hidden = block(hidden). Needs weights, keys; writes saved.
+  void forward_attend(int shard, int block, const Operands& o);
+  /// Needs weights and saved; writes this rank's part of keys, and deferred if there is one.
+  void backward_keys(int shard, int block, const Operands& o);
+  /// Needs weights, saved, hidden and keys; writes key_gradient, all of it, and deferred if there
+  /// is one.
+  void backward_attend(int shard, int block, const Operands& o);
+  /// Gives the gradient of the block's weights but norm1 and wqkv. Needs saved and hidden.
+  void backward_attend_weights(int shard, int block, const Operands& o);
+  /// hidden = gradient at the block's input. Needs weights, saved, this rank's part of key_gradient;
+  /// gives the rest of the block's gradient, or writes deferred if there is one.
+  void backward_finish(int shard, int block, const Operands& o);
+
   /// Gives the embedding's gradient. Needs hidden.
   void embed_backward(const Operands& o, const MicroBatch& batch);
   /// `squares` (squares_bytes) begins with the sum of the squares of `gradient`, fp32, or it is
@@ -173,10 +202,14 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
-  /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is
-  /// written.
+  /// use(E{}, its BlockTensors<G>) for a block; clears padding that is written.
   template <class Use>
-  void for_gradients(int shard, const Operands& o, const Use& use);
+  void for_gradient(int shard, int block, const Operands& o, const Use& use);
+  /// Where a backward visit has the gradients [T, H] of a block's output and input.
+  template <class E>
+  [[nodiscard]] kernels::Matrix<E> gradient_at_output(int shard, int block, const Operands& o);
+  template <class E>
+  [[nodiscard]] kernels::Matrix<E> gradient_at_input(int shard, int block, const Operands& o) const;
   void update_range(const std::vector<Tensor>& tensors,
       Range range,
       std::int64_t origin,

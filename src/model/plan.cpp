@@ -60,10 +60,13 @@ std::size_t plan_block(
   if (shape.recompute != Recompute::none)
     take(carver,
         {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
-  Carver feed_forward(carver.end()), attention(carver.end());
+  Carver feed_forward(carver.end());
   if (shape.recompute != Recompute::none)
     take(feed_forward, {Intermediate::ffn});
   take(feed_forward, {Intermediate::product});
+  // Where sequences are shared, gradients of the feed-forward's weights are computed after
+  // attention's backward pass, while gradients of keys and values are added up.
+  Carver attention(shape.shares_sequences() ? feed_forward.end() : carver.end());
   take(attention, {Intermediate::attention_gradient, Intermediate::delta});
   if (duties.undivided_backward)
     take(attention, {Intermediate::qkv_gradient});
@@ -147,7 +150,7 @@ WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
   const Shape& shape = layout.shape;
   WorkspacePlan plan;
   Carver carver(0);
-  plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
+  plan.rope = carver.take(shape.local_seq() * shape.head_dim(), fp32);
   if (duties.embedding || duties.loss)
     plan.tokens = carver.take(shape.tokens(), int32);
   if (duties.undivided_backward || duties.loss) {
@@ -178,6 +181,14 @@ std::size_t token_bytes(const Shape& shape) {
 
 std::size_t hidden_bytes(const Shape& shape) {
   return shape.tokens() * shape.hidden * bytes_of(shape.dtype);
+}
+
+std::size_t key_value_bytes(const Shape& shape) {
+  return shape.seq * shape.micro_batch * shape.key_values() * bytes_of(shape.dtype);
+}
+
+std::size_t key_gradient_bytes(const Shape& shape) {
+  return shape.seq * shape.micro_batch * shape.key_values() * bytes_of(shape.key_gradient_dtype());
 }
 
 std::size_t library_estimate(const Shape& shape) {

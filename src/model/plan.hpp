@@ -11,7 +11,7 @@ struct Region {
 
 /// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass
 /// for the backward pass; deferred by one half of a split backward pass for the other; or scratch.
-/// T = B S.
+/// T = B S / n: the rank's part of sequences that n ranks share.
 enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
@@ -28,8 +28,8 @@ enum class Intermediate {
   norm2,
   rstd1,          ///< [T] fp32: reciprocal root mean square of the rows of `input`
   rstd2,          ///< of `middle`
-  lse,            ///< [B, h, S] fp32: log-sum-exp of each row of scores
-  delta,          ///< [B, h, S] fp32: sum of output x gradient of each row
+  lse,            ///< [B, h, S / n] fp32: log-sum-exp of each row of scores
+  delta,          ///< [B, h, S / n] fp32: sum of output x gradient of each row
   gain_partial1,  ///< [chunks, H] fp32: partial sums of the gradients of both gains
   gain_partial2,
 };
@@ -85,7 +85,8 @@ struct Duties {
 /// overlap: the block's, the loss's and the embedding's, and within the block those of attention's
 /// backward pass with ffn and product.
 struct WorkspacePlan {
-  Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
+  Region rope;         ///< [S / n, d] cosine and sine of each pair at each token of a sequence that
+                       ///< the rank has; lasts as long as the model
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
   BlockRegions block;  ///< what is not kept; both gain_partial are one place, also the loss's
 
@@ -113,6 +114,10 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 [[nodiscard]] std::size_t token_bytes(const Shape& shape);
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
+/// Bytes of the keys and values of a block for whole sequences [2 n, B, chunk, 2 h_kv d], gathered
+/// from n ranks, and of their gradients.
+[[nodiscard]] std::size_t key_value_bytes(const Shape& shape);
+[[nodiscard]] std::size_t key_gradient_bytes(const Shape& shape);
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on
 /// partial sums.
 inline constexpr std::size_t squares_scratch = 256;
