@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Models of ranks that share sequences, segment by segment. What passes between ranks, the test
+// copies and adds up itself.
+#include <deque>
+#include "base/error.hpp"
+#include "model/cases.hpp"
+#include "model/model.hpp"
+#include "model/training_loop.hpp"
+
+namespace minitaw::model {
+namespace {
+using test::DeviceBuffer;
+constexpr int micro_batches = test::default_batches;
+constexpr std::uint64_t seed = test::default_seed;
+
+std::vector<std::byte> bytes_in(const Buffer& buffer) {
+  using View = Kokkos::View<std::byte*, kernels::MemorySpace, Kokkos::MemoryUnmanaged>;
+  std::vector<std::byte> bytes(buffer.bytes);
+  Kokkos::deep_copy(Kokkos::View<std::byte*, Kokkos::HostSpace>(bytes.data(), bytes.size()),
+      View(buffer.data, buffer.bytes));
+  return bytes;
+}
+
+void put(const Buffer& buffer, std::vector<std::byte> bytes) {
+  using View = Kokkos::View<std::byte*, kernels::MemorySpace, Kokkos::MemoryUnmanaged>;
+  Kokkos::deep_copy(View(buffer.data, buffer.bytes),
+      Kokkos::View<std::byte*, Kokkos::HostSpace>(bytes.data(), bytes.size()));
+}
+
+/// The rank that has a chunk: heads in order, tails back.
+int owner_of(int chunk, int ranks) {
+  return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
+}
+
+/// One rank of a context group: its model, and its buffers in just the planned sizes, full of NaN.
+struct Rank {
+  Rank(const Layout& whole, Part part, double loss_scale)
+      : layout(of_part(whole, part)),
+        workspace(plan_workspace(layout, all_duties(layout.shape)).bytes),
+        hidden(hidden_bytes(layout.shape)),
+        keys(key_value_bytes(layout.shape)),
+        key_gradient(key_gradient_bytes(layout.shape)),
+        tokens(layout.shape, "synthetic", seed),
+        model({}, layout, loss_scale, workspace.get()) {
+    for (int m = 0; m < micro_batches; ++m) {
+      batches.emplace_back(layout.shape).fill(tokens, 0, m * layout.shape.micro_batch);
+      for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
+        saved.emplace_back(plan_saved(layout, s).bytes);
+        deferred.emplace_back(plan_deferred(layout, s).bytes);
+      }
+    }
+    for (const Flat* flat : layout.parts()) {
+      std::vector<float> values(flat->elements);
+      initialise(values, *flat, layout.shape, seed);
+      weights.emplace_back(values, layout.shape.dtype);
+      totals.emplace_back(flat->elements * sizeof(float));
+    }
+  }
+
+  static Layout of_part(Layout layout, Part part) {
+    layout.shape.context = part;
+    return layout;
+  }
+
+  Operands embeddings(int m) const {
+    return {.weights = weights.back().get(),
+        .hidden = hidden.get(),
+        .gradient = totals.back().get(),
+        .accumulate = m > 0};
+  }
+
+  Operands visit(int s, int m, bool halves = false) const {
+    const std::size_t at = m * layout.shards.size() + s;
+    return {.weights = weights[s].get(),
+        .saved = saved[at].get(),
+        .hidden = hidden.get(),
+        .deferred = halves ? deferred[at].get() : Buffer{},
+        .keys = keys.get(),
+        .key_gradient = key_gradient.get(),
+        .gradient = totals[s].get(),
+        .accumulate = m > 0};
+  }
+
+  Layout layout;
+  DeviceBuffer workspace, hidden, keys, key_gradient;
+  TokenSource tokens;
+  Model model;
+  Kokkos::View<double, kernels::MemorySpace> loss{"loss"};
+  std::deque<MicroBatch> batches;
+  std::deque<DeviceBuffer> saved, deferred;  ///< of each micro-batch and shard
+  std::deque<DeviceBuffer> weights, totals;  ///< of each part of the model
+};
+
+/// A context group in one process: all ranks execute a segment, then chunks pass between them.
+class ContextGroup {
+public:
+  ContextGroup(const Layout& layout, int count)
+      : layout_(layout),
+        count_(count) {
+    const double tokens = static_cast<double>(layout.shape.tokens() * micro_batches);
+    for (int i = 0; i < count; ++i)
+      ranks_.emplace_back(layout, Part{i, count}, 1 / tokens);
+  }
+
+  void forward(int m) {
+    each([&](Rank& r) { r.model.embed(r.embeddings(m), r.batches[m]); });
+    for (int s = 0; s < shards(); ++s)
+      for (int b = 0; b < layout_.shards[s].layers; ++b) {
+        each([&](Rank& r) { r.model.forward_keys(s, b, r.visit(s, m)); });
+        gather();
+        each([&](Rank& r) { r.model.forward_attend(s, b, r.visit(s, m)); });
+      }
+    each([&](Rank& r) { r.model.loss(r.embeddings(m), r.loss.data(), r.batches[m]); });
+  }
+
+  /// `halves`: only what is towards the input. The keys of a block are there before the block after
+  /// it has finished.
+  void backward(int m, bool halves) {
+    for (int s = shards() - 1; s >= 0; --s) {
+      const int last = layout_.shards[s].layers - 1;
+      const auto keys = [&](int b) {
+        each([&](Rank& r) { r.model.backward_keys(s, b, r.visit(s, m, halves)); });
+      };
+      keys(last);
+      for (int b = last; b >= 0; --b) {
+        gather();
+        each([&](Rank& r) { r.model.backward_attend(s, b, r.visit(s, m, halves)); });
+        if (!halves)
+          each([&](Rank& r) { r.model.backward_attend_weights(s, b, r.visit(s, m)); });
+        if (b > 0)
+          keys(b - 1);
+        scatter_sums();
+        each([&](Rank& r) { r.model.backward_finish(s, b, r.visit(s, m, halves)); });
+      }
+    }
+    each([&](Rank& r) { r.model.embed_backward(r.embeddings(m), r.batches[m]); });
+  }
+
+  void weights(int m) {
+    for (int s = 0; s < shards(); ++s)
+      each([&](Rank& r) {
+        Operands o = r.visit(s, m, true);
+        o.weights = {};
+        r.model.backward_weight(s, o);
+      });
+  }
+
+  /// Gradients of all ranks, added up.
+  [[nodiscard]] ReferenceTensors totals() const {
+    ReferenceTensors sum = reference_zeros(layout_);
+    for (const Rank& r : ranks_)
+      for (std::size_t p = 0; p < sum.size(); ++p) {
+        const std::vector<double> values = r.totals[p].values(Dtype::fp32);
+        std::ranges::transform(sum[p], values, sum[p].begin(), std::plus());
+      }
+    return sum;
+  }
+
+  [[nodiscard]] double loss() const {
+    double sum = 0;
+    for (const Rank& r : ranks_) {
+      double part = 0;
+      Kokkos::deep_copy(part, r.loss);
+      sum += part;
+    }
+    return sum;
+  }
+
+private:
+  [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
+
+  void each(const auto& execute) {
+    for (Rank& r : ranks_)
+      execute(r);
+    Kokkos::fence();
+  }
+
+  /// Every rank gets every chunk of keys and values from its owner.
+  void gather() {
+    std::vector<std::vector<std::byte>> all;
+    for (const Rank& r : ranks_)
+      all.push_back(bytes_in(r.keys.get()));
+    std::vector<std::byte> gathered(all[0].size());
+    const std::size_t chunk = gathered.size() / (2 * count_);
+    for (int q = 0; q < 2 * count_; ++q)
+      std::copy_n(all[owner_of(q, count_)].begin() + q * chunk, chunk, gathered.begin() + q * chunk);
+    for (const Rank& r : ranks_)
+      put(r.keys.get(), gathered);
+  }
+
+  /// The owner of each chunk gets the sum of its gradients; the others lose it.
+  void scatter_sums() {
+    const Dtype dtype = ranks_[0].layout.shape.key_gradient_dtype();
+    std::vector<std::vector<double>> all;
+    for (const Rank& r : ranks_)
+      all.push_back(r.key_gradient.values(dtype));
+    const std::size_t chunk = all[0].size() / (2 * count_);
+    for (int i = 0; i < count_; ++i) {
+      std::vector<float> sums(all[0].size(), std::nanf(""));
+      for (int q = 0; q < 2 * count_; ++q)
+        for (std::size_t k = q * chunk; k < (q + 1) * chunk && owner_of(q, count_) == i; ++k) {
+          double sum = 0;
+          for (const auto& values : all)
+            sum += values[k];
+          sums[k] = static_cast<float>(sum);
+        }
+      put(ranks_[i].key_gradient.get(), bytes_in(DeviceBuffer(sums, dtype).get()));
+    }
+  }
+
+  Layout layout_;
+  int count_;
+  std::deque<Rank> ranks_;
+};
+
+/// Model, ranks that share a sequence, what is recomputed, type, gradients of keys in fp32, halves.
+using Choice = std::tuple<test::ModelCase, int, Recompute, Dtype, bool, bool>;
+
+class Context : public ::testing::TestWithParam<Choice> {};
+
+// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B. S is a multiple of 2, 4, 6, 8.
+const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 24, 2}, 2, 3};
+const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 168, 3}, 1, 1};
+
+INSTANTIATE_TEST_SUITE_P(All,
+    Context,
+    ::testing::Combine(::testing::Values(grouped, three),
+        ::testing::Values(2, 3, 4),
+        ::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
+        ::testing::Values(Dtype::fp32, Dtype::bf16),
+        ::testing::Bool(),
+        ::testing::Bool()),
+    [](const auto& info) {
+      const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
+      return fmt::format("{}_{}_{}_{}{}{}",
+          model_case.name,
+          count,
+          static_cast<int>(recompute),
+          name_of(dtype),
+          fp32_keys ? "_fp32" : "",
+          halves ? "_halves" : "");
+    });
+
+TEST_P(Context, RanksTogetherComputeTheStepOfOne) {
+  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();
+  Layout layout = test::layout_of(model_case, dtype, recompute);
+  layout.shape.fp32_key_gradients = fp32_keys;
+
+  ContextGroup group(layout, count);
+  for (int m = 0; m < micro_batches; ++m) {
+    group.forward(m);
+    group.backward(m, halves);
+  }
+  for (int m = 0; m < micro_batches && halves; ++m)
+    group.weights(m);
+
+  const Reference reference(layout, test::rounded_to(dtype, initial_weights(layout, seed)));
+  ReferenceTensors expected = reference_zeros(layout);
+  const double loss = test::step_of(reference, expected, 0);
+  const bool fp32 = dtype == Dtype::fp32;
+  EXPECT_NEAR(group.loss(), loss, (fp32 ? 1e-6 : 2e-4) * loss);
+  test::expect_tensors_close(layout, group.totals(), expected, fp32 ? 1e-5 : 1.5e-2);
+}
+
+TEST(Runs, AreAHeadAndATailOfEqualWork) {
+  for (const int count : {2, 3, 5}) {
+    Shape shape = grouped.shape;
+    shape.seq = 30 * count;
+    std::int64_t tokens = 0;
+    for (int i = 0; i < count; ++i) {
+      shape.context = {i, count};
+      std::int64_t pairs = 0, rows = 0;
+      for (const SequenceRun& run : runs_of(shape)) {
+        EXPECT_EQ(run.row, rows);
+        rows += run.count;
+        for (std::int64_t p = run.position; p < run.position + run.count; ++p)
+          pairs += p + 1;
+      }
+      EXPECT_EQ(rows, shape.local_seq());
+      EXPECT_EQ(2 * count * pairs, shape.seq * (shape.seq + 1));
+      tokens += rows;
+    }
+    EXPECT_EQ(tokens, shape.seq);
+  }
+}
+
+TEST(Runs, MustDivideTheSequence) {
+  Shape shape = grouped.shape;
+  shape.context = {0, 5};
+  shape.seq = 25;
+  EXPECT_THROW(check(shape), InputError);
+  shape.seq = 30;
+  EXPECT_NO_THROW(check(shape));
+}
+}  // namespace
+}  // namespace minitaw::model
