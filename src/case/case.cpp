@@ -24,6 +24,7 @@ std::int64_t micro_batch_of(const Case& c, int rank) {
 model::Shape shape_of_rank(const Case& c, int rank) {
   model::Shape shape = c.shape;
   shape.micro_batch = micro_batch_of(c, rank);
+  shape.context.index = rank % shape.context.count;
   return shape;
 }
 
@@ -35,13 +36,18 @@ double tokens_of_step(const Case& c) {
   return static_cast<double>(sequences_of_step(c) * c.shape.seq);
 }
 
+int sharers_of(const Case& c) {
+  return c.ranks / c.shape.context.count;
+}
+
 std::int64_t first_sequence(const Case& c, int micro_batch) {
   if (c.micro_batch_per_rank.empty())
     return micro_batch * c.shape.micro_batch;
-  const int per_rank = c.micro_batches / c.ranks, rank = micro_batch / per_rank;
-  const auto sizes = c.micro_batch_per_rank.begin();
-  const std::int64_t before = per_rank * std::accumulate(sizes, sizes + rank, std::int64_t{0});
-  return rank == c.ranks ? before : before + micro_batch % per_rank * micro_batch_of(c, rank);
+  const int each = c.micro_batches / sharers_of(c);
+  std::int64_t before = 0;
+  for (int m = 0; m < micro_batch; ++m)
+    before += micro_batch_of(c, m / each * c.shape.context.count);
+  return before;
 }
 
 std::string micro_batch_text(const Case& c) {
@@ -58,6 +64,7 @@ Case on_one_rank(Case c) {
   c.ranks = 1;
   c.groups = topology::Groups({1});
   c.replicas = 1;
+  c.shape.context = {};
   return c;
 }
 
@@ -68,6 +75,8 @@ schedule::Request request_of(const Case& c) {
       c.shape.layers,
       c.replicas,
       c.clip_norm > 0,
+      c.shape.context.count,
+      c.shape.shares_sequences() ? model::block_costs(c.shape) : model::BlockCosts(),
       c.folder};
 }
 }  // namespace minitaw

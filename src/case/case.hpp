@@ -11,7 +11,7 @@ struct Case {
   int ranks = 1;         ///< P of this case
   topology::Groups groups{{1}};
   int replicas = 1;       ///< of the schedule, each on P / replicas ranks
-  model::Shape shape;     ///< includes S, B, dtype, recompute
+  model::Shape shape;     ///< includes S, B, dtype, recompute, and n (of the first rank of n)
   int micro_batches = 1;  ///< M per step, all ranks together
   /// B of each rank if ranks differ, shape.micro_batch then being the largest; else empty.
   std::vector<std::int64_t> micro_batch_per_rank{};
@@ -32,15 +32,17 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-/// Sequences of a step. If ranks have micro-batch sizes of their own, rank r has micro-batches r M
-/// / P, ...
-
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
+/// With the rank's part of sequences that ranks share.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
 /// Sequences of a step, all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
 [[nodiscard]] double tokens_of_step(const Case& c);
-/// Sequences of the step before those of this micro-batch.
+/// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks, where
+/// sequences are not shared.
+[[nodiscard]] int sharers_of(const Case& c);
+/// Sequences of the step before those of this micro-batch. If ranks have micro-batch sizes of their
+/// own, context group g of G has micro-batches g M / G, ...
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
 /// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);

@@ -104,21 +104,34 @@ void complete_micro_batch(Case& c, std::int64_t tokens) {
     throw InputError(fmt::format("micro_batch_per_rank: {} for {}; give one per rank",
         counted(std::ssize(sizes), "value"),
         counted(c.ranks, "rank")));
+  const int n = c.shape.context.count;
+  for (std::size_t r = 0; r < sizes.size(); ++r)
+    if (sizes[r] != sizes[r / n * n])
+      throw InputError(fmt::format(
+          "micro_batch_per_rank: {} at rank {}, {} at rank {}, and the two share sequences by "
+          "context = {}; give them one size",
+          sizes[r / n * n],
+          r / n * n,
+          sizes[r],
+          r,
+          n));
   const auto [least, most] = std::ranges::minmax(sizes);
   size = most;
   if (least == most)
     sizes.clear();
 }
 
-/// Sets M. Ranks and B are known.
+/// Sets M. Ranks and B are known, and that context groups divide the ranks.
 void complete_micro_batches(Case& c, const Draft& draft) {
   const std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
-  std::int64_t count = c.micro_batches > 0 ? c.micro_batches : c.ranks;
+  const int sharers = sharers_of(c);
+  std::int64_t count = c.micro_batches > 0 ? c.micro_batches : sharers;
   if (draft.micro_batches_per_rank > 0)
-    count = draft.micro_batches_per_rank * c.ranks;
+    count = draft.micro_batches_per_rank * sharers;
   if (draft.sequences > 0) {
     const std::int64_t together =
-        sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
+        sizes.empty() ? c.shape.micro_batch
+                      : std::reduce(sizes.begin(), sizes.end()) / c.shape.context.count;
     if (draft.sequences % together != 0)
       throw InputError(
           fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
@@ -127,7 +140,7 @@ void complete_micro_batches(Case& c, const Draft& draft) {
               sizes.empty() ? "micro-batches" : "rounds of all ranks",
               together,
               together));
-    count = draft.sequences / together * (sizes.empty() ? 1 : c.ranks);
+    count = draft.sequences / together * (sizes.empty() ? 1 : sharers);
   }
   if (count > most_micro_batches)
     throw InputError(fmt::format(
@@ -135,13 +148,13 @@ void complete_micro_batches(Case& c, const Draft& draft) {
   c.micro_batches = static_cast<int>(count);
   if (sizes.empty())
     return;
-  if (c.micro_batches % c.ranks != 0)
+  if (c.micro_batches % sharers != 0)
     throw InputError(
         fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
             c.schedule,
             counted(c.micro_batches, "micro-batch"),
-            counted(c.ranks, "rank"),
-            c.ranks));
+            counted(sharers, c.shape.shares_sequences() ? "context group" : "rank"),
+            sharers));
   const std::int64_t sequences = sequences_of_step(c);
   if (sequences > INT32_MAX)
     throw InputError(fmt::format(
@@ -189,12 +202,20 @@ Case complete(const Draft& draft, const Job& job) {
   Case c = draft.c;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
+  if (c.ranks % c.shape.context.count != 0)
+    throw InputError(
+        fmt::format("context: {0} do not divide into context groups of {1}; use a divisor of {2}",
+            counted(c.ranks, "rank"),
+            c.shape.context.count,
+            c.ranks));
   complete_micro_batch(c, draft.tokens);
   complete_micro_batches(c, draft);
   c.shape.heads = heads_of(draft);
   if (c.shape.kv_heads == 0)
     c.shape.kv_heads = c.shape.heads;
   c.shape.ffn = ffn_of(draft);
+  c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" &&
+                               c.shape.shares_sequences() && c.shape.dtype != model::Dtype::fp32;
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;
   if (c.shape.vocab == 0)
     c.shape.vocab = c.data == "synthetic" ? 32000 : 256;

@@ -100,6 +100,10 @@ void store_clip_norm(Draft& draft, const std::string& key, const std::string& va
   draft.c.clip_norm = value == "off" ? 0 : to_positive(key, value);
 }
 
+void store_context(Draft& draft, const std::string& key, const std::string& value) {
+  draft.c.shape.context.count = static_cast<int>(to_size(key, value, 1, most_ranks));
+}
+
 std::string clip_norm_text(const Case& c) {
   return c.clip_norm > 0 ? fmt::format("{}", c.clip_norm) : "off";
 }
@@ -143,6 +147,16 @@ std::vector<Setting> program_settings() {
           .example_value = "2",
           .doc = "Copies of the schedule side by side, each on ranks / replicas ranks, gradients "
                  "summed over all: what lets a model run on more ranks than it has layers.",
+          .identity = Identity::unless_initial},
+      {.name = "context",
+          .form = {"size", store_context},
+          .column = {"1", [](const Case& c) { return std::int64_t{c.shape.context.count}; }},
+          .initial = "1",
+          .example_value = "[1, 2]",
+          .doc = "n, neighbouring ranks of a group that share every sequence of their micro-batches "
+                 "(context parallelism): each computes two of 2 n equal chunks, one of the first "
+                 "half and one of the second. n divides every group, and seq is a multiple of 2 n. "
+                 "Stages of a pipeline are n ranks.",
           .identity = Identity::unless_initial},
   };
 }
@@ -216,6 +230,16 @@ std::vector<Setting> model_settings() {
                  "are fp32 always.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
+      {.name = "context_grad_dtype",
+          .form = choice(&D::context_grad_dtype, {"auto", "fp32"}),
+          .column = texts(
+              [](const Case& c) { return std::string(name_of(c.shape.key_gradient_dtype())); }),
+          .initial = "auto",
+          .example_value = R"("fp32")",
+          .doc = "Precision of the gradients of keys and values that ranks with context add up: auto "
+                 "(as dtype), or fp32.",
+          .identity = Identity::unless_initial,
+          .text = [](const Case& c) { return c.shape.fp32_key_gradients ? "fp32" : "auto"; }},
       {.name = "recompute",
           .form = choice(&S::recompute, {"block", "keep-attention", "none"}),
           .column = of(&S::recompute),

@@ -59,7 +59,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
           embeddings_part_,
           duties_of(program_.ranks[rank], layout_)),
       case_(c),
-      tokens_(c.shape, c.data, c.seed),
+      tokens_(layout_.shape, c.data, c.seed),
       adamw_(adamw_of(c)),
       exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
@@ -122,6 +122,8 @@ model::Operands Runtime::operands(const Action& a) const {
     case Operand::saved: o.saved = buffer; break;
     case Operand::hidden: o.hidden = buffer; break;
     case Operand::deferred: o.deferred = buffer; break;
+    case Operand::keys: o.keys = buffer; break;
+    case Operand::key_gradient: o.key_gradient = buffer; break;
     case Operand::gradient:
       o.gradient = buffer;
       o.gradient_type = dtype_of(access.slot);
@@ -143,6 +145,12 @@ void Runtime::compute(const Action& a) {
   case Kind::backward: return model_.backward(a.shard, o);
   case Kind::backward_input: return model_.backward_input(a.shard, o);
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
+  case Kind::forward_keys: return model_.forward_keys(a.shard, a.block, o);
+  case Kind::forward_attend: return model_.forward_attend(a.shard, a.block, o);
+  case Kind::backward_keys: return model_.backward_keys(a.shard, a.block, o);
+  case Kind::backward_attend: return model_.backward_attend(a.shard, a.block, o);
+  case Kind::backward_attend_weights: return model_.backward_attend_weights(a.shard, a.block, o);
+  case Kind::backward_finish: return model_.backward_finish(a.shard, a.block, o);
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
   case Kind::square:
     return model_.square(
@@ -192,6 +200,8 @@ void Runtime::rehearse() {
       return {};
     const model::Shard& shard = layout_.shards[a.shard];
     const auto first = layout_.shape.ffn.begin() + shard.first_layer;
+    if (schedule::is_segment(a.kind))
+      return {first[a.block]};
     return {first, first + shard.layers};
   };
   std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;

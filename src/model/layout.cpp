@@ -166,20 +166,6 @@ Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   result.elements = cut.slices * result.slice;
   return result;
 }
-
-/// The weights by which shards are balanced: FLOPs per token, halved, of a step's passes over each
-/// block, and the head.
-std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
-  constexpr std::int64_t forward_and_backward = 3;
-  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
-                     attention = shape.seq * shape.heads * shape.head_dim();  // causal
-  std::vector<std::int64_t> costs;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    costs.push_back(passes * (block_matmul_parameters(shape, layer) + attention));
-  if (cut.head_counts)
-    costs.back() += forward_and_backward * shape.vocab * shape.hidden;
-  return costs;
-}
 }  // namespace
 
 std::size_t bytes_of(Dtype dtype) {
@@ -265,6 +251,22 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
   return lengths;
 }
 
+BlockCosts block_costs(const Shape& shape) {
+  constexpr std::int64_t forward_and_backward = 3;
+  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
+                     attention = shape.seq * shape.heads * shape.head_dim();  // causal
+  BlockCosts costs{{}, forward_and_backward * shape.vocab * shape.hidden};
+  for (int layer = 0; layer < shape.layers; ++layer)
+    costs.blocks.push_back(passes * (block_matmul_parameters(shape, layer) + attention));
+  return costs;
+}
+
+std::vector<int> shard_lengths(BlockCosts costs, const Cut& cut) {
+  if (cut.head_counts)
+    costs.blocks.back() += costs.head;
+  return balanced_runs(costs.blocks, cut.shards);
+}
+
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
   if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 ||
@@ -278,7 +280,7 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
         fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
   Layout layout{shape, {}, make_embeddings(shape, cut)};
   int first = 0;
-  for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {
+  for (const int length : shard_lengths(block_costs(shape), cut)) {
     layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));
     first += length;
   }

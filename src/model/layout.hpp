@@ -186,6 +186,19 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
+/// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over each block,
+/// and over the head.
+struct BlockCosts {
+  std::vector<std::int64_t> blocks{};
+  std::int64_t head = 0;
+  friend auto operator<=>(const BlockCosts&, const BlockCosts&) = default;
+  friend bool operator==(const BlockCosts&, const BlockCosts&) = default;
+};
+
+[[nodiscard]] BlockCosts block_costs(const Shape& shape);
+/// Blocks of each shard.
+[[nodiscard]] std::vector<int> shard_lengths(BlockCosts costs, const Cut& cut);
+
 /// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one
 /// block, and the embeddings into slices. Where the head counts, the run before it is the shorter
 /// the larger the vocabulary is. Parts and slices are multiples of `alignment`. Throws InputError

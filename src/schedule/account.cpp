@@ -10,12 +10,14 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Elements of a shard, of the embeddings or of a hidden state.
+/// Elements of a shard, of the embeddings, of a hidden state, or of all keys and values of a block.
 std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
   switch (data) {
   case Data::shard: return layout.shards[shard].elements;
   case Data::embeddings: return layout.embeddings.elements;
   case Data::micro_batch: return layout.shape.tokens() * layout.shape.hidden;
+  case Data::keys:
+    return layout.shape.seq * layout.shape.micro_batch * layout.shape.key_values();
   default: return 1;
   }
 }
@@ -30,6 +32,7 @@ Range moved(const Action& a, const model::Layout& layout) {
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
   switch (row_of(cls).precision) {
   case Precision::transit: return shape.grad_dtype();
+  case Precision::context: return shape.key_gradient_dtype();
   case Precision::sum: return model::Dtype::fp32;
   default: return shape.dtype;
   }
@@ -233,7 +236,8 @@ model::Duties duties_of(const RankProgram& rank, const model::Layout& layout) {
     duties.embedding |= a.kind == Kind::embed;
     duties.embedding_gradient |= a.kind == Kind::embed_backward;
     duties.loss |= a.kind == Kind::loss;
-    duties.undivided_backward |= a.kind == Kind::backward;
+    duties.undivided_backward |=
+        a.kind == Kind::backward || a.kind == Kind::backward_attend_weights;
     if (!is_visit(a.kind))
       continue;
     const model::Shard& shard = layout.shards[a.shard];

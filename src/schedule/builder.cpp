@@ -26,6 +26,7 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
 
 Builder::Builder(const Request& request, int shards)
     : groups_(groups_of_replica(request.groups, request.replicas)),
+      costs_(request.costs),
       drafts_(groups_.ranks()),
       squares_(groups_.ranks()) {
   program_.groups = request.groups;
@@ -33,6 +34,7 @@ Builder::Builder(const Request& request, int shards)
   program_.micro_batches = request.micro_batches;
   program_.replicas = request.replicas;
   program_.clips = request.clips;
+  program_.context = request.context;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
@@ -62,17 +64,18 @@ void Builder::cut_shards(int count) {
   program_.shard_parts = std::lcm(program_.shard_parts, count);
 }
 
-void Builder::split_embeddings(int embedding_rank, int head_rank) {
-  const bool split = embedding_rank != head_rank;
+void Builder::split_embeddings(const std::vector<int>& embedding, const std::vector<int>& head) {
+  const bool split = embedding != head;
   program_.embeddings_split = split;
   program_.embeddings_slices = split ? 2 : 1;
   for (const int r : everyone()) {
     RankProgram& rank = program_.ranks[r];
-    const bool has = r == embedding_rank || r == head_rank;
+    const bool has_head = std::ranges::find(head, r) != head.end();
+    const bool has = has_head || std::ranges::find(embedding, r) != embedding.end();
     for (const SlotClass cls : {SlotClass::embeddings, SlotClass::embeddings_accumulator})
       rank.slots[index_of(cls)] = has ? 1 : 0;
     if (split && has)
-      rank.embeddings_slice = r == head_rank ? 1 : 0;
+      rank.embeddings_slice = has_head ? 1 : 0;
   }
 }
 
@@ -111,6 +114,19 @@ int Builder::communicator(const std::string& name, const std::vector<int>& ranks
 
 std::vector<int> Builder::everyone() const {
   return list_of(std::views::iota(0, ranks()));
+}
+
+std::vector<std::vector<int>> Builder::context_groups() const {
+  std::vector<std::vector<int>> all;
+  for (int first = 0; first < ranks(); first += context())
+    all.push_back(list_of(std::views::iota(first, first + context())));
+  return all;
+}
+
+int Builder::blocks(int shard) {
+  if (program_.blocks.empty())
+    program_.blocks = model::shard_lengths(costs_, cut_of(program_));
+  return program_.blocks[shard];
 }
 
 int Builder::world() {
@@ -165,6 +181,40 @@ void Builder::collective(Phase phase, int communicator, Action action, const Ran
   action.lane = lane_of(action.kind, action.payload, inside);
   for (std::size_t i = 0; i < members.size(); ++i)
     add(members[i], phase, action, {{buffer, buffers[i]}});
+}
+
+void Builder::collective_of_sequence(
+    const std::vector<int>& ranks, Action action, const RankBuffers& buffers) {
+  const std::string name = fmt::format("context{}", ranks[0] / context());
+  const std::vector<int> reversed(ranks.rbegin(), ranks.rend());
+  action.parts = 2;
+  collective(Phase::compute, communicator(name, ranks), action, buffers);
+  action.part = 1;
+  collective(Phase::compute,
+      communicator(name + ".tails", reversed),
+      action,
+      {buffers.rbegin(), buffers.rend()});
+}
+
+void Builder::sum_over_context(const std::vector<int>& ranks, int tick) {
+  if (context() == 1)
+    return;
+  summed_over_context_ = true;
+  const int group = communicator(fmt::format("context{}", ranks[0] / context()), ranks);
+  for (const int shard : program_.ranks[ranks[0]].owned_shards)
+    collective(Phase::push_last,
+        group,
+        make_action(Kind::all_reduce, tick, Payload::gradient, shard),
+        accumulators(ranks, shard));
+  if (program_.ranks[ranks[0]].has_embeddings() && !embeddings_shared())
+    collective(Phase::push_last,
+        group,
+        make_action(Kind::all_reduce,
+            tick,
+            Payload::embeddings_gradient,
+            -1,
+            embeddings_part(ranks[0])),
+        std::vector(ranks.size(), all_embeddings_gradient));
 }
 
 void Builder::epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer moved) {
@@ -222,6 +272,8 @@ void Builder::sum_over_replicas(int rank, int tick) {
         all_embeddings_gradient);
 }
 
+/// Squares of all parts of the model are summed over ranks that together own each once: with the
+/// same place in their context groups where the ranks of one own the same.
 void Builder::square_gradients(int tick, bool together) {
   for (const int r : everyone()) {
     squares_[r] = new_buffer(r, SlotClass::squares);
@@ -231,16 +283,28 @@ void Builder::square_gradients(int tick, bool together) {
           make_action(Kind::square, tick, u.gradient, u.number),
           {{gradient, u.gradient_buffer}, {squares, squares_[r]}});
   }
-  if (together)
-    collective(
-        Phase::epilogue, world(), make_action(Kind::all_reduce, tick, Payload::squares), squares_);
+  const Action sum = make_action(Kind::all_reduce, tick, Payload::squares);
+  if (together && !summed_over_context_)
+    collective(Phase::epilogue, world(), sum, squares_);
+  for (int i = 0; together && summed_over_context_ && i < context(); ++i) {
+    const std::vector<int> ranks =
+        list_of(context_groups(), [=](const std::vector<int>& group) { return group[i]; });
+    if (ranks.size() > 1)
+      collective(Phase::epilogue,
+          communicator(fmt::format("place{}", i), ranks),
+          sum,
+          list_of(ranks, [&](int r) { return squares_[r]; }));
+  }
+}
+
+bool Builder::embeddings_shared() const {
+  return ranks() > 1 && std::ranges::all_of(program_.ranks, [](const RankProgram& rank) {
+    return rank.has_embeddings() && rank.embeddings_slice < 0;
+  });
 }
 
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
-  const bool shared =
-      ranks() > 1 && std::ranges::all_of(program_.ranks, [](const RankProgram& rank) {
-        return rank.has_embeddings() && rank.embeddings_slice < 0;
-      });
+  const bool shared = embeddings_shared();
   const bool sliced = shared && update == EmbeddingsUpdate::sliced;
   if (sliced)
     program_.embeddings_slices = ranks();
@@ -287,58 +351,124 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
   return std::move(program_);
 }
 
-void ComputeEmitter::add(const Visit& visit,
-    Kind kind,
-    const std::vector<Builder::Argument>& buffers,
-    int shard,
-    bool accumulates) {
-  Action action = make_action(kind, visit.tick, Payload::none, shard);
-  action.micro_batch = visit.micro_batch;
-  action.accumulates = accumulates;
-  std::vector<Builder::Argument> used;
-  for (const Use& use : row_of(kind).uses)
-    if (const auto at = std::ranges::find(buffers, use.operand, &Builder::Argument::operand);
-        at != buffers.end())
-      used.push_back(*at);
-  builder_.add(rank_, Phase::compute, action, used);
+void ComputeEmitter::add(const Action& action, const Arguments& arguments) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    std::vector<Builder::Argument> used;
+    for (const Use& use : row_of(action.kind).uses)
+      if (const auto at = std::ranges::find(arguments, use.operand, &Argument::operand);
+          at != arguments.end() && !at->buffers.empty())
+        used.push_back({use.operand, at->buffers[r]});
+    builder_.add(ranks_[r], Phase::compute, action, used);
+  }
 }
 
-void ComputeEmitter::visit(
-    const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulates) {
+void ComputeEmitter::visit(const Visit& v,
+    const RankBuffers& of_weights,
+    const RankBuffers& of_gradient,
+    bool accumulates) {
   const bool begins = v.shard == 0, ends = v.shard == builder_.shards() - 1;
-  VirtualBuffer& state = hidden_states_[v.micro_batch];
+  RankBuffers& state = hidden_states_[v.micro_batch];
   Left& left = left_[{v.micro_batch, v.shard}];
   if (v.kind == Kind::forward && begins)
-    state = builder_.new_buffer(rank_, SlotClass::hidden);
+    state = builder_.new_buffers(ranks_, SlotClass::hidden);
   if (v.kind == Kind::forward)
-    left.saved = builder_.new_buffer(rank_, SlotClass::saved);
+    left.saved = builder_.new_buffers(ranks_, SlotClass::saved);
   if (v.kind == Kind::backward_input)
-    left.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
+    left.deferred = builder_.new_buffers(ranks_, SlotClass::deferred);
 
-  const std::vector<Builder::Argument> of_shard = {{weights, of_weights},
-      {saved, left.saved},
+  const auto action_of = [&](Kind kind, int shard = -1) {
+    Action action = make_action(kind, v.tick, Payload::none, shard);
+    action.micro_batch = v.micro_batch;
+    return action;
+  };
+  const auto all = [&](VirtualBuffer buffer) { return RankBuffers(ranks_.size(), buffer); };
+  const Arguments of_ends = {{weights, all(all_embeddings)},
       {hidden, state},
-      {deferred, left.deferred},
-      {gradient, of_gradient}};
-  const std::vector<Builder::Argument> of_ends = {
-      {weights, all_embeddings}, {hidden, state}, {gradient, all_embeddings_gradient}};
+      {gradient, all(all_embeddings_gradient)}};
   if (v.kind == Kind::forward && begins)
-    add(v, Kind::embed, of_ends);
-  add(v, v.kind, of_shard, v.shard, accumulates);
+    add(action_of(Kind::embed), of_ends);
+  Action visit = action_of(v.kind, v.shard);
+  visit.accumulates = accumulates;
+  segments(v,
+      visit,
+      {{weights, of_weights},
+          {saved, left.saved},
+          {hidden, state},
+          {deferred, left.deferred},
+          {gradient, of_gradient}});
   if (v.kind == Kind::forward && ends)
-    add(v, Kind::loss, of_ends);
+    add(action_of(Kind::loss), of_ends);
   if ((v.kind == Kind::backward || v.kind == Kind::backward_input) && begins)
-    add(v, Kind::embed_backward, of_ends);
+    add(action_of(Kind::embed_backward), of_ends);
   if (v.kind == Kind::backward || v.kind == Kind::backward_weight)
     left_.erase({v.micro_batch, v.shard});
+}
+
+void ComputeEmitter::segments(const Visit& visit, Action action, Arguments arguments) {
+  if (builder_.context() == 1 || visit.kind == Kind::backward_weight)
+    return add(action, arguments);
+  const int blocks = builder_.blocks(visit.shard);
+  if (visit.kind == Kind::forward)
+    forward_segments(action, arguments, blocks);
+  else
+    backward_segments(action, arguments, blocks);
+}
+
+void ComputeEmitter::forward_segments(Action action, Arguments& arguments, int blocks) {
+  for (action.block = 0; action.block < blocks; ++action.block) {
+    project(Kind::forward_keys, action, arguments);
+    action.kind = Kind::forward_attend;
+    add(action, arguments);
+  }
+}
+
+/// What follows attention's backward pass runs while gradients of keys are added up, and while keys
+/// of the next block are gathered.
+void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int blocks) {
+  const bool halves = action.kind == Kind::backward_input;
+  action.block = static_cast<std::int16_t>(blocks - 1);
+  project(Kind::backward_keys, action, arguments);
+  for (; action.block >= 0; --action.block) {
+    const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
+    arguments.push_back({key_gradient, sums});
+    action.kind = Kind::backward_attend;
+    add(action, arguments);
+    Action scatter = make_action(
+        Kind::reduce_scatter, action.tick, Payload::key_gradient, action.shard);
+    scatter.micro_batch = action.micro_batch;
+    scatter.block = action.block;
+    builder_.collective_of_sequence(ranks_, scatter, sums);
+    action.kind = Kind::backward_attend_weights;
+    if (!halves)
+      add(action, arguments);
+    if (Action before = action; before.block-- > 0)
+      project(Kind::backward_keys, before, arguments);
+    action.kind = Kind::backward_finish;
+    add(action, arguments);
+    std::erase_if(arguments, [](const Argument& a) { return a.operand == key_gradient; });
+  }
+}
+
+void ComputeEmitter::project(Kind kind, Action action, Arguments& arguments) {
+  std::erase_if(arguments, [](const Argument& a) { return a.operand == keys; });
+  const RankBuffers buffers = builder_.new_buffers(ranks_, SlotClass::keys);
+  arguments.push_back({keys, buffers});
+  action.kind = kind;
+  add(action, arguments);
+  action.kind = Kind::all_gather;
+  action.payload = Payload::keys;
+  action.accumulates = false;
+  builder_.collective_of_sequence(ranks_, action, buffers);
 }
 
 LockstepRanks::LockstepRanks(
     Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
     : per_rank_(micro_batches_per_rank) {
-  for (const int rank : ranks)
-    emitters_.emplace_back(builder, rank);
-  for (int m = ranks[0] * per_rank_; m < (ranks[0] + 1) * per_rank_; ++m) {
+  for (const std::vector<int>& group : builder.context_groups())
+    if (std::ranges::find(ranks, group[0]) != ranks.end())
+      emitters_.emplace_back(builder, group);
+  const int first = ranks[0] / builder.context() * per_rank_;
+  for (int m = first; m < first + per_rank_; ++m) {
     for (int s = 0; s < builder.shards(); ++s)
       visits_.push_back({first_tick++, s, m, Kind::forward});
     for (int s = builder.shards() - 1; s >= 0; --s)
@@ -349,7 +479,15 @@ LockstepRanks::LockstepRanks(
 void LockstepRanks::compute(
     std::size_t i, const RankBuffers& weights, const RankBuffers& gradients) {
   Visit visit = visits_[i];
-  for (std::size_t r = 0; r < emitters_.size(); ++r, visit.micro_batch += per_rank_)
-    emitters_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});
+  std::size_t first = 0;
+  for (ComputeEmitter& emitter : emitters_) {
+    const std::size_t count = emitter.ranks().size();
+    const auto of_group = [&](const RankBuffers& all) {
+      return all.empty() ? all : RankBuffers(all.begin() + first, all.begin() + first + count);
+    };
+    emitter.visit(visit, of_group(weights), visit.backward() ? of_group(gradients) : RankBuffers());
+    visit.micro_batch += per_rank_;
+    first += count;
+  }
 }
 }  // namespace minitaw::schedule

@@ -70,6 +70,14 @@ public:
 
   int shards() const { return program_.shards; }
 
+  /// n: ranks that share each sequence.
+  int context() const { return program_.context; }
+
+  /// The ranks of each context group; of each rank, where sequences are not shared.
+  [[nodiscard]] std::vector<std::vector<int>> context_groups() const;
+  /// Blocks of a shard, where sequences are shared. Once it is known who has the embeddings.
+  int blocks(int shard);
+
   /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it. In
   /// ascending order of the shards.
   void own(int rank, int shard);
@@ -79,9 +87,9 @@ public:
   void keep_part(int rank, SlotClass cls, Part part);
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
-  /// Puts the embedding on one rank, final norm and head on another or the same; the others have
-  /// none of them.
-  void split_embeddings(int embedding_rank, int head_rank);
+  /// Puts the embedding on some ranks, final norm and head on others or the same; the rest has none
+  /// of them.
+  void split_embeddings(const std::vector<int>& embedding, const std::vector<int>& head);
 
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
@@ -125,6 +133,13 @@ public:
   void transfer(Phase phase, Action send, Endpoint from, Endpoint to);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
+  /// Emits collectives that the ranks of a context group make with keys and values of a block, or
+  /// their gradients: one of the heads of sequences, one of the tails, whose chunks belong to the
+  /// ranks in reverse order. `action` names shard, micro-batch and block; a buffer of each rank.
+  void collective_of_sequence(const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
+  /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and
+  /// of its embeddings, unless all ranks have those.
+  void sum_over_context(const std::vector<int>& ranks, int tick);
   /// Closes the step at `tick` (gradients of the embeddings combined, all summed over the replicas,
   /// squares for clipping, all updated, join), sorts actions into issue order, assigns slots,
   /// derives waits, makes the replicas.
@@ -155,6 +170,8 @@ private:
   [[nodiscard]] Part embeddings_part(int rank) const;
   void add_epilogue(int tick, EmbeddingsUpdate update);
   /// Emits a collective of all ranks on the same buffer of each.
+  /// Whether every rank, of several, has all of the embeddings.
+  [[nodiscard]] bool embeddings_shared() const;
   void epilogue_of_all(Kind kind, int tick, Payload payload, VirtualBuffer buffer);
   void sum_over_replicas(int rank, int tick);
   /// Sums the squares of all gradients on every rank; `together`: over the ranks.
@@ -162,9 +179,11 @@ private:
   void finish_rank(int rank, Overlap overlap);
 
   topology::Groups groups_;  ///< of one replica
+  model::BlockCosts costs_;
   Program program_;          ///< ranks and communicators of the first replica, until it is finished
   std::vector<Draft> drafts_;  ///< by rank
   RankBuffers squares_;        ///< by rank; invalid unless gradients are clipped
+  bool summed_over_context_ = false;  ///< the ranks of a context group own the same
   std::map<std::string, int> communicators_;
 };
 
@@ -176,45 +195,58 @@ struct Visit {
   bool backward() const { return kind != Kind::forward; }
 };
 
-/// Emits the compute actions of one rank, with embedding and loss. Keeps the buffers that visits
-/// hand on.
+/// Emits the compute actions of a context group, or of one rank, with embedding and loss. Keeps the
+/// buffers that visits hand on. Of each kind of buffer there is one for every rank.
 class ComputeEmitter {
 public:
-  ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
+  ComputeEmitter(Builder& builder, std::vector<int> ranks)
+      : builder_(builder),
+        ranks_(std::move(ranks)) {}
+
+  [[nodiscard]] const std::vector<int>& ranks() const { return ranks_; }
 
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before
   /// dembed on shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient
   /// or add to it, to an accumulator always.
   void visit(const Visit& visit,
-      VirtualBuffer of_weights,
-      VirtualBuffer of_gradient = {},
+      const RankBuffers& of_weights,
+      const RankBuffers& of_gradient = {},
       bool accumulates = false);
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard
   /// 0.
-  [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
+  [[nodiscard]] RankBuffers& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
   /// Buffers that a visit leaves to later ones of the same shard and micro-batch: F, and B for W.
   struct Left {
-    VirtualBuffer saved, deferred;
+    RankBuffers saved, deferred;
   };
 
-  /// Emits an action with those of the buffers that its kind uses.
-  void add(const Visit& visit,
-      Kind kind,
-      const std::vector<Builder::Argument>& buffers,
-      int shard = -1,
-      bool accumulates = false);
+  struct Argument {
+    Operand operand;
+    RankBuffers buffers;  ///< empty: none
+  };
+
+  using Arguments = std::vector<Argument>;
+
+  /// Emits an action of every rank with those of the arguments that its kind uses.
+  void add(const Action& action, const Arguments& arguments);
+  /// A visit as the segments of its blocks, with what passes between the ranks.
+  void segments(const Visit& visit, Action action, Arguments arguments);
+  void forward_segments(Action action, Arguments& arguments, int blocks);
+  void backward_segments(Action action, Arguments& arguments, int blocks);
+  /// Emits a segment that projects to keys and values; they are then gathered.
+  void project(Kind kind, Action action, Arguments& arguments);
 
   Builder& builder_;
-  int rank_;
-  std::map<int, VirtualBuffer> hidden_states_;  ///< by micro-batch
-  std::map<std::pair<int, int>, Left> left_;    ///< by micro-batch and shard
+  std::vector<int> ranks_;
+  std::map<int, RankBuffers> hidden_states_;  ///< by micro-batch
+  std::map<std::pair<int, int>, Left> left_;  ///< by micro-batch and shard
 };
 
-/// Ranks that visit the same shards in the same ticks, each with its micro-batches: one by one,
-/// forward, then backward.
+/// Ranks that visit the same shards in the same ticks, each context group with its micro-batches:
+/// one by one, forward, then backward.
 class LockstepRanks {
 public:
   LockstepRanks(Builder& builder,

@@ -16,13 +16,16 @@ using enum Operand;
 struct Content {
   bool valid = false;
   std::int32_t shard = -1;        ///< but of embeddings; hidden: the shard to compute next
-  std::int32_t micro_batch = -1;  ///< saved, deferred, hidden
+  std::int32_t micro_batch = -1;  ///< of activations and keys
   bool backward = false;          ///< hidden: the gradient
-  Pieces pieces{};                ///< weights, gradients, embeddings
+  std::int32_t part = -1;         ///< of the sequences: saved, deferred, hidden
+  /// hidden, saved, deferred: blocks of a visit that is under way; keys: the block.
+  std::int32_t block = 0;
+  Pieces pieces{};  ///< weights, gradients, embeddings, keys
 
   bool same_thing(const Content& other) const {
     return valid == other.valid && shard == other.shard && micro_batch == other.micro_batch &&
-           backward == other.backward;
+           backward == other.backward && part == other.part && block == other.block;
   }
 };
 
@@ -39,19 +42,28 @@ std::string describe(SlotClass cls, const Content& c) {
   if (cls == SlotClass::squares)
     return "squares";
   const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
+  if (row_of(cls).data == Data::keys)
+    return fmt::format("{} of block {} of {} and {}",
+        cls == SlotClass::keys ? "keys" : "a gradient of keys",
+        c.block,
+        part,
+        micro_batch);
+  const std::string tokens =
+      c.part < 0 ? micro_batch : fmt::format("part {} of {}", c.part, micro_batch);
+  const std::string blocks = c.block == 0 ? "" : fmt::format(", {} blocks of it", c.block);
   if (cls != SlotClass::hidden) {
     const char* visit = cls == SlotClass::saved ? "F" : "B";
-    return fmt::format("what {} left of {} and {}", visit, part, micro_batch);
+    return fmt::format("what {} left of {}{} and {}", visit, part, blocks, tokens);
   }
-  return c.backward ? fmt::format("the gradient of {} after {}", micro_batch, part)
-                    : fmt::format("{} before {}", micro_batch, part);
+  return c.backward ? fmt::format("the gradient of {} after {}{}", tokens, part, blocks)
+                    : fmt::format("{} before {}{}", tokens, part, blocks);
 }
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
 class Contents {
 public:
-  explicit Contents(const Program& program) : program_(program) {
+  explicit Contents(const Program& program) : program_(program), scratch_(program.ranks.size()) {
     for (int r = 0; r < std::ssize(program.ranks); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -88,16 +100,31 @@ public:
   }
 
 private:
-  /// Tensors whose gradient gets a contribution from every micro-batch: where they are in a slot,
-  /// and the numbers of the contributions.
+  /// Tensors whose gradient gets a contribution from every part of every micro-batch: where they are
+  /// in a slot, and the numbers of the contributions.
   struct Tensors {
     Interval parts, numbers;
+  };
+
+  /// What is in a rank's scratch between the segments of a visit.
+  struct Scratch {
+    std::int32_t shard = -1, micro_batch = -1;       ///< of the visit; -1: none is under way
+    std::int32_t projected = -1, attended = -1;  ///< blocks, as far as they have come
   };
 
   [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
 
   void local(Place p) {
     const Action& a = at(p);
+    if (is_segment(a.kind))
+      return segment(p);
+    if (is_compute(a.kind) && scratch_[p.rank].shard >= 0)
+      fail(fresh_reads,
+          p,
+          "comes between the segments of the visit of shard {} with micro-batch {}, whose scratch "
+          "it uses",
+          scratch_[p.rank].shard,
+          scratch_[p.rank].micro_batch);
     switch (a.kind) {
     case Kind::embed: need_weights(p, weights, embedding().parts); return leave(p, hidden, 0);
     case Kind::forward:
@@ -116,11 +143,11 @@ private:
       need(p, saved, a.shard);
       need(p, hidden, a.shard, true);
       leave(p, hidden, a.shard - 1, true);
-      return a.kind == Kind::backward ? contribute(p, shard()) : leave(p, deferred, a.shard);
+      return a.kind == Kind::backward ? contribute(p, shard(a.shard)) : leave(p, deferred, a.shard);
     case Kind::backward_weight:
       need(p, saved, a.shard);
       need(p, deferred, a.shard);
-      return contribute(p, shard());
+      return contribute(p, shard(a.shard));
     case Kind::embed_backward: need(p, hidden, -1, true); return contribute(p, embedding());
     case Kind::square: return square(p);
     case Kind::update: return update(p);
@@ -131,10 +158,92 @@ private:
     }
   }
 
+  /// A part of a visit. Blocks go up in F, and down in backward visits.
+  void segment(Place p) {
+    const Action& a = at(p);
+    const int last = program_.blocks[a.shard] - 1;
+    const bool forward = a.kind == Kind::forward_keys || a.kind == Kind::forward_attend;
+    const int before = forward ? a.block : last - a.block;  // blocks that the visit has done
+    follow_scratch(p, before == 0, before == last);
+    if (a.kind != Kind::backward_attend_weights)
+      need_weights(p, weights, whole(a[weights].cls));
+    if (!forward)
+      need(p, saved, a.shard);
+    if (a.kind != Kind::backward_keys)
+      need(p, hidden, a.shard, !forward, before);
+    const bool halves = a.kind != Kind::forward_keys && a.kind != Kind::forward_attend &&
+                        a.kind != Kind::backward_attend_weights && a[deferred].valid();
+    if (halves && (a.kind != Kind::backward_keys || before > 0))
+      need(p, deferred, a.shard, false, 1);
+
+    switch (a.kind) {
+    case Kind::forward_keys:
+      if (before > 0)
+        need(p, saved, a.shard, false, before);
+      leave(p, saved, a.shard, false, before + 1);
+      return leave_keys(p, keys);
+    case Kind::forward_attend:
+      need(p, saved, a.shard, false, before + 1);
+      need_keys(p, keys, whole(SlotClass::keys));
+      if (before < last)
+        return leave(p, hidden, a.shard, false, before + 1);
+      leave(p, saved, a.shard);
+      return leave(p, hidden, a.shard + 1);
+    case Kind::backward_keys:
+      if (halves)
+        leave(p, deferred, a.shard, false, 1);
+      return leave_keys(p, keys);
+    case Kind::backward_attend:
+      need_keys(p, keys, whole(SlotClass::keys));
+      return leave_key_gradient(p);
+    case Kind::backward_attend_weights: return contribute(p, segment_tensors(a), before == 0);
+    case Kind::backward_finish: return finish(p, before == last, halves);
+    default: return;
+    }
+  }
+
+  void finish(Place p, bool last, bool halves) {
+    const Action& a = at(p);
+    const Part own = context_part(program_, p.rank);
+    need_key_gradient(p, key_gradient, {own.index, own.index + 1}, true);
+    const std::int32_t tail = 2 * own.count - 1 - own.index;
+    need_key_gradient(p, key_gradient, {tail, tail + 1}, true);
+    if (a[gradient].valid() == halves)
+      fail(exact_gradients, p, "gives the gradient of weights, or defers it: one of the two");
+    if (!halves)
+      contribute(p, segment_tensors(a), false);
+    else if (last)
+      leave(p, deferred, a.shard);
+    if (last)
+      return leave(p, hidden, a.shard - 1, true);
+    leave(p, hidden, a.shard, true, content(p, hidden).block + 1);
+  }
+
+  /// Refuses segments out of order, of other visits or of blocks whose intermediates are gone.
+  void follow_scratch(Place p, bool first, bool last) {
+    const Action& a = at(p);
+    Scratch& scratch = scratch_[p.rank];
+    const bool projects = a.kind == Kind::forward_keys || a.kind == Kind::backward_keys;
+    if (projects && first && scratch.shard < 0)
+      scratch = {a.shard, a.micro_batch, -1, -1};
+    const bool attends = a.kind == Kind::forward_attend || a.kind == Kind::backward_attend;
+    const bool goes_on = projects || scratch.projected == a.block ||
+                         (a.kind == Kind::backward_finish && scratch.projected == a.block - 1);
+    const bool follows = projects || attends || scratch.attended == a.block;
+    if (scratch.shard != a.shard || scratch.micro_batch != a.micro_batch || !goes_on || !follows)
+      fail(fresh_reads, p, "does not follow the segment that leaves it its intermediates");
+    if (projects)
+      scratch.projected = a.block;
+    if (attends)
+      scratch.attended = a.block;
+    if (last && (a.kind == Kind::forward_attend || a.kind == Kind::backward_finish))
+      scratch = {};
+  }
+
   void collective(Sides calls) {
     const Action& a = at(calls.front());
     if (a.kind == Kind::all_gather)
-      return all_gather(calls);
+      return a.payload == Payload::keys ? gather_keys(calls) : all_gather(calls);
     if (a.kind != Kind::broadcast)
       return reduce(calls);
     const auto root = std::ranges::find(calls, a.peer, &Place::rank);
@@ -191,21 +300,33 @@ private:
     return {range.begin + among.begin, range.begin + among.end};
   }
 
-  Tensors shard() const { return {{0, program_.shard_parts}, {0, program_.micro_batches}}; }
+  /// Contributions of one sort: one of each part of each micro-batch.
+  std::int32_t contributions() const { return program_.micro_batches * program_.context; }
+
+  /// All tensors of a shard. Where visits have segments, each gives those of its own tensors.
+  Tensors shard(std::int32_t number) const {
+    const int sorts = program_.blocks.empty() ? 1 : gradient_segments * program_.blocks[number];
+    return {{0, program_.shard_parts}, {0, sorts * contributions()}};
+  }
+
+  Tensors segment_tensors(const Action& a) const {
+    const std::int32_t first = segment_of(a) * contributions();
+    return {{0, program_.shard_parts}, {first, first + contributions()}};
+  }
 
   Tensors embedding() const {
-    return {{0, program_.embeddings_split ? 1 : program_.embeddings_slices},
-        {0, program_.micro_batches}};
+    return {
+        {0, program_.embeddings_split ? 1 : program_.embeddings_slices}, {0, contributions()}};
   }
 
   Tensors head() const {
     return {{program_.embeddings_split ? 1 : 0, program_.embeddings_slices},
-        {program_.micro_batches, 2 * program_.micro_batches}};
+        {contributions(), 2 * contributions()}};
   }
 
-  /// All that there is in a slot of this class for gradients.
-  std::vector<Tensors> tensors_of(SlotClass cls) const {
-    return of_embeddings(cls) ? std::vector{embedding(), head()} : std::vector{shard()};
+  /// All that there is in a slot of this class for gradients of a shard.
+  std::vector<Tensors> tensors_of(SlotClass cls, std::int32_t number) const {
+    return of_embeddings(cls) ? std::vector{embedding(), head()} : std::vector{shard(number)};
   }
 
   /// "micro-batch 1 of shard 2": a contribution to the gradient that an action is about.
@@ -213,11 +334,18 @@ private:
     const Action& a = at(p);
     if (a.payload == Payload::squares || a.kind == Kind::square)
       return "the squares of a gradient";
+    if (a.payload == Payload::key_gradient)
+      return fmt::format("rank {} of the context group", number);
     const bool of_shard = a.shard >= 0 && !of_embeddings(a.payload);
     const std::string part = of_shard                          ? fmt::format("shard {}", a.shard)
-                             : number < program_.micro_batches ? "the embedding"
-                                                               : "the head";
-    return fmt::format("micro-batch {} of {}", number % program_.micro_batches, part);
+                             : number < contributions() ? "the embedding"
+                                                        : "the head";
+    const std::int32_t of_sort = number % contributions();
+    const std::int32_t micro_batch = of_sort / program_.context;
+    if (program_.context == 1)
+      return fmt::format("micro-batch {} of {}", micro_batch, part);
+    return fmt::format(
+        "part {} of micro-batch {} of {}", of_sort % program_.context, micro_batch, part);
   }
 
   /// Weights as before the step, or a gradient without contributions, in all that a slot can hold.
@@ -227,7 +355,13 @@ private:
 
   /// What a slot for weights or gradients should hold: of the action's shard, or the embeddings.
   Content wanted(Place p, Operand operand) const {
-    return {.valid = true, .shard = of_embeddings(at(p)[operand].cls) ? -1 : at(p).shard};
+    const Action& a = at(p);
+    Content content{.valid = true, .shard = of_embeddings(a[operand].cls) ? -1 : a.shard};
+    if (row_of(a[operand].cls).data == Data::keys) {
+      content.micro_batch = a.micro_batch;
+      content.block = a.block;
+    }
+    return content;
   }
 
   /// Refuses the program unless the slot holds the weights, in all of `range`.
@@ -238,11 +372,62 @@ private:
       unexpected(fresh_reads, p, operand, wanted(p, operand));
   }
 
-  /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch.
-  void need(Place p, Operand operand, std::int32_t shard, bool backward = false) {
-    const Content expected{true, shard, at(p).micro_batch, backward};
+  /// What a rank has of `shard` and the action's micro-batch: its part of the sequences.
+  Content activations(Place p, std::int32_t shard, bool backward, std::int32_t block) const {
+    const int part = program_.context > 1 ? context_part(program_, p.rank).index : -1;
+    return {true, shard, at(p).micro_batch, backward, part, block};
+  }
+
+  /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch;
+  /// `block`: as far as the visit has come.
+  void need(Place p,
+      Operand operand,
+      std::int32_t shard,
+      bool backward = false,
+      std::int32_t block = 0) {
+    const Content expected = activations(p, shard, backward, block);
     if (!content(p, operand).same_thing(expected))
       unexpected(fresh_reads, p, operand, expected);
+  }
+
+  /// Refuses the program unless the slot holds keys of the action's block and micro-batch, in all of
+  /// `range`.
+  void need_keys(Place p, Operand operand, Interval range) {
+    const Content& c = content(p, operand);
+    if (!c.same_thing(wanted(p, operand)))
+      unexpected(fresh_reads, p, operand, wanted(p, operand));
+    if (!c.pieces.covers(range))
+      fail(fresh_reads, p, "{} lacks chunks of the sequences", describe(at(p)[operand]));
+  }
+
+  /// The same of their gradient; `complete`: summed over the ranks that share the sequences.
+  void need_key_gradient(Place p, Operand operand, Interval range, bool complete) {
+    need_keys(p, operand, range);
+    for (const Piece& piece : content(p, operand).pieces.within(range))
+      if (const std::int32_t missing = piece.sum.first_missing(0);
+          complete && missing < program_.context)
+        fail(exact_gradients,
+            p,
+            "in {}, the contribution of rank {} of the context group is missing",
+            describe(at(p)[operand]),
+            missing);
+  }
+
+  /// A rank's own chunks: a head and a tail.
+  void leave_keys(Place p, Operand operand) {
+    const auto [index, count] = context_part(program_, p.rank);
+    Content& c = content(p, operand);
+    c = wanted(p, operand);
+    for (const std::int32_t chunk : {index, 2 * count - 1 - index})
+      c.pieces.put({chunk, chunk + 1}, Pieces({{chunk, chunk + 1}}));
+  }
+
+  /// A rank's contribution to that of all positions.
+  void leave_key_gradient(Place p) {
+    const std::int32_t rank = context_part(program_, p.rank).index;
+    Content& c = content(p, key_gradient);
+    c = wanted(p, key_gradient);
+    c.pieces = Pieces({whole(SlotClass::key_gradient), false, Sum({{rank, rank + 1}})});
   }
 
   /// Refuses the program unless the slot holds a gradient, in all of `range`.
@@ -264,6 +449,8 @@ private:
     case Payload::weights: return need_weights(p, operand, moved(a), true);
     case Payload::activation: return need(p, operand, a.shard);
     case Payload::activation_grad: return need(p, operand, a.shard - 1, true);
+    case Payload::keys: return need_keys(p, operand, moved(a));
+    case Payload::key_gradient: return need_key_gradient(p, operand, moved(a), false);
     case Payload::gradient:
     case Payload::squares: return need_gradient(p, operand, moved(a));
     case Payload::embeddings_gradient:
@@ -286,25 +473,38 @@ private:
     });
   }
 
-  void leave(Place p, Operand operand, std::int32_t shard, bool backward = false) {
-    content(p, operand) = {true, shard, at(p).micro_batch, backward};
+  void leave(Place p,
+      Operand operand,
+      std::int32_t shard,
+      bool backward = false,
+      std::int32_t block = 0) {
+    content(p, operand) = activations(p, shard, backward, block);
   }
 
-  /// The action's micro-batch is added to the gradient of these tensors, or replaces it.
-  void contribute(Place p, const Tensors& tensors) {
+  /// The action's micro-batch is added to the gradient of these tensors, or replaces it. `begins`:
+  /// the visit gives nothing before.
+  void contribute(Place p, const Tensors& tensors, bool begins = false) {
     const Slot slot = at(p)[gradient];
-    const bool embeddings = of_embeddings(slot.cls), adds = at(p).accumulates;
-    if (embeddings && adds != written(p, gradient, tensors)) {
+    const bool adds = at(p).accumulates, replaces = begins && !adds;
+    // Others write different tensors of the slot.
+    const bool apart = of_embeddings(slot.cls) || is_segment(at(p).kind);
+    if (apart && !replaces && adds != written(p, gradient, tensors)) {
       if (adds)
         fail(exact_gradients, p, "adds to the gradient of the last step in {}", describe(slot));
       fail(exact_gradients, p, "overwrites what this step has added to {}", describe(slot));
     }
     Content& c = content(p, gradient);
-    if (embeddings ? !c.valid : !adds)
+    if (apart ? !c.valid || replaces : !adds)
       c = blank(p.rank, slot.cls, wanted(p, gradient).shard);
     need_gradient(p, gradient, tensors.parts);
-    const std::int32_t number = tensors.numbers.begin + at(p).micro_batch;
-    add(p, c.pieces, Pieces({tensors.parts, false, Sum({{number, number + 1}})}));
+    std::vector<Interval> numbers;
+    for (std::int32_t sort = tensors.numbers.begin; sort < tensors.numbers.end;
+         sort += contributions()) {
+      const std::int32_t number =
+          sort + at(p).micro_batch * program_.context + context_part(program_, p.rank).index;
+      numbers.push_back({number, number + 1});
+    }
+    add(p, c.pieces, Pieces({tensors.parts, false, Sum(std::move(numbers))}));
   }
 
   /// Adds contributions to pieces of `sum`, which must have their ranges.
@@ -323,7 +523,7 @@ private:
     const Interval range = of_embeddings(a.payload) ? Interval{a.shard, a.shard + 1}
                                                     : extent(p.rank, SlotClass::owned);
     need_gradient(p, gradient, range);
-    for (const Tensors& tensors : tensors_of(a[gradient].cls))
+    for (const Tensors& tensors : tensors_of(a[gradient].cls, a.shard))
       for (const Piece& piece : content(p, gradient).pieces.within(range.common(tensors.parts)))
         if (const std::int32_t missing = piece.sum.first_missing(tensors.numbers.begin);
             missing < tensors.numbers.end)
@@ -398,7 +598,10 @@ private:
   void reduce(Sides calls) {
     const Action& first = at(calls.front());
     const Interval range = moved(first);
-    if (memory_of(first[buffer].cls) != Memory::gradients && first.payload != Payload::squares)
+    const bool adds_up = memory_of(first[buffer].cls) == Memory::gradients ||
+                         first.payload == Payload::squares ||
+                         first.payload == Payload::key_gradient;
+    if (!adds_up)
       fail(fresh_reads, calls.front(), "only gradients can be added up");
     Pieces sum;
     for (const Place call : calls) {
@@ -418,6 +621,14 @@ private:
     }
   }
 
+  void gather_keys(Sides calls) {
+    const Interval range = moved(at(calls.front()));
+    for (std::size_t i = 0; i < calls.size(); ++i)
+      need_keys(calls[i], buffer, slice(calls, i));
+    for (const Place call : calls)
+      content(call, buffer).pieces.put(range, Pieces({range}));
+  }
+
   void all_gather(Sides calls) {
     const Interval range = moved(at(calls.front()));
     const bool embeddings = of_embeddings(at(calls.front()).payload);
@@ -433,6 +644,7 @@ private:
 
   const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
+  std::vector<Scratch> scratch_;                                       ///< per rank
 };
 }  // namespace
 

@@ -22,8 +22,8 @@ using enum Rule;
 
 /// Returns whether two sides mean the same part of the same data, in the same precision.
 bool same_content(const Action& a, const Action& b) {
-  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part &&
-         a.parts == b.parts && is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
+  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.block == b.block &&
+         a.part == b.part && a.parts == b.parts && is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
 }
 
 class Matcher {

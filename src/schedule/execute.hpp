@@ -97,7 +97,7 @@ public:
   [[nodiscard]] const Matching& matching() const { return matching_; }
 
 private:
-  using LaneSet = std::uint8_t;  ///< a bit for each lane
+  using LaneSet = std::uint16_t;  ///< a bit for each lane
 
   struct LaneState {
     std::vector<std::int32_t> actions;

@@ -112,21 +112,20 @@ void wait_for(Action& action, const LaneCounts& needs, const RankOrder& order) {
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  // Class, slot and part of the sums that have been written. The loss and the embedding's backward
-  // pass write different tensors of one slot: there the kind of action takes the place of a part.
-  std::set<std::tuple<SlotClass, int, int>> written;
+  // Class, slot, tensors and part of the sums that have been written. Actions that write different
+  // tensors of one slot are told apart: the loss and the embedding's backward pass, and segments.
+  std::set<std::tuple<SlotClass, int, int, int>> written;
   for (Action& a : rank.actions)
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
       const Slot slot = a.slots[i];
       const bool sums = row_of(a.kind).uses[i].touch == Touch::accumulate && is_sum(slot.cls);
       if (!slot.valid() || !sums)
         continue;
-      const bool of_kind = of_embeddings(slot.cls);
-      const int parts = of_kind ? 1 : shard_parts / a.parts;
-      const int first = of_kind ? static_cast<int>(a.kind) : a.part * parts;
+      const int tensors = of_embeddings(slot.cls) ? static_cast<int>(a.kind) : 1 + segment_of(a);
+      const int parts = of_embeddings(slot.cls) ? 1 : shard_parts / a.parts;
       a.accumulates = false;
-      for (int part = first; part < first + parts; ++part)
-        a.accumulates |= !written.emplace(slot.cls, slot.index, part).second;
+      for (int part = a.part * parts; part < (a.part + 1) * parts; ++part)
+        a.accumulates |= !written.emplace(slot.cls, slot.index, tensors, part).second;
     }
 }
 

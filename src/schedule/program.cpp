@@ -52,14 +52,13 @@ KindRow form_of(const Action& action) {
       form.names = Names::shard;
     if (what.data == Data::micro_batch)
       form.names = Names::both;
+    if (what.data == Data::keys)
+      form.names = Names::block;
   }
   if (action.kind == Kind::update || action.kind == Kind::square)
     for (Use& use : form.uses)
       if (use.classes.size() == 2)
         use.classes = use.classes.substr(of_embeddings(action.payload) ? 1 : 0, 1);
-  // Programs say whether updates clip: the validator holds them to it.
-  if (action.kind == Kind::update && !action[Operand::squares].valid())
-    form.uses[index_of(action.kind, Operand::squares)] = {};
   return form;
 }
 
@@ -77,6 +76,12 @@ const Slot& Action::operator[](Operand operand) const {
 
 Slot& Action::operator[](Operand operand) {
   return slots[index_of(kind, operand)];
+}
+
+int segment_of(const Action& action) {
+  if (!is_segment(action.kind))
+    return -1;
+  return gradient_segments * action.block + (action.kind == Kind::backward_finish ? 1 : 0);
 }
 
 Accesses accesses(const Action& action, int rank) {
@@ -138,6 +143,7 @@ int parts_of(const Program& program, Data data) {
   switch (data) {
   case Data::shard: return program.shard_parts;
   case Data::embeddings: return program.embeddings_slices;
+  case Data::keys: return 2 * program.context;
   default: return 1;
   }
 }
@@ -196,6 +202,8 @@ std::string to_text(const Action& a, const Program& program) {
     add(what + part);
   if (a.micro_batch >= 0)
     add(fmt::format("m{}", a.micro_batch));
+  if (a.block >= 0)
+    add(fmt::format("b{}", a.block));
   for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid()) {
       const bool adds = a.accumulates && row_of(a.kind).uses[i].touch == Touch::accumulate;
@@ -227,6 +235,9 @@ std::string to_text(const Program& program) {
   add_unless(1, "shard_parts", program.shard_parts);
   add_unless(1, "replicas", program.replicas);
   add_unless(0, "clips", program.clips ? 1 : 0);
+  add_unless(1, "context", program.context);
+  if (!program.blocks.empty())
+    text += fmt::format("blocks {}\n", fmt::join(program.blocks, " "));
   for (const Communicator& c : program.communicators)
     text += fmt::format("communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < std::ssize(program.ranks); ++r)

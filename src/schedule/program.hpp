@@ -30,7 +30,7 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-/// One action of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory.
+/// One action of one rank. At most 92 bytes: programs for a thousand ranks must fit in memory.
 struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
@@ -46,6 +46,7 @@ struct Action {
   /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its
   /// members.
   std::int16_t part = 0, parts = 1;
+  std::int16_t block = -1;  ///< of the shard: what a segment computes, or whose keys move
   LaneCounts waits{};  ///< what must be finished first; its own lane is implied
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
@@ -61,6 +62,13 @@ struct Action {
 [[nodiscard]] KindRow form_of(const Action& action);
 /// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t index_of(Kind kind, Operand operand);
+
+/// Segments of a block that give gradients of weights: of different tensors.
+inline constexpr int gradient_segments = 2;
+
+/// Number of a segment that gives gradients, among those of its visit in the order of blocks; -1 for
+/// other actions.
+[[nodiscard]] int segment_of(const Action& action);
 
 struct Access {
   Operand operand = Operand::none;
@@ -123,11 +131,19 @@ struct Program {
   int shard_parts = 1;   ///< every shard is padded so that this many parts are equal
   int replicas = 1;      ///< ranks r, r + P / replicas, ... do the same with other micro-batches
   bool clips = false;    ///< updates read the squares of all gradients
+  /// n: ranks c n .. c n + n - 1 share the sequences of their micro-batches.
+  int context = 1;
+  std::vector<int> blocks{};  ///< of each shard, if ranks share sequences
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+/// Returns which part of each of its sequences a rank computes.
+[[nodiscard]] inline Part context_part(const Program& program, int rank) {
+  return {rank % program.context, program.context};
+}
 
 /// Returns the part of each shard, or of the embeddings, that the rank's slots of a class hold.
 [[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);

@@ -2,6 +2,7 @@
 #include "schedule/registry.hpp"
 #include <algorithm>
 #include <fmt/ranges.h>
+#include <numeric>
 #include <ranges>
 #include "base/error.hpp"
 #include "schedule/passes.hpp"
@@ -132,6 +133,28 @@ int shards_per_rank(const Spec& spec) {
   return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
 }
 
+namespace {
+void check_context(const Request& request, const Entry& entry) {
+  const int n = request.context;
+  if (n == 1)
+    return;
+  if (!entry.refuses_context.empty())
+    throw InputError(fmt::format("context: {}; use context = 1", entry.refuses_context));
+  const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
+  int together = 0;
+  for (const int size : groups.sizes())
+    together = std::gcd(together, size);
+  if (together % n != 0)
+    throw InputError(
+        fmt::format("context: {} neighbouring ranks of a group share a sequence, and groups {} do "
+                    "not divide into such; use {}",
+            n,
+            groups.text(),
+            together == 1 ? "context = 1, or other groups"
+                          : fmt::format("a divisor of {}, or other groups", together)));
+}
+}  // namespace
+
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
@@ -149,25 +172,33 @@ void check(const Request& request) {
               ranks));
     (void)groups_of_replica(request.groups, request.replicas);
   }
-  const int sharers = entry.passes_activations ? request.replicas : ranks;
+  check_context(request, entry);
+  // Stages of a pipeline are context groups; what other schedules share their shards among are ranks.
+  const bool pipeline = entry.passes_activations;
+  const int sharers = pipeline ? request.replicas : request.sharers_of_replica() * request.replicas;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
     throw InputError(
         fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
             to_text(request.spec),
             counted(request.micro_batches, "micro-batch"),
-            counted(sharers, entry.passes_activations ? "replica" : "rank"),
+            counted(sharers,
+                pipeline              ? "replica"
+                : request.context > 1 ? "context group"
+                                      : "rank"),
             sharers));
-  const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_replica();
-  if (request.layers < shards)
+  const int each = shards_per_rank(request.spec);
+  const int holders = pipeline ? request.sharers_of_replica() : request.ranks_of_replica();
+  if (request.layers < each * holders)
     throw InputError(
         fmt::format("layers: {} {} too few for {} on {}, which needs {} of at least "
-                    "one layer on each rank; use layers = {}, fewer ranks or more replicas",
+                    "one layer on each{}; use layers = {}, fewer ranks or more replicas",
             counted(request.layers, "layer"),
             request.layers == 1 ? "is" : "are",
             to_text(request.spec),
             counted(request.ranks_of_replica(), "rank"),
             each == 1 ? "a shard" : counted(each, "shard"),
-            shards));
+            pipeline && request.context > 1 ? " context group" : " rank",
+            each * holders));
   if (entry.check != nullptr)
     entry.check(request);
 }
@@ -203,6 +234,7 @@ std::vector<std::string> options_without_effect(Request request) {
   request.micro_batches = 2 * ranks;
   request.layers = std::min(
       request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));
+  request.costs.blocks.resize(request.costs.blocks.empty() ? 0 : request.layers);
   const Program all = build(request);
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;

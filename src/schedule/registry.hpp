@@ -33,11 +33,16 @@ struct Request {
   int layers = 1;
   int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches
   bool clips = false;    ///< gradients are clipped by their norm over the model
+  int context = 1;       ///< n: so many neighbouring ranks of a group share their micro-batches
+  model::BlockCosts costs{};  ///< decide how many blocks each shard has; needed where ranks share
   std::string folder{};  ///< from which a file in the spec is named
 
   int ranks_of_replica() const { return groups.ranks() / replicas; }
 
-  int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
+  /// Context groups of a replica; without context, its ranks.
+  int sharers_of_replica() const { return ranks_of_replica() / context; }
+
+  int micro_batches_of_rank() const { return micro_batches / (sharers_of_replica() * replicas); }
 
   friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
@@ -61,6 +66,8 @@ struct Entry {
   bool passes_activations =
       false;               ///< micro-batches visit all ranks, and need not be shared evenly by them
   bool replicable = true;  ///< runs with replicas
+  /// Why ranks cannot share sequences; empty: they can.
+  std::string refuses_context{};
   bool needs_file = false;  ///< its option "file" must be given
   void (*check)(
       const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
@@ -76,7 +83,7 @@ struct Entry {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// Shards that every rank of a replica has; 0: as it comes.
+/// Shards that every rank of a replica has, or in a pipeline every stage; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws
 /// InputError "key: ...".

@@ -67,19 +67,40 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
   return result;
 }
 
+namespace {
+/// Cost of what an action computes of one block.
+double cost_of_visit(Kind kind, const model::BlockCost& cost) {
+  switch (kind) {
+  case Kind::forward: return cost.forward();
+  case Kind::backward: return cost.backward_input() + cost.backward_weight();
+  case Kind::backward_input: return cost.backward_input();
+  case Kind::backward_weight: return cost.backward_weight();
+  case Kind::forward_keys: return cost.forward_keys;
+  case Kind::forward_attend: return cost.forward_attend;
+  case Kind::backward_keys: return cost.backward_keys;
+  case Kind::backward_attend: return cost.backward_attend;
+  case Kind::backward_attend_weights: return cost.backward_attend_weights;
+  case Kind::backward_finish: return cost.backward_finish;
+  default: return 0;
+  }
+}
+}  // namespace
+
 double cost_of(const Action& a, const Layout& layout, const model::Price& price) {
   if (a.kind == Kind::loss)
     return cost_of_loss(layout.shape, price);
   if (!is_visit(a.kind))
     return 0;
   const model::Shard& shard = layout.shards[a.shard];
+  const auto [first, count] = is_segment(a.kind) ? Range{shard.first_layer + a.block, 1}
+                                                 : Range{shard.first_layer, shard.layers};
   double sum = 0;
-  for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer) {
+  for (std::int64_t layer = first; layer < first + count; ++layer) {
     const model::BlockCost cost = cost_of_block(layout.shape, layout.shape.ffn[layer], price);
-    sum += a.kind == Kind::forward           ? cost.forward
-           : a.kind == Kind::backward_input  ? cost.backward_input
-           : a.kind == Kind::backward_weight ? cost.backward_weight
-                                             : cost.backward_input + cost.backward_weight;
+    sum += cost_of_visit(a.kind, cost);
+    // The half towards the input leaves the weights' gradient to W.
+    if (a.kind == Kind::backward_finish && a[Operand::gradient].valid())
+      sum += cost.backward_finish_weights;
   }
   return sum;
 }

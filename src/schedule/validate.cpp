@@ -39,6 +39,8 @@ public:
 private:
   const RankProgram& here() const { return program_.ranks[rank_]; }
 
+  bool shared() const { return program_.context > 1; }
+
   int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
 
   template <class... Args>
@@ -65,6 +67,24 @@ private:
       fail(exact_gradients, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators)
       check_communicator(c);
+    check_context();
+  }
+
+  /// Ranks that share sequences are of one group, and it is known how many blocks have segments.
+  void check_context() {
+    const int n = program_.context, ranks = program_.groups.ranks();
+    if (n < 1 || ranks % n != 0)
+      fail(fresh_reads, "{} ranks do not divide into context groups of {}", ranks, n);
+    for (int first = 0; first < ranks; first += n)
+      if (!program_.groups.together(first, first + n - 1))
+        fail(fresh_reads, "ranks {} to {} share sequences across groups", first, first + n - 1);
+    const std::size_t shards = n > 1 ? program_.shards : 0;
+    if (program_.blocks.size() != shards ||
+        std::ranges::any_of(program_.blocks, [](int blocks) { return blocks < 1; }))
+      fail(fresh_reads,
+          "knows the blocks of {} shards, expected {}",
+          program_.blocks.size(),
+          shards);
   }
 
   void check_communicator(const Communicator& c) {
@@ -105,11 +125,16 @@ private:
     const KindRow form = form_of(a);
     check_numbers(a, form.names);
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
-      if (!form.uses[i].classes.empty())
-        check_slot(a, a.slots[i], form.uses[i].classes);
-      else if (a.slots[i].valid())
+      const Use& use = form.uses[i];
+      if (use.classes.empty() && a.slots[i].valid())
         fail(fresh_reads, "has no use for {}", describe(a.slots[i]));
+      if (!use.classes.empty() && (a.slots[i].valid() || !use.optional))
+        check_slot(a, a.slots[i], use.classes);
     }
+    const bool whole = row_of(a.kind).work == Work::visit;
+    if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
+      fail(fresh_reads,
+          shared() ? "attends to the tokens of its rank only" : "is a segment of a visit that is whole");
     check_lane(a);
     check_partners(a);
     for (const LaneRow& lane : table_of<Lane>)
@@ -139,6 +164,9 @@ private:
           "names micro-batch {}, expected 0 to {}",
           a.micro_batch,
           program_.micro_batches - 1);
+    const int blocks = names == Names::block && shared() ? program_.blocks[a.shard] : 0;
+    if (names == Names::block ? !within(a.block, blocks) : a.block >= 0)
+      fail(fresh_reads, "names block {} of {}", a.block, blocks);
     const int parts = parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);

@@ -39,7 +39,15 @@ struct Named {
 
 // ---- Memory and traffic: what slots and payloads are counted as ----
 
-enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers, tokens };
+enum class Memory : std::uint8_t {
+  weights,
+  gradients,
+  optimiser,
+  activations,
+  context,  ///< keys and values of sequences that ranks share, and their gradients
+  buffers,
+  tokens,
+};
 
 template <>
 inline constexpr auto table_of<Memory> = std::to_array<Named<Memory>>({
@@ -47,19 +55,21 @@ inline constexpr auto table_of<Memory> = std::to_array<Named<Memory>>({
     {Memory::gradients, "gradients"},
     {Memory::optimiser, "optimiser"},
     {Memory::activations, "activations"},
+    {Memory::context, "context"},
     {Memory::buffers, "buffers"},
     {Memory::tokens, "tokens"},
 });
 static_assert(is_complete(Memory::tokens));
 inline constexpr int memory_kinds = table_of<Memory>.size();
 
-enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
+enum class Traffic : std::uint8_t { weights, gradients, activations, context, embeddings };
 
 template <>
 inline constexpr auto table_of<Traffic> = std::to_array<Named<Traffic>>({
     {Traffic::weights, "weights"},
     {Traffic::gradients, "gradients"},
     {Traffic::activations, "activations"},
+    {Traffic::context, "context"},
     {Traffic::embeddings, "embeddings"},
 });
 static_assert(is_complete(Traffic::embeddings));
@@ -77,6 +87,8 @@ enum class Lane : std::uint8_t {
   gradients_group,
   gradients_recv,
   gradients_send,
+  context_inputs,
+  context_gradients,
 };
 
 /// What the lanes of a flow carry.
@@ -84,6 +96,9 @@ enum class Flow : std::uint8_t {
   none,
   inputs,     ///< of the computation
   gradients,  ///< and other results
+  context_inputs,     ///< keys and values of a context group: messages of other nodes never hold
+                      ///< them up
+  context_gradients,  ///< their gradients
 };
 
 /// Which transfers of its flow a lane carries.
@@ -110,8 +125,10 @@ inline constexpr auto table_of<Lane> = std::to_array<LaneRow>({
     {Lane::gradients_group, "gradients_group", Flow::gradients, Way::group},
     {Lane::gradients_recv, "gradients_recv", Flow::gradients, Way::recv},
     {Lane::gradients_send, "gradients_send", Flow::gradients, Way::send},
+    {Lane::context_inputs, "context_inputs", Flow::context_inputs, Way::group},
+    {Lane::context_gradients, "context_gradients", Flow::context_gradients, Way::group},
 });
-static_assert(is_complete(Lane::gradients_send));
+static_assert(is_complete(Lane::context_gradients));
 inline constexpr int lanes = table_of<Lane>.size();
 
 // ---- What slots hold and actions move ----
@@ -122,6 +139,7 @@ enum class Data : std::uint8_t {
   shard,        ///< weights of a shard, or their gradient
   embeddings,   ///< weights of embedding and LM head, or their gradient
   micro_batch,  ///< activations of a micro-batch, never a part
+  keys,         ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
 };
 
 // ---- Classes of slots ----
@@ -138,6 +156,8 @@ enum class SlotClass : std::uint8_t {
   saved,         ///< what F saves for the backward pass of one (shard, micro-batch)
   deferred,      ///< what B leaves for W of one (shard, micro-batch)
   hidden,        ///< hidden state of a micro-batch, later its gradient
+  keys,          ///< keys and values of a block, for whole sequences that ranks share
+  key_gradient,  ///< their gradient
   embeddings,    ///< weights of embedding and LM head, or the slice that the rank has
   embeddings_accumulator,  ///< their gradient, summed over the step
   squares,                 ///< sum of the squares of gradients, a number and scratch
@@ -147,6 +167,7 @@ enum class SlotClass : std::uint8_t {
 enum class Precision : std::uint8_t {
   compute,  ///< that of the kernels
   transit,  ///< grad_dtype: gradients on their way to a sum
+  context,  ///< context_grad_dtype: gradients of keys and values that ranks share
   sum,      ///< fp32: sums of several micro-batches
 };
 
@@ -177,6 +198,13 @@ inline constexpr auto table_of<SlotClass> = [] {
       {SlotClass::saved, 'a', "saved activations", activations, compute, micro_batch},
       {SlotClass::deferred, 'b', "deferred inputs", activations, compute, micro_batch},
       {SlotClass::hidden, 'x', "hidden state", activations, compute, micro_batch},
+      {SlotClass::keys, 'v', "keys and values", Memory::context, compute, Data::keys},
+      {SlotClass::key_gradient,
+          'd',
+          "gradient of keys and values",
+          Memory::context,
+          Precision::context,
+          Data::keys},
       {SlotClass::embeddings, 'e', "embeddings", weights, compute, embeddings, permanent},
       {SlotClass::embeddings_accumulator,
           'f',
@@ -200,6 +228,8 @@ enum class Payload : std::uint8_t {
   gradient,
   activation,       ///< hidden state of a micro-batch at the input of the shard
   activation_grad,  ///< its gradient
+  keys,             ///< keys and values of a block
+  key_gradient,     ///< their gradient
   embeddings,       ///< weights of embedding and LM head
   embeddings_gradient,
   squares,  ///< sum of the squares of all gradients
@@ -226,6 +256,14 @@ inline constexpr auto table_of<Payload> = [] {
       {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
       {Payload::activation, "activation", "A", "x", activations, micro_batch, inputs},
       {Payload::activation_grad, "activation_grad", "D", "x", activations, micro_batch},
+      {Payload::keys, "keys", "KV", "v", Traffic::context, Data::keys, Flow::context_inputs},
+      {Payload::key_gradient,
+          "key_gradient",
+          "DKV",
+          "d",
+          Traffic::context,
+          Data::keys,
+          Flow::context_gradients},
       {Payload::embeddings, "embeddings", "E", "e", of_embeddings, embeddings, inputs},
       {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", of_embeddings, embeddings},
       {Payload::squares, "squares", "N", "n", gradients},
@@ -241,6 +279,8 @@ enum class Operand : std::uint8_t {
   saved,        ///< activations that F saves for the backward pass
   hidden,       ///< hidden state of a micro-batch, or its gradient; changed in place
   deferred,     ///< inputs of the weight gradient that B leaves for W
+  keys,         ///< keys and values of a block, for whole sequences
+  key_gradient,
   gradient,     ///< of a shard, or of embedding and LM head
   source,       ///< add, load: the buffer that is read
   destination,  ///< add, load: the buffer that is written
@@ -260,9 +300,10 @@ struct Use {
   Operand operand = Operand::none;
   std::string_view classes = {};  ///< letters of the classes that its slot may be of
   Touch touch = Touch::read;
+  bool optional = false;  ///< an action may do without
 };
 
-inline constexpr int most_operands = 4;  ///< of one action
+inline constexpr int most_operands = 6;  ///< of one action
 
 /// Kind of an action.
 enum class Kind : std::uint8_t {
@@ -272,6 +313,13 @@ enum class Kind : std::uint8_t {
   backward,         ///< both halves of the backward pass
   backward_input,   ///< towards the input
   backward_weight,  ///< towards the weights
+  // Segments of visits, each of one block, where ranks share sequences (model::Model).
+  forward_keys,
+  forward_attend,
+  backward_keys,
+  backward_attend,
+  backward_attend_weights,
+  backward_finish,
   embed_backward,
   square,  ///< adds the squares of a gradient to those of the whole model
   update,
@@ -288,12 +336,13 @@ enum class Kind : std::uint8_t {
   all_reduce,
 };
 
-/// What an action names, in texts and for the validator.
-enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
+/// What an action names, in texts and for the validator; block: of a shard, besides both.
+enum class Names : std::uint8_t { nothing, shard, micro_batch, both, block };
 
 /// What sort of work an action is.
 enum class Work : std::uint8_t {
   visit,       ///< computation of a tick: F, BW, B or W
+  segment,     ///< a part of one, of a block
   compute,     ///< computation beside it
   local,       ///< copy or addition on one rank
   join,        ///< none
@@ -320,7 +369,7 @@ inline constexpr auto table_of<Kind> = [] {
   using enum Touch;
   using enum Work;
   using enum Names;
-  constexpr bool rooted = true, reducing = true;
+  constexpr bool rooted = true, reducing = true, maybe = true;
   constexpr Use weights_of_shard{weights, "hw", read}, saved_before{saved, "a", read};
   constexpr Use state{hidden, "x", modify}, left_by_b{deferred, "b", read};
   return std::to_array<KindRow>({
@@ -346,6 +395,46 @@ inline constexpr auto table_of<Kind> = [] {
           visit,
           both,
           {{saved_before, left_by_b, {gradient, "tg", accumulate}}}},
+      {Kind::forward_keys,
+          "F.keys",
+          segment,
+          block,
+          {{weights_of_shard, {saved, "a", modify}, {hidden, "x", read}, {keys, "v", write}}}},
+      {Kind::forward_attend,
+          "F.attend",
+          segment,
+          block,
+          {{weights_of_shard, {saved, "a", modify}, state, {keys, "v", read}}}},
+      {Kind::backward_keys,
+          "B.keys",
+          segment,
+          block,
+          {{weights_of_shard, saved_before, {deferred, "b", write, maybe}, {keys, "v", write}}}},
+      {Kind::backward_attend,
+          "B.attend",
+          segment,
+          block,
+          {{weights_of_shard,
+              saved_before,
+              {hidden, "x", read},
+              {deferred, "b", modify, maybe},
+              {keys, "v", read},
+              {key_gradient, "d", write}}}},
+      {Kind::backward_attend_weights,
+          "B.weights",
+          segment,
+          block,
+          {{weights_of_shard, saved_before, {hidden, "x", read}, {gradient, "tgp", accumulate}}}},
+      {Kind::backward_finish,
+          "B.finish",
+          segment,
+          block,
+          {{weights_of_shard,
+              saved_before,
+              state,
+              {deferred, "b", modify, maybe},
+              {key_gradient, "d", read},
+              {gradient, "tgp", accumulate, maybe}}}},
       {Kind::embed_backward,
           "dembed",
           compute,
@@ -360,7 +449,7 @@ inline constexpr auto table_of<Kind> = [] {
           "update",
           compute,
           shard,
-          {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read}}}},
+          {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read, maybe}}}},
       {Kind::zero, "zero", local, shard, {{{gradient, "g", write}}}},
       {Kind::accumulate,
           "add",
@@ -414,11 +503,11 @@ template <class Enum>
 }
 
 constexpr bool names_shard(Names names) {
-  return names == Names::shard || names == Names::both;
+  return names == Names::shard || names == Names::both || names == Names::block;
 }
 
 constexpr bool names_micro_batch(Names names) {
-  return names == Names::micro_batch || names == Names::both;
+  return names == Names::micro_batch || names == Names::both || names == Names::block;
 }
 
 constexpr char letter_of(SlotClass cls) {
@@ -451,9 +540,13 @@ constexpr Traffic traffic_of(Payload payload) {
   return row_of(payload).traffic;
 }
 
-/// F, BW, B or W: the actions that take a tick.
+constexpr bool is_segment(Kind kind) {
+  return row_of(kind).work == Work::segment;
+}
+
+/// F, BW, B, W or a segment of one: the actions that take a tick.
 constexpr bool is_visit(Kind kind) {
-  return row_of(kind).work == Work::visit;
+  return row_of(kind).work == Work::visit || is_segment(kind);
 }
 
 constexpr bool is_compute(Kind kind) {

@@ -22,7 +22,7 @@ class Scale : public testing::TestWithParam<const char*> {};
 /// 32 copies on 32 ranks each, in groups of 8; 16 micro-batches per rank.
 TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
   constexpr int ranks = 1024, groups = 128, per_rank = 16, layers = 32, replicas = 32;
-  static_assert(sizeof(Action) <= 72);
+  static_assert(sizeof(Action) <= 92);
   const Program program = build({parse_spec(GetParam()),
       topology::Groups::equal(ranks, groups),
       per_rank * ranks,

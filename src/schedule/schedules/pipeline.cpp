@@ -145,15 +145,17 @@ Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
   return orders;
 }
 
-/// Stage s is shard s; hidden states go from stage to stage and their gradients back.
+/// Stage s is shard s, on a rank of the orders: a context group. Hidden states go from stage to
+/// stage, from each rank to the one with the same part of their sequences, and their gradients back.
 class Pipeline {
 public:
   Pipeline(Builder& builder, const Orders& orders) : builder_(builder), rank_of_(orders.rank_of) {
+    for (const std::vector<int>& group : builder.context_groups())
+      emitters_.emplace_back(builder, group);
     for (int s = 0; s < orders.stages(); ++s)
-      builder.own(rank_of_[s], s);
-    for (int r = 0; r < orders.ranks(); ++r)
-      emitters_.emplace_back(builder, r);
-    builder.split_embeddings(rank_of_.front(), rank_of_.back());
+      for (const int r : at(s).ranks())
+        builder.own(r, s);
+    builder.split_embeddings(at(0).ranks(), at(orders.stages() - 1).ranks());
     for (const auto& of_rank : orders.visits)
       visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
     std::ranges::stable_sort(visits_, {}, &Visit::tick);
@@ -162,33 +164,38 @@ public:
   /// Emits all visits and messages; returns the last tick.
   int run() {
     for (const Visit& visit : visits_) {
-      const int rank = rank_of_[visit.shard];
-      emitters_[rank].visit(
-          visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
+      ComputeEmitter& emitter = at(visit.shard);
+      emitter.visit(visit,
+          builder_.owned(emitter.ranks(), visit.shard),
+          builder_.accumulators(emitter.ranks(), visit.shard));
       if (visit.kind != Kind::backward_weight)
         pass_on(visit);
     }
+    for (const ComputeEmitter& emitter : emitters_)
+      builder_.sum_over_context(emitter.ranks(), visits_.back().tick);
     return visits_.back().tick;
   }
 
 private:
-  /// The hidden state, or its gradient, to the rank that needs it in a later tick.
+  ComputeEmitter& at(int stage) { return emitters_[rank_of_[stage]]; }
+
+  /// The hidden state, or its gradient, to the ranks that need it in a later tick.
   void pass_on(const Visit& visit) {
     const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
-    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size()))
+    if (to_stage < 0 || to_stage >= static_cast<int>(rank_of_.size()) ||
+        rank_of_[visit.shard] == rank_of_[to_stage])
       return;
-    const int from = rank_of_[visit.shard], to = rank_of_[to_stage];
-    if (from == to)
-      return;
+    ComputeEmitter &from = at(visit.shard), &to = at(to_stage);
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
     Action send = make_action(Kind::send, visit.tick, payload, std::max(visit.shard, to_stage));
     send.micro_batch = visit.micro_batch;
-    const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
-    builder_.transfer(Phase::push_inter,
-        send,
-        {from, emitters_[from].hidden_state(visit.micro_batch)},
-        {to, received});
-    emitters_[to].hidden_state(visit.micro_batch) = received;
+    const RankBuffers received = builder_.new_buffers(to.ranks(), SlotClass::hidden);
+    for (std::size_t i = 0; i < received.size(); ++i)
+      builder_.transfer(Phase::push_inter,
+          send,
+          {from.ranks()[i], from.hidden_state(visit.micro_batch)[i]},
+          {to.ranks()[i], received[i]});
+    to.hidden_state(visit.micro_batch) = received;
   }
 
   Builder& builder_;
@@ -207,7 +214,7 @@ Program build_pipeline(const Request& request, const Orders& orders) {
 
 Program build_by(StageRule rule, const Request& request) {
   const Stages stages{
-      request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
+      request.sharers_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
   return build_pipeline(request, orders_of(stages, rule, request.micro_batches / request.replicas));
 }
 
@@ -250,7 +257,7 @@ void check_orders(const Request& request) {
       throw InputError(
           fmt::format("{0}: {1} is for {2}, not {3}; use {0} = {2}", key, name, wanted, given));
   };
-  compare("ranks", request.groups.ranks(), orders.ranks() * request.replicas);
+  compare("ranks", request.groups.ranks(), orders.ranks() * request.replicas * request.context);
   compare("micro_batches", request.micro_batches, orders.micro_batches * request.replicas);
   if (request.layers < orders.stages())
     compare("layers", request.layers, orders.stages());

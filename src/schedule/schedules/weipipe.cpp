@@ -72,7 +72,7 @@ public:
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
     for (int r = 0; r < ranks_; ++r) {
       builder.own(r, owned_by(r));
-      emitters_.emplace_back(builder, r);
+      emitters_.emplace_back(builder, std::vector{r});
     }
   }
 
@@ -114,7 +114,7 @@ private:
       return;
     const int micro_batch = rank * clock_.per_rank + number;
     const bool adds = kind == Kind::backward;  // the ring brings the gradient of other ranks
-    emitters_[rank].visit({tick, shard, micro_batch, kind}, weights, gradient, adds);
+    emitters_[rank].visit({tick, shard, micro_batch, kind}, {weights}, {gradient}, adds);
   }
 
   /// Positions of the forward ring that are multiples of P find every shard with its owner.
@@ -197,7 +197,9 @@ Entry weipipe() {
       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
       .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
       .build = make,
-      .shards_per_rank = 1};
+      .shards_per_rank = 1,
+      .refuses_context = "weipipe passes each shard from rank to rank, a tick later each, and ranks "
+                         "that share a sequence need it at once"};
 }
 }  // namespace schedules
 }  // namespace minitaw::schedule
