@@ -75,8 +75,8 @@ schedule::Request request_of(const Case& c) {
       c.shape.layers,
       c.replicas,
       c.clip_norm > 0,
+      c.folder,
       c.shape.context.count,
-      c.shape.shares_sequences() ? model::block_costs(c.shape) : model::BlockCosts(),
-      c.folder};
+      c.shape.shares_sequences() ? model::block_costs(c.shape) : model::BlockCosts()};
 }
 }  // namespace minitaw

@@ -225,8 +225,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
-  const Range there =
-      slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there = held(program_, rank_, slot.cls, a.shard, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));

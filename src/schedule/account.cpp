@@ -32,7 +32,7 @@ Range moved(const Action& a, const model::Layout& layout) {
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
   switch (row_of(cls).precision) {
   case Precision::transit: return shape.grad_dtype();
-  case Precision::context: return shape.key_gradient_dtype();
+  case Precision::shared: return shape.key_gradient_dtype();
   case Precision::sum: return model::Dtype::fp32;
   default: return shape.dtype;
   }

@@ -395,7 +395,7 @@ void ComputeEmitter::visit(const Visit& v,
           {saved, left.saved},
           {hidden, state},
           {deferred, left.deferred},
-          {gradient, of_gradient}});
+          {gradient, v.kind == Kind::backward_input ? RankBuffers() : of_gradient}});
   if (v.kind == Kind::forward && ends)
     add(action_of(Kind::loss), of_ends);
   if ((v.kind == Kind::backward || v.kind == Kind::backward_input) && begins)

@@ -592,7 +592,8 @@ private:
           range.end - 1);
     if (there.same_thing(sent))
       return there.pieces.put(range, pieces);
-    there = {sent.valid, sent.shard, sent.micro_batch, sent.backward, pieces};
+    there = sent;
+    there.pieces = pieces;
   }
 
   void reduce(Sides calls) {

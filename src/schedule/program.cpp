@@ -203,7 +203,7 @@ std::string to_text(const Action& a, const Program& program) {
   if (a.micro_batch >= 0)
     add(fmt::format("m{}", a.micro_batch));
   if (a.block >= 0)
-    add(fmt::format("b{}", a.block));
+    add(fmt::format("#{}", a.block));
   for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid()) {
       const bool adds = a.accumulates && row_of(a.kind).uses[i].touch == Touch::accumulate;

@@ -33,9 +33,9 @@ struct Request {
   int layers = 1;
   int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches
   bool clips = false;    ///< gradients are clipped by their norm over the model
+  std::string folder{};  ///< from which a file in the spec is named
   int context = 1;       ///< n: so many neighbouring ranks of a group share their micro-batches
   model::BlockCosts costs{};  ///< decide how many blocks each shard has; needed where ranks share
-  std::string folder{};  ///< from which a file in the spec is named
 
   int ranks_of_replica() const { return groups.ranks() / replicas; }
 

@@ -134,7 +134,9 @@ private:
     const bool whole = row_of(a.kind).work == Work::visit;
     if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
       fail(fresh_reads,
-          shared() ? "attends to the tokens of its rank only" : "is a segment of a visit that is whole");
+          "{}",
+          shared() ? "attends to the tokens of its rank only"
+                   : "is a segment of a visit, and visits are whole here");
     check_lane(a);
     check_partners(a);
     for (const LaneRow& lane : table_of<Lane>)

@@ -44,9 +44,9 @@ enum class Memory : std::uint8_t {
   gradients,
   optimiser,
   activations,
-  context,  ///< keys and values of sequences that ranks share, and their gradients
   buffers,
   tokens,
+  context,  ///< keys and values of sequences that ranks share, and their gradients
 };
 
 template <>
@@ -55,24 +55,24 @@ inline constexpr auto table_of<Memory> = std::to_array<Named<Memory>>({
     {Memory::gradients, "gradients"},
     {Memory::optimiser, "optimiser"},
     {Memory::activations, "activations"},
-    {Memory::context, "context"},
     {Memory::buffers, "buffers"},
     {Memory::tokens, "tokens"},
+    {Memory::context, "context"},
 });
-static_assert(is_complete(Memory::tokens));
+static_assert(is_complete(Memory::context));
 inline constexpr int memory_kinds = table_of<Memory>.size();
 
-enum class Traffic : std::uint8_t { weights, gradients, activations, context, embeddings };
+enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings, context };
 
 template <>
 inline constexpr auto table_of<Traffic> = std::to_array<Named<Traffic>>({
     {Traffic::weights, "weights"},
     {Traffic::gradients, "gradients"},
     {Traffic::activations, "activations"},
-    {Traffic::context, "context"},
     {Traffic::embeddings, "embeddings"},
+    {Traffic::context, "context"},
 });
-static_assert(is_complete(Traffic::embeddings));
+static_assert(is_complete(Traffic::context));
 inline constexpr int traffic_kinds = table_of<Traffic>.size();
 
 // ---- Lanes ----
@@ -167,7 +167,7 @@ enum class SlotClass : std::uint8_t {
 enum class Precision : std::uint8_t {
   compute,  ///< that of the kernels
   transit,  ///< grad_dtype: gradients on their way to a sum
-  context,  ///< context_grad_dtype: gradients of keys and values that ranks share
+  shared,   ///< context_grad_dtype: gradients of keys and values that ranks share
   sum,      ///< fp32: sums of several micro-batches
 };
 
@@ -203,7 +203,7 @@ inline constexpr auto table_of<SlotClass> = [] {
           'd',
           "gradient of keys and values",
           Memory::context,
-          Precision::context,
+          Precision::shared,
           Data::keys},
       {SlotClass::embeddings, 'e', "embeddings", weights, compute, embeddings, permanent},
       {SlotClass::embeddings_accumulator,
@@ -409,7 +409,7 @@ inline constexpr auto table_of<Kind> = [] {
           "B.keys",
           segment,
           block,
-          {{weights_of_shard, saved_before, {deferred, "b", write, maybe}, {keys, "v", write}}}},
+          {{weights_of_shard, saved_before, {keys, "v", write}, {deferred, "b", write, maybe}}}},
       {Kind::backward_attend,
           "B.attend",
           segment,
@@ -417,9 +417,9 @@ inline constexpr auto table_of<Kind> = [] {
           {{weights_of_shard,
               saved_before,
               {hidden, "x", read},
-              {deferred, "b", modify, maybe},
               {keys, "v", read},
-              {key_gradient, "d", write}}}},
+              {key_gradient, "d", write},
+              {deferred, "b", modify, maybe}}}},
       {Kind::backward_attend_weights,
           "B.weights",
           segment,
@@ -432,9 +432,9 @@ inline constexpr auto table_of<Kind> = [] {
           {{weights_of_shard,
               saved_before,
               state,
-              {deferred, "b", modify, maybe},
               {key_gradient, "d", read},
-              {gradient, "tgp", accumulate, maybe}}}},
+              {gradient, "tgp", accumulate, maybe},
+              {deferred, "b", modify, maybe}}}},
       {Kind::embed_backward,
           "dembed",
           compute,

@@ -61,6 +61,8 @@ inline Action action_of(std::istream& words, const Program& program) {
           number(word, colon + 1);
     else if (word[0] == 'm')
       a.micro_batch = number(word, 1);
+    else if (word[0] == '#')
+      a.block = static_cast<std::int16_t>(number(word, 1));
     else if (word == "->" || word == "<-" || word == "root") {
       words >> word;
       a.peer = number(word, 1);
@@ -69,6 +71,11 @@ inline Action action_of(std::istream& words, const Program& program) {
       a.communicator = static_cast<int>(at - program.communicators.begin());
     } else if (const Slot slot = slot_of(word.substr(adds ? 1 : 0)); slot.valid()) {
       a.accumulates = a.accumulates || adds;
+      // The next operand that may be of this class: an action may do without some.
+      const auto& uses = row_of(a.kind).uses;
+      while (!is_communication(a.kind) && slots + 1 < uses.size() && uses[slots].optional &&
+             uses[slots].classes.find(letter_of(slot.cls)) == std::string_view::npos)
+        ++slots;
       a.slots.at(slots++) = slot;
     } else
       read_payload(word, a);
@@ -104,7 +111,8 @@ inline Program parse_program(const std::string& text) {
       {"embeddings_slices", &Program::embeddings_slices},
       {"owned_slices", &Program::owned_slices},
       {"shard_parts", &Program::shard_parts},
-      {"replicas", &Program::replicas}};
+      {"replicas", &Program::replicas},
+      {"context", &Program::context}};
   Program program;
   std::istringstream lines(text);
   for (std::string line, key, word; std::getline(lines, line);) {
@@ -118,6 +126,9 @@ inline Program parse_program(const std::string& text) {
       words >> program.clips;
     else if (key == "embeddings_split")
       words >> program.embeddings_split;
+    else if (key == "blocks")
+      for (int blocks = 0; words >> blocks;)
+        program.blocks.push_back(blocks);
     else if (key == "rank")
       program.ranks.push_back(parsing::rank_of(words));
     else if (key == "groups") {

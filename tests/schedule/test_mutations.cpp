@@ -42,7 +42,7 @@ bool change_wait(Action& a, bool drop, std::mt19937& random) {
 }
 
 bool change_slot(const RankProgram& rank, Action& a, std::mt19937& random) {
-  Slot& slot = a.slots[draw(random, 4)];
+  Slot& slot = a.slots[draw(random, most_operands)];
   return slot.valid() && change(slot.index, rank.slots[index_of(slot.cls)], random);
 }
 
