@@ -39,8 +39,8 @@ public:
   explicit Staging(const detail::Part& part, void* workspace = nullptr)
       : memory_(static_cast<std::byte*>(workspace)) {
     const std::size_t rows = std::size_t{1} * part.z.batch * part.heads().count * part.run.count;
-    const std::size_t sums = std::size_t{2} * part.z.batch * part.run.end() * part.kv_heads.count *
-                             part.z.head_dim;
+    const std::size_t sums =
+        std::size_t{2} * part.z.batch * part.run.end() * part.kv_heads.count * part.z.head_dim;
     if (part.run.count < part.z.seq || part.kv_heads.count < part.z.kv_heads)
       lse = static_cast<float*>(take(rows * sizeof(float)));
     if (part.own_rows)
@@ -86,8 +86,7 @@ struct Statistics {
 void move(const ExecutionSpace& exec, const Statistics& statistics) {
   const detail::Part& part = statistics.part;
   Kokkos::parallel_for("minitaw::attention_statistics",
-      detail::FlatPolicy(
-          exec, 0, std::int64_t{part.z.batch} * part.heads().count * part.run.count),
+      detail::FlatPolicy(exec, 0, std::int64_t{part.z.batch} * part.heads().count * part.run.count),
       statistics);
 }
 
@@ -109,13 +108,7 @@ void cudnn_backward(
     const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p, const detail::Part& part) {
   const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
   detail::cuda::Queue& queue = queue_for(exec,
-      {p.dqkv.data(),
-          p.dy.data(),
-          p.qkv.data(),
-          p.y.data(),
-          p.lse.data(),
-          from.keys,
-          from.values});
+      {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), from.keys, from.values});
   const Staging staging(part, queue.workspace.data());
   const float* const lse = staging.lse ? staging.lse : p.lse.data();
   if (staging.lse)
@@ -243,8 +236,7 @@ void attention_backward(
 MINITAW_INSTANTIATE(resolve_attention)
 MINITAW_INSTANTIATE(attention_prepare)
 MINITAW_INSTANTIATE(attention_forward)
-template void attention_backward(
-    const ExecutionSpace&, const AttentionBackward<float>&, Attention);
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<float>&, Attention);
 template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16>&, Attention);
 template void attention_backward(
     const ExecutionSpace&, const AttentionBackward<Bf16, float>&, Attention);

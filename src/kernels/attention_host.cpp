@@ -118,7 +118,9 @@ struct KeyTiles {
       : first(run.position % tile),
         count(tiles_of(run.position, tile) + tiles_of(run.count, tile)) {}
 
-  [[nodiscard]] int begin(int i) const { return first > 0 && i > 0 ? first + (i - 1) * tile : i * tile; }
+  [[nodiscard]] int begin(int i) const {
+    return first > 0 && i > 0 ? first + (i - 1) * tile : i * tile;
+  }
 
   [[nodiscard]] int after(int k) const { return k < first ? first : k + tile; }
 
@@ -549,7 +551,6 @@ void attention_backward(
   if (tasks == Tasks::heads)
     return launch<ByHead>(exec, heads, backward);
   launch<ByKeys>(exec, heads * KeyTiles(part.run).count, backward);
-  launch<ByQueries>(
-      exec, heads * p.sizes.group() * tiles_of(part.run.count, tile), backward);
+  launch<ByQueries>(exec, heads * p.sizes.group() * tiles_of(part.run.count, tile), backward);
 }
 }  // namespace minitaw::kernels::detail::host

@@ -81,8 +81,7 @@ KOKKOS_INLINE_FUNCTION void load_tile(
     const Team& team, float* to, const HeadRows<E>& from, int width) {
   together(team, tile * width, [=](int i) {
     const int row = i / width, column = i % width;
-    to[row * pitch(width) + column] =
-        row < from.count ? load(from.row(row)[column]) : 0.0F;
+    to[row * pitch(width) + column] = row < from.count ? load(from.row(row)[column]) : 0.0F;
   });
 }
 

@@ -25,12 +25,13 @@ enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dqu
 
 std::string text(const Part& p) {
   const AttentionSizes& z = p.z;
-  std::string words = fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}",
-      z.batch,
-      z.seq,
-      z.heads,
-      z.kv_heads,
-      z.head_dim);
+  std::string words =
+      fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}",
+          z.batch,
+          z.seq,
+          z.heads,
+          z.kv_heads,
+          z.head_dim);
   if (p != Part(z))
     words += fmt::format(": {} queries from position {}, {} kv_heads",
         p.run.count,
@@ -51,12 +52,8 @@ void check(cudnnStatus_t status, const std::string& what) {
 
 /// A tensor [batch, heads, rows, head_dim] whose rows are `stride` elements apart, those of
 /// sequences `sequence`.
-fe::graph::Tensor_attributes heads_in_rows(const Part& p,
-    Id id,
-    int heads,
-    int rows,
-    std::int64_t stride,
-    std::int64_t sequence) {
+fe::graph::Tensor_attributes heads_in_rows(
+    const Part& p, Id id, int heads, int rows, std::int64_t stride, std::int64_t sequence) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_dim({p.z.batch, heads, rows, p.z.head_dim})
@@ -71,16 +68,14 @@ fe::graph::Tensor_attributes queries(const Part& p, Id id, std::int64_t row) {
 /// All sequences in one chunk, or one sequence, whose chunks touch.
 fe::graph::Tensor_attributes keys(const Part& p, Id id) {
   const std::int64_t rows = std::max(p.chunk, p.run.end());
-  return heads_in_rows(
-      p, id, p.kv_heads.count, p.run.end(), p.kv_stride, rows * p.kv_stride);
+  return heads_in_rows(p, id, p.kv_heads.count, p.run.end(), p.kv_stride, rows * p.kv_stride);
 }
 
 /// Gradients of keys or values: as those are in qkv, or as CudnnAttention::backward has them.
 fe::graph::Tensor_attributes key_gradients(const Part& p, Id id) {
   const std::int64_t row = 2 * std::int64_t{p.kv_heads.count} * p.z.head_dim;
-  return p.own_rows
-             ? heads_in_rows(p, id, p.kv_heads.count, p.run.end(), row, p.run.end() * row)
-             : keys(p, id);
+  return p.own_rows ? heads_in_rows(p, id, p.kv_heads.count, p.run.end(), row, p.run.end() * row)
+                    : keys(p, id);
 }
 
 /// Natural logarithm of the sum of exp(scaled score) of each row, fp32 [batch, heads, rows].
@@ -132,14 +127,13 @@ std::shared_ptr<Graph> forward_graph(const Part& p) {
 /// Without its deterministic variant, which keeps B h S^2 elements of workspace.
 std::shared_ptr<Graph> backward_graph(const Part& p) {
   const auto graph = new_graph();
-  const auto [dq, dk, dv] =
-      graph->sdpa_backward(graph->tensor(queries(p, query, p.row_of_qkv())),
-          graph->tensor(keys(p, key)),
-          graph->tensor(keys(p, value)),
-          graph->tensor(queries(p, output, p.row_of_y())),
-          graph->tensor(queries(p, doutput, p.row_of_y())),
-          graph->tensor(row_statistics(p)),
-          causal(fe::graph::SDPA_backward_attributes().set_name("attention_backward"), p));
+  const auto [dq, dk, dv] = graph->sdpa_backward(graph->tensor(queries(p, query, p.row_of_qkv())),
+      graph->tensor(keys(p, key)),
+      graph->tensor(keys(p, value)),
+      graph->tensor(queries(p, output, p.row_of_y())),
+      graph->tensor(queries(p, doutput, p.row_of_y())),
+      graph->tensor(row_statistics(p)),
+      causal(fe::graph::SDPA_backward_attributes().set_name("attention_backward"), p));
   write_to(dq, queries(p, dquery, p.row_of_qkv()));
   write_to(dk, key_gradients(p, dkey));
   write_to(dv, key_gradients(p, dvalue));
