@@ -30,20 +30,137 @@ detail::cuda::Queue& queue_for(
     throw LogicError("attention = cudnn: an address is not a multiple of 16");
   return detail::cuda::queue_of(exec);
 }
+
+/// What cuDNN works on that is not where the caller has it, in the workspace of its queue:
+/// statistics of a part of the rows and heads, because it wants them without gaps, and gradients of
+/// keys and values, because it can neither add to them nor round them to float. Then its own.
+class Staging {
+public:
+  explicit Staging(const detail::Part& part, void* workspace = nullptr)
+      : memory_(static_cast<std::byte*>(workspace)) {
+    const std::size_t rows = std::size_t{1} * part.z.batch * part.heads().count * part.run.count;
+    const std::size_t sums =
+        std::size_t{2} * part.z.batch * part.run.end() * part.kv_heads.count * part.z.head_dim;
+    if (part.run.count < part.z.seq || part.kv_heads.count < part.z.kv_heads)
+      lse = static_cast<float*>(take(rows * sizeof(float)));
+    if (part.own_rows)
+      gradients = static_cast<Bf16*>(take(sums * sizeof(Bf16)));
+  }
+
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+  [[nodiscard]] void* rest() const { return memory_ + bytes_; }
+
+  float* lse = nullptr;
+  Bf16* gradients = nullptr;
+
+private:
+  void* take(std::size_t size) {
+    constexpr std::size_t alignment = 256;
+    return memory_ + std::exchange(bytes_, bytes_ + (size + alignment - 1) / alignment * alignment);
+  }
+
+  std::byte* memory_;
+  std::size_t bytes_ = 0;
+};
+
+/// The statistics of a part, without gaps, to or from their places in [B, h, S].
+struct Statistics {
+  float *all, *part_of_them;
+  detail::Part part;
+  bool back;  ///< to [B, h, S]
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    const HeadRange heads = part.heads();
+    const int head = static_cast<int>(i / part.run.count);
+    const std::int64_t row =
+        std::int64_t{head / heads.count} * part.z.heads + heads.first + head % heads.count;
+    float& in_all = all[row * part.z.seq + part.run.row + i % part.run.count];
+    if (back)
+      in_all = part_of_them[i];
+    else
+      part_of_them[i] = in_all;
+  }
+};
+
+void move(const ExecutionSpace& exec, const Statistics& statistics) {
+  const detail::Part& part = statistics.part;
+  Kokkos::parallel_for("minitaw::attention_statistics",
+      detail::FlatPolicy(exec, 0, std::int64_t{part.z.batch} * part.heads().count * part.run.count),
+      statistics);
+}
+
+void cudnn_forward(
+    const ExecutionSpace& exec, const AttentionForward<Bf16>& p, const detail::Part& part) {
+  const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
+  detail::cuda::Queue& queue =
+      queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data(), from.keys, from.values});
+  const Staging staging(part, queue.workspace.data());
+  float* const lse = staging.lse ? staging.lse : p.lse.data();
+  queue.attention.forward(
+      part, p.y.data(), lse, p.qkv.data(), {from.keys, from.values}, staging.rest());
+  if (staging.lse)
+    move(exec, {p.lse.data(), staging.lse, part, true});
+}
+
+template <class G>
+void cudnn_backward(
+    const ExecutionSpace& exec, const AttentionBackward<Bf16, G>& p, const detail::Part& part) {
+  const KeyValues<const Bf16> from = part.choose(p.qkv.data(), p.key_values);
+  detail::cuda::Queue& queue = queue_for(exec,
+      {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data(), from.keys, from.values});
+  const Staging staging(part, queue.workspace.data());
+  const float* const lse = staging.lse ? staging.lse : p.lse.data();
+  if (staging.lse)
+    move(exec, {const_cast<float*>(p.lse.data()), staging.lse, part, false});
+  queue.attention.backward(part,
+      p.dqkv.data(),
+      staging.gradients,
+      p.dy.data(),
+      p.qkv.data(),
+      {from.keys, from.values},
+      p.y.data(),
+      lse,
+      staging.rest());
+  if (staging.gradients)
+    detail::add_key_values(exec, p.gradient_sums, staging.gradients, part, p.accumulate);
+}
 #endif
 
 /// Why `kernel` cannot compute this; empty if it can.
 template <class E>
-std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
+std::string reason_against(Attention kernel, [[maybe_unused]] const detail::Part& part) {
   if (kernel == Attention::host && !host_possible<E>)
     return "it needs dtype = fp32 and a host build";
   if (kernel != Attention::cudnn)
     return {};
 #ifdef MINITAW_HAVE_CUDNN
-  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(sizes) : "it needs dtype = bf16";
+  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(part) : "it needs dtype = bf16";
 #else
   return "this build has no cuDNN";
 #endif
+}
+
+/// See resolve_attention().
+template <class E>
+Attention resolve(Attention kernel, const detail::Part& part) {
+  if (kernel == Attention::automatic) {
+    for (const Attention faster : {Attention::host, Attention::cudnn})
+      if (reason_against<E>(faster, part).empty())
+        return faster;
+    return Attention::portable;
+  }
+  if (const std::string reason = reason_against<E>(kernel, part); !reason.empty())
+    throw InputError(
+        fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+  return kernel;
+}
+
+void need_buffers(const detail::Part& part, std::initializer_list<const void*> own, bool sums) {
+  if (part.own_rows && std::ranges::find(own, nullptr) != own.end())
+    throw LogicError("attention: keys and values in buffers of their own, but no buffers");
+  if (!part.own_rows && sums)
+    throw LogicError("attention: gradients are added or float, but have no buffers of their own");
 }
 }  // namespace
 
@@ -59,69 +176,59 @@ Attention parse_attention(std::string_view text) {
 }
 
 template <class E>
-Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
-  if (kernel == Attention::automatic) {
-    for (const Attention faster : {Attention::host, Attention::cudnn})
-      if (reason_against<E>(faster, sizes).empty())
-        return faster;
-    return Attention::portable;
-  }
-  if (const std::string reason = reason_against<E>(kernel, sizes); !reason.empty())
-    throw InputError(
-        fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
-  return kernel;
+Attention resolve_attention(
+    Attention kernel, const AttentionSizes& sizes, const AttentionPart& part) {
+  return resolve<E>(kernel, detail::Part(sizes, part));
 }
 
 template <class E>
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
-  const Attention chosen = resolve_attention<E>(kernel, sizes);
+void attention_prepare(const ExecutionSpace& exec,
+    const AttentionSizes& sizes,
+    Attention kernel,
+    const AttentionPart& part) {
+  const detail::Part all(sizes, part);
+  const Attention chosen = resolve<E>(kernel, all);
   if (chosen == Attention::portable)
-    detail::portable::attention_prepare(exec, sizes);
+    detail::portable::attention_prepare(exec, all);
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
-    queue.workspace.reserve(queue.attention.prepare(sizes));
+    queue.workspace.reserve(Staging(all).bytes() + queue.attention.prepare(all));
   }
 #endif
 }
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p, Attention kernel) {
-  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, p.sizes);
+  const detail::Part part(p.sizes, p.part);
+  need_buffers(part, {p.key_values.keys, p.key_values.values}, false);
+  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, part);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
       return detail::host::attention_forward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn) {
-      detail::cuda::Queue& queue = queue_for(exec, {p.y.data(), p.lse.data(), p.qkv.data()});
-      return queue.attention.forward(
-          p.sizes, p.y.data(), p.lse.data(), p.qkv.data(), queue.workspace.data());
-    }
+    if (chosen == Attention::cudnn)
+      return cudnn_forward(exec, p, part);
 #endif
   detail::portable::attention_forward(exec, p);
 }
 
-template <class E>
+template <class E, class G>
 void attention_backward(
-    const ExecutionSpace& exec, const AttentionBackward<E>& p, Attention kernel) {
-  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, p.sizes);
+    const ExecutionSpace& exec, const AttentionBackward<E, G>& p, Attention kernel) {
+  const detail::Part part(p.sizes, p.part);
+  need_buffers(part,
+      {p.key_values.keys, p.key_values.values, p.gradient_sums.keys, p.gradient_sums.values},
+      p.accumulate || !std::is_same_v<E, G>);
+  [[maybe_unused]] const Attention chosen = resolve<E>(kernel, part);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
       return detail::host::attention_backward(exec, p);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn) {
-      detail::cuda::Queue& queue =
-          queue_for(exec, {p.dqkv.data(), p.dy.data(), p.qkv.data(), p.y.data(), p.lse.data()});
-      return queue.attention.backward(p.sizes,
-          p.dqkv.data(),
-          p.dy.data(),
-          p.qkv.data(),
-          p.y.data(),
-          p.lse.data(),
-          queue.workspace.data());
-    }
+    if (chosen == Attention::cudnn)
+      return cudnn_backward(exec, p, part);
 #endif
   detail::portable::attention_backward(exec, p);
 }
@@ -129,5 +236,8 @@ void attention_backward(
 MINITAW_INSTANTIATE(resolve_attention)
 MINITAW_INSTANTIATE(attention_prepare)
 MINITAW_INSTANTIATE(attention_forward)
-MINITAW_INSTANTIATE(attention_backward)
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<float>&, Attention);
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16>&, Attention);
+template void attention_backward(
+    const ExecutionSpace&, const AttentionBackward<Bf16, float>&, Attention);
 }  // namespace minitaw::kernels

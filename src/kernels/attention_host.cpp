@@ -111,13 +111,30 @@ TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int 
   return (count + to - 1) / to * to;
 }
 
-/// A tile: queries [q, q + nq), keys [k, k + nk), none of them behind the last query.
+/// Keys of a run in tiles that meet its tiles of queries at the diagonal: if the run begins inside
+/// of a tile, the first one is short.
+struct KeyTiles {
+  explicit KeyTiles(const QueryRun& run)
+      : first(run.position % tile),
+        count(tiles_of(run.position, tile) + tiles_of(run.count, tile)) {}
+
+  [[nodiscard]] int begin(int i) const {
+    return first > 0 && i > 0 ? first + (i - 1) * tile : i * tile;
+  }
+
+  [[nodiscard]] int after(int k) const { return k < first ? first : k + tile; }
+
+  int first;  ///< keys of a short first tile
+  int count;
+};
+
+/// A tile: queries [q, q + nq), keys [k, k + nk), positions, no key after the last query.
 struct Tile {
   int q, nq, k, nk;
 
-  [[nodiscard]] static Tile at(int q, int k, int seq) {
-    const int nq = std::min(tile, seq - q);
-    return {q, nq, k, std::min(tile, q + nq - k)};
+  [[nodiscard]] static Tile at(int q, int k, const QueryRun& run) {
+    const int nq = std::min(tile, run.end() - q);
+    return {q, nq, k, std::min(KeyTiles(run).after(k), q + nq) - k};
   }
 
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
@@ -139,7 +156,7 @@ struct Tile {
 /// to a whole block, keep their values: they are multiplied, too, into rows that are never read.
 void pack(const HeadRows<const float>& from, int width, float factor, Packed to) {
   for (int i = 0; i < from.count; ++i) {
-    const float* const in = from.first + i * from.stride;
+    const float* const in = from.row(i);
     float* const out = to.data + i * to.row;
     for (int c = 0; c < width; ++c)
       out[c] = in[c] * factor;
@@ -149,9 +166,11 @@ void pack(const HeadRows<const float>& from, int width, float factor, Packed to)
 }
 
 void unpack(Packed from, float factor, const HeadRows<float>& to, int width) {
-  for (int i = 0; i < to.count; ++i)
+  for (int i = 0; i < to.count; ++i) {
+    float* const out = to.row(i);
     for (int c = 0; c < width; ++c)
-      to.first[i * to.stride + c] = from.data[i * from.row + c] * factor;
+      out[c] = from.data[i * from.row + c] * factor;
+  }
 }
 
 /// to [width][tile], zeros behind `count`.
@@ -211,32 +230,36 @@ struct Memory {
 };
 
 struct Inputs {
+  Part part;
   Matrix<const float> qkv;
-  AttentionSizes z;
+  KeyValues<const float> from;
 
-  [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
+  [[nodiscard]] int head_dim() const { return part.z.head_dim; }
+
+  [[nodiscard]] int width() const { return round_up(head_dim(), block_columns); }
 
   template <class Work>
   [[nodiscard]] int scratch_floats() const {
-    return Work{{nullptr}, z.head_dim, width()}.memory.floats;
+    return Work{{nullptr}, head_dim(), width()}.memory.floats;
   }
 
   template <class Work>
   [[nodiscard]] Work work_of(const TileTeam& team) const {
-    return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, z.head_dim, width()};
+    return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, head_dim(), width()};
   }
 
-  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
+  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(head_dim())); }
+
+  [[nodiscard]] int queries_at(int q) const { return std::min(tile, part.run.end() - q); }
 
   void load_queries(const Head& at, int q, Packed to, float* columns) const {
-    const int nq = std::min(tile, z.seq - q);
-    pack(at.queries(qkv.data(), q, nq), z.head_dim, scaling(), to);
-    transpose(to, nq, z.head_dim, columns);
+    pack(at.queries(qkv.data(), q, queries_at(q)), head_dim(), scaling(), to);
+    transpose(to, queries_at(q), head_dim(), columns);
   }
 
   void load_keys(const Head& at, const Tile& t, Packed key, Packed value) const {
-    pack(at.keys(qkv.data(), t.k, t.nk), z.head_dim, 1, key);
-    pack(at.values(qkv.data(), t.k, t.nk), z.head_dim, 1, value);
+    pack(at.keys(from.keys, t.k, t.nk), head_dim(), 1, key);
+    pack(at.keys(from.values, t.k, t.nk), head_dim(), 1, value);
   }
 };
 
@@ -256,7 +279,7 @@ struct Forward : Inputs {
   };
 
   void operator()(const TileTeam& team) const {
-    const QueryTile task(z, tile, team.league_rank());
+    const QueryTile task(part, tile, team.league_rank());
     const Head& at = task.head;
     const Work work = work_of<Work>(team);
 
@@ -265,14 +288,14 @@ struct Forward : Inputs {
     std::fill_n(work.sum, tile, 0.0F);
     std::fill_n(work.out.data, tile * work.out.row, 0.0F);
 
-    for (int k = 0; k <= task.begin; k += tile)
-      add_keys(at, Tile::at(task.begin, k, z.seq), work);
+    for (int k = 0; k <= task.begin; k = KeyTiles(part.run).after(k))
+      add_keys(at, Tile::at(task.begin, k, part.run), work);
     finish(task, work);
   }
 
   void add_keys(const Head& at, const Tile& t, const Work& work) const {
     load_keys(at, t, work.key, work.value);
-    multiply_visible(t, z.head_dim, work.key, work.query, work.scores);
+    multiply_visible(t, head_dim(), work.key, work.query, work.scores);
     soften(t, work);
     if (t.k > 0)
       shrink(t, work);
@@ -323,9 +346,9 @@ struct Forward : Inputs {
     const HeadRows<float> out = task.head.outputs(y.data(), task.begin, task.count);
     for (int r = 0; r < task.count; ++r) {
       const float* const row = work.out.data + r * work.out.row;
-      float* const to = out.first + r * out.stride;
+      float* const to = out.row(r);
       const float factor = 1.0F / work.sum[r];
-      for (int c = 0; c < z.head_dim; ++c)
+      for (int c = 0; c < head_dim(); ++c)
         to[c] = row[c] * factor;
       lse(task.head.row + task.begin + r) = work.largest[r] + std::log(work.sum[r]);
     }
@@ -344,8 +367,10 @@ struct ByQueries {};
 
 struct Backward : Inputs {
   Matrix<float> dqkv;
+  KeyValues<float> to;
   Matrix<const float> dy, y;
   Vector<const float> lse;
+  bool accumulate;
 
   struct Work {
     Memory memory;
@@ -363,58 +388,65 @@ struct Backward : Inputs {
   };
 
   void operator()(ByHead, const TileTeam& team) const {
-    const int sequence = team.league_rank() / z.kv_heads, kv_head = team.league_rank() % z.kv_heads;
-    const int first = kv_head * z.group();
+    const int kv_heads = part.kv_heads.count, first = first_head(team.league_rank() % kv_heads);
+    const int sequence = team.league_rank() / kv_heads, end = part.run.end();
     const Work work = work_of<Work>(team);
-    for (int head = first; head < first + z.group(); ++head)
-      for (int q = 0; q < z.seq; q += tile)
-        add_queries(Head(z, sequence, head), q, work, [&](const Head& at, const Tile& t) {
-          load_sums(at, t, head == first && t.on_diagonal(), work);
+    for (int head = first; head < first + part.z.group(); ++head)
+      for (int q = part.run.position; q < end; q += tile)
+        add_queries(Head(part, sequence, head), q, work, [&](const Head& at, const Tile& t) {
+          const bool seen = q > part.run.position && !t.on_diagonal();
+          load_sums(at, t, head > first || seen || accumulate, work);
           add_to_keys(t, work);
           store_sums(at, t, work);
         });
   }
 
   void operator()(ByKeys, const TileTeam& team) const {
-    const int heads = z.batch * z.kv_heads, task = team.league_rank();
-    const int k = task / heads * tile;  // longest tasks first
-    const int sequence = task % heads / z.kv_heads, kv_head = task % z.kv_heads;
+    const int heads = part.z.batch * part.kv_heads.count, task = team.league_rank();
+    const int k = KeyTiles(part.run).begin(task / heads);  // longest tasks first
+    const int sequence = task % heads / part.kv_heads.count,
+              first = first_head(task % heads % part.kv_heads.count);
+    const int begin = std::max(k, part.run.position);  // of the queries that see the keys
     const Work work = work_of<Work>(team);
-    const Head keys(z, sequence, kv_head * z.group());
-    const Tile own = Tile::at(k, k, z.seq);
+    const Head keys(part, sequence, first);
+    const Tile own = Tile::at(begin, k, part.run);
     load_keys(keys, own, work.key, work.value);
-    load_sums(keys, own, true, work);
-    for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head)
-      for (int q = k; q < z.seq; q += tile) {
-        load_queries(Head(z, sequence, head), q, work);
-        differentiate(Tile::at(q, k, z.seq), work);
-        add_to_keys(Tile::at(q, k, z.seq), work);
+    load_sums(keys, own, accumulate, work);
+    for (int head = first; head < first + part.z.group(); ++head)
+      for (int q = begin; q < part.run.end(); q += tile) {
+        load_queries(Head(part, sequence, head), q, work);
+        differentiate(Tile::at(q, k, part.run), work);
+        add_to_keys(Tile::at(q, k, part.run), work);
       }
     store_sums(keys, own, work);
   }
 
   void operator()(ByQueries, const TileTeam& team) const {
-    const QueryTile task(z, tile, team.league_rank());
+    const QueryTile task(part, tile, team.league_rank());
     add_queries(task.head, task.begin, work_of<Work>(team), [](const Head&, const Tile&) {});
+  }
+
+  /// The first query head that reads a key/value head of the part.
+  [[nodiscard]] int first_head(int kv_head) const {
+    return part.heads().first + kv_head * part.z.group();
   }
 
   /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
   template <class Also>
   void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
     load_queries(at, q, work);
-    for (int k = 0; k <= q; k += tile) {
-      const Tile t = Tile::at(q, k, z.seq);
+    for (int k = 0; k <= q; k = KeyTiles(part.run).after(k)) {
+      const Tile t = Tile::at(q, k, part.run);
       load_keys(at, t, work.key, work.value);
       differentiate(t, work);
       also(at, t);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
-    const int nq = std::min(tile, z.seq - q);
-    unpack(work.dquery, scaling(), at.queries(dqkv.data(), q, nq), z.head_dim);
+    unpack(work.dquery, scaling(), at.queries(dqkv.data(), q, queries_at(q)), head_dim());
   }
 
   void load_queries(const Head& at, int q, const Work& work) const {
-    const int nq = std::min(tile, z.seq - q), d = z.head_dim;
+    const int nq = queries_at(q), d = head_dim();
     Inputs::load_queries(at, q, work.query, work.query_columns);
     pack(at.outputs(dy.data(), q, nq), d, 1, work.slope);
     transpose(work.slope, nq, d, work.slope_columns);
@@ -422,7 +454,7 @@ struct Backward : Inputs {
     const HeadRows<const float> outputs = at.outputs(y.data(), q, nq);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
-      const float* const out = outputs.first + r * outputs.stride;
+      const float* const out = outputs.row(r);
       const float* const slope = work.slope.data + r * work.slope.row;
       work.delta[r] = lane_sum<float>(d, [=](int i) { return out[i] * slope[i]; });
     }
@@ -431,26 +463,25 @@ struct Backward : Inputs {
     std::fill_n(work.dquery.data, tile * work.dquery.row, 0.0F);
   }
 
-  /// `first`: nothing has been added to the gradients of these keys and values.
-  void load_sums(const Head& at, const Tile& t, bool first, const Work& work) const {
-    const float* const sums = dqkv.data();
-    if (first) {
-      for (const Packed& part : {work.dkey, work.dvalue})
-        std::fill_n(part.data, tile * part.row, 0.0F);
+  /// The sums of the gradients of keys and values that `to` has already, if it has some.
+  void load_sums(const Head& at, const Tile& t, bool some, const Work& work) const {
+    if (some) {
+      pack(at.keys<const float>(to.keys, t.k, t.nk), head_dim(), 1, work.dkey);
+      pack(at.keys<const float>(to.values, t.k, t.nk), head_dim(), 1, work.dvalue);
     } else {
-      pack(at.keys(sums, t.k, t.nk), z.head_dim, 1, work.dkey);
-      pack(at.values(sums, t.k, t.nk), z.head_dim, 1, work.dvalue);
+      for (const Packed& sums : {work.dkey, work.dvalue})
+        std::fill_n(sums.data, tile * sums.row, 0.0F);
     }
   }
 
   void store_sums(const Head& at, const Tile& t, const Work& work) const {
-    unpack(work.dkey, 1, at.keys(dqkv.data(), t.k, t.nk), z.head_dim);
-    unpack(work.dvalue, 1, at.values(dqkv.data(), t.k, t.nk), z.head_dim);
+    unpack(work.dkey, 1, at.keys(to.keys, t.k, t.nk), head_dim());
+    unpack(work.dvalue, 1, at.keys(to.values, t.k, t.nk), head_dim());
   }
 
   void differentiate(const Tile& t, const Work& work) const {
-    multiply_visible(t, z.head_dim, work.key, work.query_columns, work.probability);
-    multiply_visible(t, z.head_dim, work.value, work.slope_columns, work.dscore);
+    multiply_visible(t, head_dim(), work.key, work.query_columns, work.probability);
+    multiply_visible(t, head_dim(), work.value, work.slope_columns, work.dscore);
     soften(t, work);
   }
 
@@ -494,25 +525,32 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 }  // namespace
 
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p) {
-  const Forward forward{{p.qkv, p.sizes}, p.y, p.lse};
-  const std::int64_t heads = std::int64_t{p.sizes.batch} * p.sizes.heads;
+  const Part part(p.sizes, p.part);
+  const Forward forward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)}, p.y, p.lse};
+  const std::int64_t heads = std::int64_t{p.sizes.batch} * part.heads().count;
   Kokkos::parallel_for("minitaw::attention_forward",
       tile_policy(
-          exec, heads * tiles_of(p.sizes.seq, tile), forward.scratch_floats<Forward::Work>()),
+          exec, heads * tiles_of(part.run.count, tile), forward.scratch_floats<Forward::Work>()),
       forward);
 }
 
 void attention_backward(
     const ExecutionSpace& exec, const AttentionBackward<float>& p, Tasks tasks) {
-  const Backward backward{{p.qkv, p.sizes}, p.dqkv, p.dy, p.y, p.lse};
-  const std::int64_t heads = std::int64_t{p.sizes.batch} * p.sizes.kv_heads;
+  const Part part(p.sizes, p.part);
+  const Backward backward{{part, p.qkv, part.choose(p.qkv.data(), p.key_values)},
+      p.dqkv,
+      sums_of(part, p),
+      p.dy,
+      p.y,
+      p.lse,
+      p.accumulate};
+  const std::int64_t heads = std::int64_t{p.sizes.batch} * part.kv_heads.count;
   if (tasks == Tasks::automatic)
     tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
 
   if (tasks == Tasks::heads)
     return launch<ByHead>(exec, heads, backward);
-  const int tiles = tiles_of(p.sizes.seq, tile);
-  launch<ByKeys>(exec, heads * tiles, backward);
-  launch<ByQueries>(exec, heads * p.sizes.group() * tiles, backward);
+  launch<ByKeys>(exec, heads * KeyTiles(part.run).count, backward);
+  launch<ByQueries>(exec, heads * p.sizes.group() * tiles_of(part.run.count, tile), backward);
 }
 }  // namespace minitaw::kernels::detail::host

@@ -24,7 +24,7 @@ KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
   return tile * (6 * pitch + 2 * tile);
 }
 
-/// Launch of teams on sequences of `seq` tokens: one team for each tile of each of `heads`.
+/// Launch of teams on `positions` positions: one team for each tile of each of `heads`.
 struct Launch {
   int tile = on_host && small_tiles_on_host ? 8 : 16;  ///< queries and keys of a tile
   int level = 1;                                       ///< of scratch memory
@@ -36,11 +36,10 @@ struct Launch {
   /// for each score; small tiles take more, for all the other loops.
   Launch(const ExecutionSpace& exec,
       std::int64_t heads,
-      const AttentionSizes& z,
+      int positions,
+      int head_dim,
       ScratchFloats floats) {
-    const auto bytes = [&](int side) {
-      return Scratch::shmem_size(floats(side, pitch(z.head_dim)));
-    };
+    const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(head_dim))); };
     for (const int side : {8, 16}) {
       if (on_host || !std::cmp_less(bytes(side), Policy::scratch_size_max(0)))
         continue;
@@ -49,7 +48,7 @@ struct Launch {
     }
     const int device_threads = tile == 16 ? 256 : 128;
     policy = Policy(exec,
-        static_cast<int>(tiles_of(z.seq, tile) * heads),
+        static_cast<int>(tiles_of(positions, tile) * heads),
         on_host ? threads_on_host : device_threads);
     policy.set_scratch_size(level, Kokkos::PerTeam(bytes(tile)));
   }
@@ -79,11 +78,10 @@ KOKKOS_INLINE_FUNCTION void clear_tile(const Team& team, float* to, int width) {
 /// to [tile, width] = the rows; what is left of it is zero.
 template <int tile, class E>
 KOKKOS_INLINE_FUNCTION void load_tile(
-    const Team& team, float* to, const HeadRows<const E>& from, int width) {
+    const Team& team, float* to, const HeadRows<E>& from, int width) {
   together(team, tile * width, [=](int i) {
     const int row = i / width, column = i % width;
-    to[row * pitch(width) + column] =
-        row < from.count ? load(from.first[row * from.stride + column]) : 0.0F;
+    to[row * pitch(width) + column] = row < from.count ? load(from.row(row)[column]) : 0.0F;
   });
 }
 
@@ -122,7 +120,7 @@ KOKKOS_INLINE_FUNCTION void store_tile(
     const Team& team, const HeadRows<E>& to, const float* from, int width) {
   together(team, to.count * width, [=](int i) {
     const int row = i / width, column = i % width;
-    to.first[row * to.stride + column] = store<E>(from[row * pitch(width) + column]);
+    to.row(row)[column] = store<E>(from[row * pitch(width) + column]);
   });
 }
 
@@ -137,7 +135,8 @@ struct Forward {
   E* y;
   float* lse;
   const E* qkv;
-  AttentionSizes z;
+  KeyValues<const E> from;
+  Part part;
   int level;
 
   struct Work {
@@ -155,13 +154,14 @@ struct Forward {
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const QueryTile task(z, tile, team.league_rank());
-    const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(z.head_dim)));
-    const Work work(scratch.data(), z.head_dim);
+    const QueryTile task(part, tile, team.league_rank());
+    const int width = part.z.head_dim;
+    const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(width)));
+    const Work work(scratch.data(), width);
 
     const auto queries = task.head.queries(qkv, task.begin, task.count);
-    load_tile<tile>(team, work.query, queries, z.head_dim);
-    clear_tile<tile>(team, work.sum, z.head_dim);
+    load_tile<tile>(team, work.query, queries, width);
+    clear_tile<tile>(team, work.sum, width);
     together(team, tile, [=](int r) {
       work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
       work.total[r] = 0;
@@ -174,10 +174,10 @@ struct Forward {
 
   KOKKOS_FUNCTION void add_keys(
       const Team& team, const Work& work, const QueryTile& task, int k) const {
-    const int q = task.begin, nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
-    load_tile<tile>(team, work.key, task.head.keys(qkv, k, nk), width);
-    load_tile<tile>(team, work.value, task.head.values(qkv, k, nk), width);
-    scores_of<tile>(team, work.score, work.query, work.key, width, scaling_of(z));
+    const int q = task.begin, nk = Kokkos::min(tile, part.run.end() - k), width = part.z.head_dim;
+    load_tile<tile>(team, work.key, task.head.keys(from.keys, k, nk), width);
+    load_tile<tile>(team, work.value, task.head.keys(from.values, k, nk), width);
+    scores_of<tile>(team, work.score, work.query, work.key, width, scaling_of(part.z));
     together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
     together(
         team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
@@ -201,8 +201,8 @@ struct Forward {
   }
 
   KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const QueryTile& task) const {
-    const int width = z.head_dim;
-    float* const statistics = lse + task.head.row + task.begin;
+    const int width = part.z.head_dim;
+    float* const statistics = lse + (task.head.row + task.begin);
     together(
         team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
     store_tile(team, task.head.outputs(y, task.begin, task.count), work.sum, width);
@@ -220,16 +220,19 @@ template <class E>
 struct Delta {
   float* delta;
   const E *dy, *y;
-  AttentionSizes z;
+  Part part;
 
+  /// Rows count through the queries of the run, then heads, then sequences.
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
-    const int head = static_cast<int>(row / z.seq);
-    const Head at(z, head / z.heads, head % z.heads);
-    const std::int64_t first = at.output + row % z.seq * at.y_stride;
+    const HeadRange heads = part.heads();
+    const int head = static_cast<int>(row / part.run.count);
+    const Head at(part, head / heads.count, heads.first + head % heads.count);
+    const std::int64_t position = part.run.position + row % part.run.count;
+    const std::int64_t first = at.output + position * at.y_stride;
     float sum = 0;
-    for (int i = 0; i < z.head_dim; ++i)
+    for (int i = 0; i < part.z.head_dim; ++i)
       sum += load(y[first + i]) * load(dy[first + i]);
-    delta[row] = sum;
+    delta[at.row + position] = sum;
   }
 };
 
@@ -252,44 +255,46 @@ struct Work {
 template <class E, int tile>
 struct Inputs {
   const E *dy, *qkv;
+  KeyValues<const E> from;
   const float *lse, *delta;
-  AttentionSizes z;
+  Part part;
   int level;
 
   KOKKOS_FUNCTION Work<tile> work_of(const Team& team) const {
-    const Scratch scratch(team.team_scratch(level), backward_floats(tile, pitch(z.head_dim)));
-    return Work<tile>(scratch.data(), z.head_dim);
+    const int width = part.z.head_dim;
+    const Scratch scratch(team.team_scratch(level), backward_floats(tile, pitch(width)));
+    return Work<tile>(scratch.data(), width);
   }
 
   KOKKOS_FUNCTION void load_queries(
       const Team& team, const Work<tile>& work, const Head& at, int q) const {
-    const int count = Kokkos::min(tile, z.seq - q);
-    load_tile<tile>(team, work.query, at.queries(qkv, q, count), z.head_dim);
-    load_tile<tile>(team, work.slope, at.outputs(dy, q, count), z.head_dim);
+    const int count = Kokkos::min(tile, part.run.end() - q);
+    load_tile<tile>(team, work.query, at.queries(qkv, q, count), part.z.head_dim);
+    load_tile<tile>(team, work.slope, at.outputs(dy, q, count), part.z.head_dim);
   }
 
   KOKKOS_FUNCTION void load_keys(
       const Team& team, const Work<tile>& work, const Head& at, int k) const {
-    const int count = Kokkos::min(tile, z.seq - k);
-    load_tile<tile>(team, work.key, at.keys(qkv, k, count), z.head_dim);
-    load_tile<tile>(team, work.value, at.values(qkv, k, count), z.head_dim);
+    const int count = Kokkos::min(tile, part.run.end() - k);
+    load_tile<tile>(team, work.key, at.keys(from.keys, k, count), part.z.head_dim);
+    load_tile<tile>(team, work.value, at.keys(from.values, k, count), part.z.head_dim);
   }
 
-  /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the
+  /// Probabilities and gradients of scores of the tile, zero outside the run and above the
   /// diagonal.
   KOKKOS_FUNCTION void soften(
       const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
-    const float scaling = scaling_of(z);
-    scores_of<tile>(team, work.score, work.query, work.key, z.head_dim, scaling);
-    scores_of<tile>(team, work.dscore, work.slope, work.value, z.head_dim, 1);
-    const float* const statistics = lse + at.row;
-    const float* const sums = delta + at.row;
-    const int seq = z.seq;
+    const float scaling = scaling_of(part.z);
+    scores_of<tile>(team, work.score, work.query, work.key, part.z.head_dim, scaling);
+    scores_of<tile>(team, work.dscore, work.slope, work.value, part.z.head_dim, 1);
+    const float *const statistics = lse, *const sums = delta;
+    const std::int64_t first = at.row;
+    const int end = part.run.end();
     together(team, tile * tile, [=](int i) {
       const int query = q + i / tile, key = k + i % tile;
-      const bool visible = query < seq && key <= query;
-      const float p = visible ? exponential(work.score[i] - statistics[query]) : 0.0F;
-      work.dscore[i] = visible ? p * (work.dscore[i] - sums[query]) * scaling : 0.0F;
+      const bool visible = query < end && key <= query;
+      const float p = visible ? exponential(work.score[i] - statistics[first + query]) : 0.0F;
+      work.dscore[i] = visible ? p * (work.dscore[i] - sums[first + query]) * scaling : 0.0F;
       work.score[i] = p;
     });
   }
@@ -301,8 +306,8 @@ struct QueryGradient {
   Inputs<E, tile> in;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const int width = in.z.head_dim;
-    const QueryTile task(in.z, tile, team.league_rank());
+    const int width = in.part.z.head_dim;
+    const QueryTile task(in.part, tile, team.league_rank());
     const Work<tile> work = in.work_of(team);
     in.load_queries(team, work, task.head, task.begin);
     clear_tile<tile>(team, work.one, width);
@@ -316,33 +321,46 @@ struct QueryGradient {
   }
 };
 
-template <class E, int tile>
+template <class E, class G, int tile>
 struct KeyValueGradient {
-  E* dqkv;
+  KeyValues<G> to;
+  bool accumulate;
   Inputs<E, tile> in;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
-    const AttentionSizes& z = in.z;
-    const int kv_heads = z.batch * z.kv_heads, kv_head = team.league_rank() % kv_heads;
-    const int sequence = kv_head / z.kv_heads, first = kv_head % z.kv_heads * z.group();
-    const int k = team.league_rank() / kv_heads * tile, nk = Kokkos::min(tile, z.seq - k);
+    const AttentionSizes& z = in.part.z;
+    const int begin = in.part.run.position, end = in.part.run.end();
+    const int kv_heads = in.part.kv_heads.count, task = team.league_rank();
+    const int sequence = task % (z.batch * kv_heads) / kv_heads;
+    const int first = in.part.heads().first + task % kv_heads * z.group();
+    const int k = task / (z.batch * kv_heads) * tile;
     const Work<tile> work = in.work_of(team);
-    const Head keys(z, sequence, first);
+    const Head keys(in.part, sequence, first);
+    const auto dkeys = keys.keys(to.keys, k, Kokkos::min(tile, end - k));
+    const auto dvalues = keys.keys(to.values, k, dkeys.count);
     in.load_keys(team, work, keys, k);
-    clear_tile<tile>(team, work.one, z.head_dim);
-    clear_tile<tile>(team, work.two, z.head_dim);
+    start(team, work.one, dkeys);
+    start(team, work.two, dvalues);
 
     for (int head = first; head < first + z.group(); ++head) {
-      const Head at(z, sequence, head);
-      for (int q = k; q < z.seq; q += tile) {
+      const Head at(in.part, sequence, head);
+      for (int q = k > begin ? k - (k - begin) % tile : begin; q < end; q += tile) {
         in.load_queries(team, work, at, q);
         in.soften(team, work, at, q, k);
         add_product<tile>(team, work.one, work.dscore, true, work.query, z.head_dim);
         add_product<tile>(team, work.two, work.score, true, work.slope, z.head_dim);
       }
     }
-    store_tile(team, keys.keys(dqkv, k, nk), work.one, z.head_dim);
-    store_tile(team, keys.values(dqkv, k, nk), work.two, z.head_dim);
+    store_tile(team, dkeys, work.one, z.head_dim);
+    store_tile(team, dvalues, work.two, z.head_dim);
+  }
+
+  /// What the products of the tile are added to.
+  KOKKOS_FUNCTION void start(const Team& team, float* sum, const HeadRows<G>& before) const {
+    if (accumulate)
+      load_tile<tile>(team, sum, before, in.part.z.head_dim);
+    else
+      clear_tile<tile>(team, sum, in.part.z.head_dim);
   }
 };
 }  // namespace
@@ -350,38 +368,55 @@ struct KeyValueGradient {
 template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p) {
   const AttentionSizes& z = p.sizes;
-  const Launch launch(exec, std::int64_t{z.batch} * z.heads, z, forward_floats);
+  const Part part(z, p.part);
+  const std::int64_t heads = std::int64_t{z.batch} * part.heads().count;
+  const Launch launch(exec, heads, part.run.count, z.head_dim, forward_floats);
   launch.run("minitaw::attention_forward", [&](auto tile) {
-    return Forward<E, tile>{p.y.data(), p.lse.data(), p.qkv.data(), z, launch.level};
+    return Forward<E, tile>{p.y.data(),
+        p.lse.data(),
+        p.qkv.data(),
+        part.choose(p.qkv.data(), p.key_values),
+        part,
+        launch.level};
   });
 }
 
-template <class E>
-void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E>& p) {
+template <class E, class G>
+void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p) {
   const AttentionSizes& z = p.sizes;
-  const std::int64_t heads = std::int64_t{z.batch} * z.heads;
+  const Part part(z, p.part);
+  const std::int64_t heads = std::int64_t{z.batch} * part.heads().count,
+                     kv_heads = std::int64_t{z.batch} * part.kv_heads.count;
   Kokkos::parallel_for("minitaw::attention_backward_delta",
-      FlatPolicy(exec, 0, heads * z.seq),
-      Delta<E>{p.delta.data(), p.dy.data(), p.y.data(), z});
+      FlatPolicy(exec, 0, heads * part.run.count),
+      Delta<E>{p.delta.data(), p.dy.data(), p.y.data(), part});
 
-  const Launch queries(exec, heads, z, backward_floats);
-  const Launch keys(exec, std::int64_t{z.batch} * z.kv_heads, z, backward_floats);
+  const Launch queries(exec, heads, part.run.count, z.head_dim, backward_floats);
+  const Launch keys(exec, kv_heads, part.run.end(), z.head_dim, backward_floats);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{
-        p.dy.data(), p.qkv.data(), p.lse.data(), p.delta.data(), z, queries.level};
+    return Inputs<E, tile>{p.dy.data(),
+        p.qkv.data(),
+        part.choose(p.qkv.data(), p.key_values),
+        p.lse.data(),
+        p.delta.data(),
+        part,
+        queries.level};
   };
   queries.run("minitaw::attention_backward_query",
       [&](auto tile) { return QueryGradient<E, tile>{p.dqkv.data(), inputs(tile)}; });
-  keys.run("minitaw::attention_backward_key_value",
-      [&](auto tile) { return KeyValueGradient<E, tile>{p.dqkv.data(), inputs(tile)}; });
+  keys.run("minitaw::attention_backward_key_value", [&](auto tile) {
+    return KeyValueGradient<E, G, tile>{sums_of(part, p), p.accumulate, inputs(tile)};
+  });
 }
 
 /// The backward pass needs the most.
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) {
-  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
-  reserve_scratch(Launch(exec, heads, sizes, backward_floats).policy);
+void attention_prepare(const ExecutionSpace& exec, const Part& part) {
+  const std::int64_t heads = std::int64_t{part.z.batch} * part.heads().count;
+  reserve_scratch(Launch(exec, heads, part.run.end(), part.z.head_dim, backward_floats).policy);
 }
 
 MINITAW_INSTANTIATE(attention_forward)
-MINITAW_INSTANTIATE(attention_backward)
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<float>&);
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16>&);
+template void attention_backward(const ExecutionSpace&, const AttentionBackward<Bf16, float>&);
 }  // namespace minitaw::kernels::detail::portable

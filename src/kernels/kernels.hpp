@@ -178,14 +178,6 @@ void attention_prepare(const ExecutionSpace& exec,
     Attention kernel = Attention::automatic,
     const AttentionPart& part = {});
 
-/// Keys and values of whole sequences, or sums of their gradients, of the heads of a part, which
-/// also says how their rows lie.
-template <class T>
-struct KeyValues {
-  T* keys = nullptr;
-  T* values = nullptr;
-};
-
 /// Queries of a run against all keys up to their own position. Only rows of the run and heads of
 /// the part are written.
 template <class E>
@@ -218,7 +210,7 @@ struct AttentionBackward {
   AttentionPart part{};
   KeyValues<const E> key_values{};  ///< as in the forward pass
   KeyValues<G> gradient_sums{};     ///< with rows as key_values has them
-  bool accumulate = false;          ///< adds to the gradients of keys and values
+  bool accumulate = false;          ///< adds to gradient_sums
 };
 
 template <class E, class G = E>

@@ -8,10 +8,11 @@ using namespace detail;
 
 struct Table {
   float* table;
-  int pairs;  ///< of a position
+  int pairs;     ///< of a position
+  int position;  ///< of the first row
 
   KOKKOS_FUNCTION void operator()(std::int64_t at) const {
-    const double angle = static_cast<double>(at / pairs) *
+    const double angle = static_cast<double>(position + at / pairs) *
                          Kokkos::pow(10000.0, -static_cast<double>(at % pairs) / pairs);
     table[2 * at] = static_cast<float>(Kokkos::cos(angle));
     table[2 * at + 1] = static_cast<float>(Kokkos::sin(angle));
@@ -64,11 +65,13 @@ struct Turn {
 };
 }  // namespace
 
-void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
-  const int pairs = static_cast<int>(table.extent(1)) / 2;
-  Kokkos::parallel_for("minitaw::rope_table",
-      FlatPolicy(exec, 0, table.extent(0) * pairs),
-      Table{table.data(), pairs});
+void rope_table(
+    const ExecutionSpace& exec, Matrix<float> table, const std::vector<QueryRun>& runs) {
+  const int rows = static_cast<int>(table.extent(0)), pairs = static_cast<int>(table.extent(1)) / 2;
+  for (const QueryRun& run : runs.empty() ? std::vector<QueryRun>{{0, rows, 0}} : runs)
+    Kokkos::parallel_for("minitaw::rope_table",
+        FlatPolicy(exec, 0, std::int64_t{run.count} * pairs),
+        Table{table.data() + std::int64_t{run.row} * 2 * pairs, pairs, run.position});
 }
 
 template <class E>

@@ -54,6 +54,14 @@ struct AttentionPart {
   auto operator<=>(const AttentionPart&) const = default;
 };
 
+/// Keys and values of whole sequences, or sums of their gradients, of the heads of a part, which
+/// says how their rows lie.
+template <class T>
+struct KeyValues {
+  T* keys = nullptr;
+  T* values = nullptr;
+};
+
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2).
 struct AdamW {
   float learning_rate = 1e-3F, beta1 = 0.9F, beta2 = 0.95F, epsilon = 1e-8F, decay = 0.1F;

@@ -2,10 +2,8 @@
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned
 // outputs.
 #include "fixtures.hpp"
+#include "kernels/attention_versions.hpp"
 #include "kernels/detail/backends.hpp"
-#include "kernels/detail/loops.hpp"
-#include "kernels/device_matrix.hpp"
-#include "kernels/kernels.hpp"
 #include "kernels/reference.hpp"
 
 namespace minitaw::kernels {
@@ -26,36 +24,6 @@ const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},
     {2, 2, 3, 1, 24},
     {1, 300, 4, 4, 72},
     {1, 1100, 2, 1, 8}};
-
-std::string text(const AttentionSizes& z) {
-  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" +
-         std::to_string(z.heads) + " g" + std::to_string(z.kv_heads) + " d" +
-         std::to_string(z.head_dim);
-}
-
-/// What a test can choose; small tiles: on a host, as on a device whose fast memory has no room for
-/// others.
-template <class Element, Attention version, bool in_small_tiles = false>
-struct Version {
-  using E = Element;
-  static constexpr Attention kernel = version;
-  static constexpr bool small = in_small_tiles;
-};
-
-using Versions = ::testing::Types<Version<float, Attention::host>,
-    Version<float, Attention::portable>,
-    Version<Bf16, Attention::portable>,
-    Version<float, Attention::portable, true>,
-    Version<Bf16, Attention::portable, true>,
-    Version<Bf16, Attention::cudnn>>;
-
-struct VersionName {
-  template <class V>
-  static std::string GetName(int) {
-    return name_of(V::kernel) + (V::small ? "_small" : "") +
-           (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
-  }
-};
 
 /// One shape: inputs in device memory, outputs poisoned.
 template <class V>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cudnn_frontend.h>
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
+#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "kernels/cuda/libraries.hpp"
 
@@ -21,13 +23,21 @@ using detail::cuda::check;
 
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
-std::string text(const AttentionSizes& z) {
-  return fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}",
-      z.batch,
-      z.seq,
-      z.heads,
-      z.kv_heads,
-      z.head_dim);
+std::string text(const Part& p) {
+  const AttentionSizes& z = p.z;
+  std::string words =
+      fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}",
+          z.batch,
+          z.seq,
+          z.heads,
+          z.kv_heads,
+          z.head_dim);
+  if (p != Part(z))
+    words += fmt::format(": {} queries from position {}, {} kv_heads",
+        p.run.count,
+        p.run.position,
+        p.kv_heads.count);
+  return words;
 }
 
 void check(fe::error_t error, const std::string& what) {
@@ -40,31 +50,41 @@ void check(cudnnStatus_t status, const std::string& what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, cudnnGetErrorString(status)));
 }
 
-/// Offsets of the parts of a token's row in the fused projection and in the output, in elements.
-struct Places {
-  explicit Places(const AttentionSizes& z)
-      : key(std::int64_t{z.heads} * z.head_dim),
-        value(key + std::int64_t{z.kv_heads} * z.head_dim),
-        stride(value + std::int64_t{z.kv_heads} * z.head_dim) {}
-
-  std::int64_t key, value, stride;
-};
-
-/// A tensor [batch, heads, seq, head_dim] whose tokens are `row` elements apart.
+/// A tensor [batch, heads, rows, head_dim] whose rows are `stride` elements apart, those of
+/// sequences `sequence`.
 fe::graph::Tensor_attributes heads_in_rows(
-    const AttentionSizes& z, Id id, int heads, std::int64_t row) {
+    const Part& p, Id id, int heads, int rows, std::int64_t stride, std::int64_t sequence) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
-      .set_dim({z.batch, heads, z.seq, z.head_dim})
-      .set_stride({z.seq * row, z.head_dim, row, 1});
+      .set_dim({p.z.batch, heads, rows, p.z.head_dim})
+      .set_stride({sequence, p.z.head_dim, stride, 1});
 }
 
-/// Natural logarithm of the sum of exp(scaled score) of each row, fp32 [batch, heads, seq].
-fe::graph::Tensor_attributes row_statistics(const AttentionSizes& z) {
+/// Queries or their gradient; outputs or theirs.
+fe::graph::Tensor_attributes queries(const Part& p, Id id, std::int64_t row) {
+  return heads_in_rows(p, id, p.heads().count, p.run.count, row, p.z.seq * row);
+}
+
+/// All sequences in one chunk, or one sequence, whose chunks touch.
+fe::graph::Tensor_attributes keys(const Part& p, Id id) {
+  const std::int64_t rows = std::max(p.chunk, p.run.end());
+  return heads_in_rows(p, id, p.kv_heads.count, p.run.end(), p.kv_stride, rows * p.kv_stride);
+}
+
+/// Gradients of keys or values: as those are in qkv, or as CudnnAttention::backward has them.
+fe::graph::Tensor_attributes key_gradients(const Part& p, Id id) {
+  const std::int64_t row = 2 * std::int64_t{p.kv_heads.count} * p.z.head_dim;
+  return p.own_rows ? heads_in_rows(p, id, p.kv_heads.count, p.run.end(), row, p.run.end() * row)
+                    : keys(p, id);
+}
+
+/// Natural logarithm of the sum of exp(scaled score) of each row, fp32 [batch, heads, rows].
+fe::graph::Tensor_attributes row_statistics(const Part& p) {
+  const int heads = p.heads().count, rows = p.run.count;
   return fe::graph::Tensor_attributes()
       .set_uid(statistics)
-      .set_dim({z.batch, z.heads, z.seq, 1})
-      .set_stride({std::int64_t{z.heads} * z.seq, z.seq, 1, 1})
+      .set_dim({p.z.batch, heads, rows, 1})
+      .set_stride({std::int64_t{heads} * rows, rows, 1, 1})
       .set_data_type(fe::DataType_t::FLOAT);
 }
 
@@ -81,44 +101,42 @@ std::shared_ptr<Graph> new_graph() {
   return graph;
 }
 
-/// Sets the options of both directions: causal mask, scale.
+/// Sets the options of both directions: causal mask, whose last query sees the last key, and scale.
 template <class Attributes>
-Attributes causal(Attributes attributes, const AttentionSizes& z) {
-  attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(z.head_dim)))
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+Attributes causal(Attributes attributes, const Part& p) {
+  using enum fe::DiagonalAlignment_t;
+  attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(p.z.head_dim)))
+      .set_diagonal_alignment(p.run.position > 0 ? BOTTOM_RIGHT : TOP_LEFT)
       .set_diagonal_band_right_bound(0);
   return attributes;
 }
 
-std::shared_ptr<Graph> forward_graph(const AttentionSizes& z) {
-  const Places at(z);
+std::shared_ptr<Graph> forward_graph(const Part& p) {
   const auto graph = new_graph();
-  const auto [y, lse] = graph->sdpa(graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
-      graph->tensor(heads_in_rows(z, key, z.kv_heads, at.stride)),
-      graph->tensor(heads_in_rows(z, value, z.kv_heads, at.stride)),
+  const auto [y, lse] = graph->sdpa(graph->tensor(queries(p, query, p.row_of_qkv())),
+      graph->tensor(keys(p, key)),
+      graph->tensor(keys(p, value)),
       causal(
-          fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true), z));
-  write_to(y, heads_in_rows(z, output, z.heads, at.key));
-  write_to(lse, row_statistics(z));
+          fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true), p));
+  write_to(y, queries(p, output, p.row_of_y()));
+  write_to(lse, row_statistics(p));
   lse->set_data_type(fe::DataType_t::FLOAT);
   return graph;
 }
 
 /// Without its deterministic variant, which keeps B h S^2 elements of workspace.
-std::shared_ptr<Graph> backward_graph(const AttentionSizes& z) {
-  const Places at(z);
+std::shared_ptr<Graph> backward_graph(const Part& p) {
   const auto graph = new_graph();
-  const auto [dq, dk, dv] =
-      graph->sdpa_backward(graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
-          graph->tensor(heads_in_rows(z, key, z.kv_heads, at.stride)),
-          graph->tensor(heads_in_rows(z, value, z.kv_heads, at.stride)),
-          graph->tensor(heads_in_rows(z, output, z.heads, at.key)),
-          graph->tensor(heads_in_rows(z, doutput, z.heads, at.key)),
-          graph->tensor(row_statistics(z)),
-          causal(fe::graph::SDPA_backward_attributes().set_name("attention_backward"), z));
-  write_to(dq, heads_in_rows(z, dquery, z.heads, at.stride));
-  write_to(dk, heads_in_rows(z, dkey, z.kv_heads, at.stride));
-  write_to(dv, heads_in_rows(z, dvalue, z.kv_heads, at.stride));
+  const auto [dq, dk, dv] = graph->sdpa_backward(graph->tensor(queries(p, query, p.row_of_qkv())),
+      graph->tensor(keys(p, key)),
+      graph->tensor(keys(p, value)),
+      graph->tensor(queries(p, output, p.row_of_y())),
+      graph->tensor(queries(p, doutput, p.row_of_y())),
+      graph->tensor(row_statistics(p)),
+      causal(fe::graph::SDPA_backward_attributes().set_name("attention_backward"), p));
+  write_to(dq, queries(p, dquery, p.row_of_qkv()));
+  write_to(dk, key_gradients(p, dkey));
+  write_to(dv, key_gradients(p, dvalue));
   return graph;
 }
 
@@ -161,6 +179,11 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
   constexpr std::int64_t bytes_of_bf16 = 2;
   return const_cast<char*>(static_cast<const char*>(pointer)) + elements * bytes_of_bf16;
 }
+
+/// The first query of the part, or its output, in a tensor with such rows.
+void* first_query(const Part& p, const void* pointer, std::int64_t row) {
+  return plain(pointer, p.run.row * row + std::int64_t{p.heads().first} * p.z.head_dim);
+}
 }  // namespace
 
 struct CudnnAttention::Library {
@@ -169,15 +192,15 @@ struct CudnnAttention::Library {
     std::size_t workspace;
   };
 
-  [[nodiscard]] const Plans& plans_of(const AttentionSizes& sizes) const {
-    const auto at = plans.find(sizes);
+  [[nodiscard]] const Plans& plans_of(const Part& part) const {
+    const auto at = plans.find(part);
     if (at == plans.end())
-      throw LogicError("cuDNN has no plans for " + text(sizes) + ": attention_prepare comes first");
+      throw LogicError("cuDNN has no plans for " + text(part) + ": attention_prepare comes first");
     return at->second;
   }
 
   Handle handle;
-  std::map<AttentionSizes, Plans> plans;
+  std::map<Part, Plans> plans;
 };
 
 CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<Library>()) {
@@ -186,54 +209,65 @@ CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<
 
 CudnnAttention::~CudnnAttention() = default;
 
-std::size_t CudnnAttention::prepare(const AttentionSizes& shape) {
-  if (!library_->plans.contains(shape)) {
-    const std::shared_ptr<Graph> forward = forward_graph(shape), backward = backward_graph(shape);
+std::size_t CudnnAttention::prepare(const Part& part) {
+  if (!library_->plans.contains(part)) {
+    const std::shared_ptr<Graph> forward = forward_graph(part), backward = backward_graph(part);
     const std::int64_t bytes =
-        std::max(build(*forward, library_->handle, "the forward pass of " + text(shape)),
-            build(*backward, library_->handle, "the backward pass of " + text(shape)));
-    library_->plans[shape] = {forward, backward, static_cast<std::size_t>(bytes)};
+        std::max(build(*forward, library_->handle, "the forward pass of " + text(part)),
+            build(*backward, library_->handle, "the backward pass of " + text(part)));
+    library_->plans.emplace(
+        part, Library::Plans{forward, backward, static_cast<std::size_t>(bytes)});
   }
-  return library_->plans_of(shape).workspace;
+  return library_->plans_of(part).workspace;
 }
 
-void CudnnAttention::forward(
-    const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace) {
-  const Places at(shape);
-  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)},
-      {key, plain(qkv, at.key)},
-      {value, plain(qkv, at.value)},
-      {output, y},
+void CudnnAttention::forward(const Part& part,
+    void* y,
+    float* lse,
+    const void* qkv,
+    const KeyValues<const void>& from,
+    void* workspace) {
+  std::unordered_map<std::int64_t, void*> tensors = {
+      {query, first_query(part, qkv, part.row_of_qkv())},
+      {key, plain(from.keys)},
+      {value, plain(from.values)},
+      {output, first_query(part, y, part.row_of_y())},
       {statistics, lse}};
-  check(library_->plans_of(shape).forward->execute(library_->handle, tensors, workspace),
-      "the forward pass of " + text(shape));
+  check(library_->plans_of(part).forward->execute(library_->handle, tensors, workspace),
+      "the forward pass of " + text(part));
 }
 
-void CudnnAttention::backward(const AttentionSizes& shape,
+void CudnnAttention::backward(const Part& part,
     void* dqkv,
+    void* gradients,
     const void* dy,
     const void* qkv,
+    const KeyValues<const void>& from,
     const void* y,
     const float* lse,
     void* workspace) {
-  const Places at(shape);
-  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)},
-      {key, plain(qkv, at.key)},
-      {value, plain(qkv, at.value)},
-      {output, plain(y)},
-      {doutput, plain(dy)},
+  const std::int64_t width = std::int64_t{part.kv_heads.count} * part.z.head_dim;
+  const KeyValues<Bf16> fused = part.in(static_cast<Bf16*>(dqkv));
+  std::unordered_map<std::int64_t, void*> tensors = {
+      {query, first_query(part, qkv, part.row_of_qkv())},
+      {key, plain(from.keys)},
+      {value, plain(from.values)},
+      {output, first_query(part, y, part.row_of_y())},
+      {doutput, first_query(part, dy, part.row_of_y())},
       {statistics, plain(lse)},
-      {dquery, dqkv},
-      {dkey, plain(dqkv, at.key)},
-      {dvalue, plain(dqkv, at.value)}};
-  check(library_->plans_of(shape).backward->execute(library_->handle, tensors, workspace),
-      "the backward pass of " + text(shape));
+      {dquery, first_query(part, dqkv, part.row_of_qkv())},
+      {dkey, part.own_rows ? gradients : fused.keys},
+      {dvalue, part.own_rows ? plain(gradients, width) : fused.values}};
+  check(library_->plans_of(part).backward->execute(library_->handle, tensors, workspace),
+      "the backward pass of " + text(part));
 }
 
 namespace {
-std::string find_reason_against(const AttentionSizes& shape) {
-  if (shape.head_dim % 8 != 0 || shape.head_dim > 128)
+std::string find_reason_against(const Part& part) {
+  if (part.z.head_dim % 8 != 0 || part.z.head_dim > 128)
     return "head_dim must be a multiple of 8, at most 128";
+  if (part.z.batch > 1 && part.run.end() > part.chunk)
+    return "keys and values of several sequences lie in chunks";
   int device = 0, major = 0;
   check(cudaGetDevice(&device), "asking for the device");
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
@@ -241,20 +275,20 @@ std::string find_reason_against(const AttentionSizes& shape) {
   if (major < 8)
     return fmt::format("the device has compute capability {}.x, and 8.0 is needed", major);
   const Handle handle;
-  fe::error_t error = try_support(*forward_graph(shape), handle);
+  fe::error_t error = try_support(*forward_graph(part), handle);
   if (error.is_good())
-    error = try_support(*backward_graph(shape), handle);
+    error = try_support(*backward_graph(part), handle);
   return error.is_good() ? "" : error.get_message();
 }
 }  // namespace
 
-std::string reason_against_cudnn(const AttentionSizes& shape) {
+std::string reason_against_cudnn(const Part& part) {
   static std::mutex mutex;
-  static std::map<AttentionSizes, std::string> answers;
+  static std::map<Part, std::string> answers;
   const std::lock_guard lock(mutex);
-  const auto at = answers.find(shape);
+  const auto at = answers.find(part);
   return at != answers.end() ? at->second
-                             : answers.emplace(shape, find_reason_against(shape)).first->second;
+                             : answers.emplace(part, find_reason_against(part)).first->second;
 }
 
 std::string cudnn_version() {

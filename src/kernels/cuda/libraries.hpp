@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-#include "kernels/settings.hpp"
+#include "kernels/detail/part.hpp"
 
 /// The vendor's libraries behind plain interfaces, without Kokkos: only the host's compiler reads
 /// cudnn-frontend.
@@ -73,27 +73,38 @@ private:
 
 /// "13.0.2"
 [[nodiscard]] std::string cublaslt_version();
-/// Why cuDNN cannot compute causal attention of this shape here in bf16; empty if it can. Remembers
+/// Why cuDNN cannot compute this part of causal attention here in bf16; empty if it can. Remembers
 /// its answers.
-[[nodiscard]] std::string reason_against_cudnn(const AttentionSizes& shape);
+[[nodiscard]] std::string reason_against_cudnn(const Part& part);
 
 /// The library's handle of one queue and its plans. Pointers are those of
 /// kernels::attention_forward and _backward, bf16 but for lse, in place in the fused projection:
-/// nothing is permuted. Failures throw std::runtime_error.
+/// nothing is permuted. But lse is that of the rows and heads of the part, without gaps. Failures
+/// throw std::runtime_error.
 class CudnnAttention {
 public:
   explicit CudnnAttention(cudaStream_t stream);
   ~CudnnAttention();
   CudnnAttention& operator=(CudnnAttention&&) = delete;
 
-  /// Builds the plans of a shape (seconds, once). Returns their bytes of workspace: see
+  /// Builds the plans of a part (seconds, once). Returns their bytes of workspace: see
   /// model::library_estimate().
-  std::size_t prepare(const AttentionSizes& shape);
-  void forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace);
-  void backward(const AttentionSizes& shape,
+  std::size_t prepare(const Part& part);
+  /// `from`: keys and values, wherever they are.
+  void forward(const Part& part,
+      void* y,
+      float* lse,
+      const void* qkv,
+      const KeyValues<const void>& from,
+      void* workspace);
+  /// gradients [B, run.end(), 2 heads of the part, d]: of keys, then values; if they are not in
+  /// dqkv.
+  void backward(const Part& part,
       void* dqkv,
+      void* gradients,
       const void* dy,
       const void* qkv,
+      const KeyValues<const void>& from,
       const void* y,
       const float* lse,
       void* workspace);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include "kernels/detail/part.hpp"
 #include "kernels/kernels.hpp"
 
 /// Instantiates a product for its types of result and factors.
@@ -12,67 +13,108 @@
 /// same.
 
 namespace minitaw::kernels::detail {
-/// The part of consecutive rows of a matrix that belongs to one head: head_dim elements of each.
+/// Where the gradients of keys and values go.
+template <class E, class G>
+[[nodiscard]] KeyValues<G> sums_of(const Part& part, const AttentionBackward<E, G>& p) {
+  if constexpr (std::is_same_v<E, G>)
+    return part.choose(p.dqkv.data(), p.gradient_sums);
+  else
+    return p.gradient_sums;
+}
+
+/// Some rows of one head: head_dim elements each.
 template <class E>
 struct HeadRows {
   E* first;
   std::int64_t stride;  ///< elements from one row to the next
   int count;
+  // where rows lie in chunks:
+  std::int64_t jump = 0;  ///< further elements from a chunk to the next
+  int chunk = 0;
+  int into = 0;  ///< rows of the chunk before the first one
+
+  KOKKOS_INLINE_FUNCTION E* row(int i) const {
+    E* const at = first + i * stride;
+    return jump == 0 ? at : at + (into + i) / chunk * jump;
+  }
 };
 
-/// Where one head of one sequence finds its rows, a row a token.
+/// Where one head of one sequence finds its rows, a row a position. `query`, `output` and `row`
+/// are those of position 0, whether or not it is here.
 struct Head {
-  std::int64_t stride, y_stride;                ///< elements from one token to the next
-  std::int64_t query, key, value, output, row;  ///< of its first token
+  std::int64_t stride, y_stride, kv_stride;  ///< elements from one position to the next
+  std::int64_t query, key, output, row;      ///< of position 0; row: in [B, h, S]
+  std::int64_t jump;
+  int chunk;
 
-  KOKKOS_INLINE_FUNCTION Head(const AttentionSizes& z, int sequence, int head)
-      : stride((z.heads + 2 * z.kv_heads) * z.head_dim),
-        y_stride(z.heads * z.head_dim),
-        query(std::int64_t{sequence} * z.seq * stride + head * z.head_dim),
-        key(std::int64_t{sequence} * z.seq * stride + (z.heads + head / z.group()) * z.head_dim),
-        value(key + z.kv_heads * z.head_dim),
-        output(std::int64_t{sequence} * z.seq * y_stride + head * z.head_dim),
-        row((std::int64_t{sequence} * z.heads + head) * z.seq) {}
+  KOKKOS_INLINE_FUNCTION Head(const Part& p, int sequence, int head)
+      : stride(p.row_of_qkv()),
+        y_stride(p.row_of_y()),
+        kv_stride(p.kv_stride),
+        chunk(p.chunk) {
+    const AttentionSizes& z = p.z;
+    const int shift = p.run.row - p.run.position;
+    const std::int64_t first = std::int64_t{sequence} * z.seq + shift;
+    query = first * stride + head * z.head_dim;
+    output = first * y_stride + head * z.head_dim;
+    row = (std::int64_t{sequence} * z.heads + head) * z.seq + shift;
+    key = std::int64_t{sequence} * chunk * kv_stride +
+          (head / z.group() - p.kv_heads.first) * z.head_dim;
+    jump = p.run.end() > chunk ? std::int64_t{z.batch - 1} * chunk * kv_stride : 0;
+  }
 
-  // Rows of `count` tokens from `token` on, in qkv (or its gradient) and in the output (or its).
+  // Rows of `count` positions from `position` on, in qkv (or its gradient), in the output (or its),
+  // and in keys, values or their gradients.
 
   template <class E>
-  KOKKOS_INLINE_FUNCTION HeadRows<E> queries(E* qkv, int token, int count) const {
-    return {qkv + query + token * stride, stride, count};
+  KOKKOS_INLINE_FUNCTION HeadRows<E> queries(E* qkv, int position, int count) const {
+    return {qkv + (query + position * stride), stride, count};
   }
 
   template <class E>
-  KOKKOS_INLINE_FUNCTION HeadRows<E> keys(E* qkv, int token, int count) const {
-    return {qkv + key + token * stride, stride, count};
+  KOKKOS_INLINE_FUNCTION HeadRows<E> outputs(E* y, int position, int count) const {
+    return {y + (output + position * y_stride), y_stride, count};
   }
 
   template <class E>
-  KOKKOS_INLINE_FUNCTION HeadRows<E> values(E* qkv, int token, int count) const {
-    return {qkv + value + token * stride, stride, count};
-  }
-
-  template <class E>
-  KOKKOS_INLINE_FUNCTION HeadRows<E> outputs(E* y, int token, int count) const {
-    return {y + output + token * y_stride, y_stride, count};
+  KOKKOS_INLINE_FUNCTION HeadRows<E> keys(E* keys_or_values, int position, int count) const {
+    E* const first = keys_or_values + (key + position * kv_stride);
+    if (jump == 0)
+      return {first, kv_stride, count};
+    const int before = position / chunk;
+    return {first + before * jump, kv_stride, count, jump, chunk, position - before * chunk};
   }
 };
 
-/// Tiles of `tile` tokens that a sequence has; the last one may be shorter.
-KOKKOS_INLINE_FUNCTION int tiles_of(int seq, int tile) {
-  return (seq + tile - 1) / tile;
+/// Tiles of `tile` positions that `count` of them make; the last one may be shorter.
+KOKKOS_INLINE_FUNCTION int tiles_of(int count, int tile) {
+  return (count + tile - 1) / tile;
 }
 
 /// A task: one tile of queries of one head. Later queries see more keys: the longest tasks come
 /// first, so that none is left at the end.
 struct QueryTile {
   Head head;
-  int begin, count;  ///< of its queries
+  int begin, count;  ///< positions of its queries
 
-  KOKKOS_INLINE_FUNCTION QueryTile(const AttentionSizes& z, int tile, int task)
-      : head(z, task / z.heads % z.batch, task % z.heads),
-        begin((tiles_of(z.seq, tile) - 1 - task / (z.batch * z.heads)) * tile),
-        count(begin + tile < z.seq ? tile : z.seq - begin) {}
+  KOKKOS_INLINE_FUNCTION QueryTile(const Part& p, int tile, int task)
+      : QueryTile(p, tile, task / p.heads().count, p.heads().first + task % p.heads().count) {}
+
+private:
+  KOKKOS_INLINE_FUNCTION QueryTile(const Part& p, int tile, int sequence, int head_index)
+      : head(p, sequence % p.z.batch, head_index),
+        begin(p.run.position + (tiles_of(p.run.count, tile) - 1 - sequence / p.z.batch) * tile),
+        count(begin + tile < p.run.end() ? tile : p.run.end() - begin) {}
 };
+
+/// The sums [B, run.end()] of `from`, whose rows have the keys and then the values of a part, go to
+/// `to` or are added there.
+template <class G>
+void add_key_values(const ExecutionSpace& exec,
+    const KeyValues<G>& to,
+    const Bf16* from,
+    const Part& part,
+    bool accumulate);
 
 namespace host {
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<float>& p);
@@ -91,9 +133,9 @@ void matmul(
     const ExecutionSpace& exec, Matrix<C> c, const Factor<E>& a, const Factor<E>& b, float beta);
 template <class E>
 void attention_forward(const ExecutionSpace& exec, const AttentionForward<E>& p);
-template <class E>
-void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E>& p);
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
+template <class E, class G>
+void attention_backward(const ExecutionSpace& exec, const AttentionBackward<E, G>& p);
+void attention_prepare(const ExecutionSpace& exec, const Part& part);
 }  // namespace portable
 
 namespace cuda {

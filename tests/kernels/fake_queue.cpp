@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The queue of a device for the stand-in of cuDNN: a workspace in host memory.
+#include "kernels/cuda/queue.hpp"
+
+namespace minitaw::kernels::detail::cuda {
+struct CublasLt::Plan {};
+
+CublasLt::CublasLt() = default;
+CublasLt::~CublasLt() = default;
+
+void Workspace::reserve(std::size_t size) {
+  if (size <= bytes_)
+    return;
+  memory_ = decltype(memory_)("workspace", size + 256);
+  std::size_t space = size + 256;
+  data_ = memory_.data();
+  (void)std::align(256, size, data_, space);
+  bytes_ = size;
+}
+
+Queue::Queue(cudaStream_t queue_stream) : stream(queue_stream), attention(queue_stream) {}
+
+Queue& queue_of(const ExecutionSpace&) {
+  static std::unique_ptr<Queue> only;
+  if (!only) {
+    only = std::make_unique<Queue>(nullptr);
+    Kokkos::push_finalize_hook([] { only.reset(); });
+  }
+  return *only;
+}
+}  // namespace minitaw::kernels::detail::cuda
