@@ -18,6 +18,7 @@ TRAFFIC_KINDS = [
     ("gradients", "#e69f00", "////"),
     ("activations", "#cc79a7", "\\\\\\\\"),
     ("embedding and head", "#56b4e9", "xxxx"),
+    ("keys and values", "#009e73", "...."),
 ]
 # Of a step: column of the summary; name, colour and hatch.
 STEP_PARTS = {
@@ -26,6 +27,7 @@ STEP_PARTS = {
     "exposed_gradients_s": ("for gradients", "#e69f00", "////"),
     "exposed_activations_s": ("for activations", "#cc79a7", "\\\\\\\\"),
     "exposed_embeddings_s": ("for embedding and head", "#56b4e9", "xxxx"),
+    "exposed_context_s": ("for keys and values", "#009e73", "...."),
     "idle_s": ("idle", "#c8c8c8", ""),
 }
 PLAIN = [("", COLOURS[0], "")]  # the one part of bars that have no parts

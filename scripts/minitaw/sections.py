@@ -222,7 +222,8 @@ def time_section(book):
     ]
 
 
-MEMORY_KINDS = ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"]
+MEMORY_KINDS = ["weights", "gradients", "optimiser", "activations", "buffers", "tokens",
+                "context"]  # fmt: skip
 
 
 def memory_cells(case):

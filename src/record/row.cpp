@@ -212,6 +212,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"exposed_gradients_s", exposed(gradients)},
       {"exposed_activations_s", exposed(activations)},
       {"exposed_embeddings_s", exposed(embeddings)},
+      {"exposed_context_s", exposed(context)},
       {"idle_s", total.idle / ranks},
       {"communication_s", total.communication / ranks},
       {"overlap", total.overlap()},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <fmt/format.h>
 #include <ranges>
 #include "base/error.hpp"
 #include "schedule/keeping.hpp"
@@ -259,7 +260,7 @@ private:
       return;
     const bool weights = payload == Payload::weights;
     const Phase phase = weights ? Phase::fetch_intra : Phase::push_intra;
-    const int communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
+    const int communicator = communicator_of(group);
     const std::vector<int> leaders = leaders_of(group, shard);
     const int parts = static_cast<int>(leaders.size());
     if (parts == groups_.size(group)) {
@@ -273,6 +274,14 @@ private:
       action.peer = leaders[i];
       builder_.collective(phase, communicator, action, buffers);
     }
+  }
+
+  int communicator_of(int group) {
+    if (groups_.count() == 1)
+      return builder_.world();
+    if (groups_ == builder_.groups())
+      return builder_.group(group);
+    return builder_.communicator(fmt::format("context{}", group), groups_.members(group));
   }
 
   void add_to_accumulator(
@@ -315,11 +324,12 @@ Overlap overlap_of(const Spec& spec) {
 }
 
 /// The groups that share a shard's visit.
-topology::Groups groups_of(const Spec& spec, const topology::Groups& groups) {
-  const std::string gwps = spec.value("gwps");
+topology::Groups groups_of(const Request& request, const topology::Groups& groups) {
+  const std::string gwps = request.spec.value("gwps");
   if (gwps.empty())
     return groups;
-  return topology::Groups::equal(groups.ranks(), gwps == "direct" ? groups.ranks() : 1);
+  return topology::Groups::equal(
+      groups.ranks(), gwps == "direct" ? request.sharers_of_replica() : 1);
 }
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a
@@ -353,7 +363,7 @@ void require(const Request& request) {
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
 /// receives at most one weight shard per tick. Options away from their defaults: gwps=off (one
-/// group of all ranks), gwps=direct (single ranks instead of groups, no stagger), dbs=off (a group
+/// group of all ranks), gwps=direct (single ranks, or context groups, instead of groups; no stagger), dbs=off (a group
 /// gets a shard from the group that has just used it), cco=off (a rank waits for its messages with
 /// weights), cco=serial (no overlap of communication and computation), prefetch (ticks ahead
 /// between groups), grad_ticks (ticks after which gradients leave their group), rails (see
@@ -361,7 +371,7 @@ void require(const Request& request) {
 Program make(const Request& request) {
   const int shards = request.ranks_of_replica();
   Builder builder(request, shards);
-  const topology::Groups groups = groups_of(request.spec, builder.groups());
+  const topology::Groups groups = groups_of(request, builder.groups());
   const std::vector<int> owners = round_robin_owners(groups, shards);
   for (int s = 0; s < shards; ++s)
     builder.own(owners[s], s);
