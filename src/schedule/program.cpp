@@ -78,6 +78,19 @@ Slot& Action::operator[](Operand operand) {
   return slots[index_of(kind, operand)];
 }
 
+Kind visit_of(const Action& action) {
+  switch (action.kind) {
+  case Kind::forward_keys:
+  case Kind::forward_attend: return Kind::forward;
+  case Kind::backward_keys:
+  case Kind::backward_attend:
+  case Kind::backward_finish:
+    return action[Operand::deferred].valid() ? Kind::backward_input : Kind::backward;
+  case Kind::backward_attend_weights: return Kind::backward;
+  default: return action.kind;
+  }
+}
+
 int segment_of(const Action& action) {
   if (!is_segment(action.kind))
     return -1;

@@ -63,6 +63,9 @@ struct Action {
 /// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t index_of(Kind kind, Operand operand);
 
+/// The visit that an action is, or is a segment of: F, BW, B or W; else its own kind.
+[[nodiscard]] Kind visit_of(const Action& action);
+
 /// Segments of a block that give gradients of weights: of different tensors.
 inline constexpr int gradient_segments = 2;
 

@@ -47,7 +47,8 @@ std::pair<Works, Works> works_of(const schedule::Program& program,
     for (int i = -1; const Action& a : program.ranks[r].actions) {
       const Place place{r, ++i};
       if (a.lane == schedule::Lane::compute) {
-        const double blocks = schedule::is_visit(a.kind) ? layout.shards[a.shard].layers : 1,
+        const bool whole = schedule::is_visit(a.kind) && !schedule::is_segment(a.kind);
+        const double blocks = whole ? layout.shards[a.shard].layers : 1,
                      flops = schedule::flops(a, layout) / blocks,
                      bytes = touched_bytes(program, r, a, layout);
         if (flops + bytes > 0)

@@ -30,7 +30,7 @@ schedule::Costs device_costs(const Case& c,
     const Device& device = machine.device;
     const Speed& speed = device.speeds.at(dtype);
     const double longer = part / machine.own[rank].speed;
-    if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
+    if (const auto measured = speed.actions.find(visit_of(a)); measured != speed.actions.end())
       return longer * schedule::flops(a, layout) / measured->second;
     const double seconds =
         schedule::is_visit(a.kind) || a.kind == Kind::loss
