@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "case_plan.hpp"
 #include <algorithm>
+#include <numeric>
 #include "base/error.hpp"
 #include "model/plan.hpp"
 
@@ -20,9 +21,10 @@ Need worst_on_device(Case c, const Program& program, std::int64_t seq) {
   return worst;
 }
 
-/// The largest S, a multiple of 128, with which the case fits; 0: none.
+/// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
 std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t available) {
-  constexpr std::int64_t seq_step = 128, longest_seq = std::int64_t{1} << 26;
+  constexpr std::int64_t longest_seq = std::int64_t{1} << 26;
+  const std::int64_t seq_step = std::lcm(128, 2 * c.shape.context.count);
   const auto fits = [&](std::int64_t seq) {
     try {
       return worst_on_device(c, program, seq).total() <= available;

@@ -298,7 +298,7 @@ std::string to_text(const CasePlan& plan) {
   const Case& c = plan.settings;
   const model::Flops flops = model::flops_per_token(c.shape);
   const double tokens = tokens_of_step(c);
-  return fmt::format("case {}: {}, {} in groups {}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
+  return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {}, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention "
                      "({:.4g} with full attention)\n",
@@ -307,6 +307,7 @@ std::string to_text(const CasePlan& plan) {
              counted(c.ranks, "rank"),
              groups_text(c.groups),
              c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "",
+             c.shape.shares_sequences() ? fmt::format(", context {}", c.shape.context.count) : "",
              c.shape.layers,
              c.shape.hidden,
              c.shape.seq,
