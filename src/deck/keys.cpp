@@ -303,15 +303,16 @@ std::vector<Setting> batch_settings() {
       {.name = "micro_batches",
           .form = size(&C::micro_batches, 1, many),
           .column = of(&C::micro_batches, "micro-batch"),
-          .fallback = "ranks",
+          .fallback = "ranks / context",
           .example_value = "16",
-          .doc = "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines "
-                 "of replicas."},
+          .doc = "M, micro-batches per step, all ranks together; a multiple of ranks / context, in "
+                 "pipelines of replicas."},
       {.name = "micro_batches_per_rank",
           .form = size(&D::micro_batches_per_rank, 1, many),
-          .fallback = "micro_batches / ranks",
+          .fallback = "micro_batches / (ranks / context)",
           .example_value = "8",
-          .doc = "M / P, in place of micro_batches: the step grows with the ranks.",
+          .doc = "Micro-batches of each rank, or with context of each n ranks that share sequences; "
+                 "instead of micro_batches: the step grows with the ranks.",
           .in_place_of = "micro_batches"},
       {.name = "sequences_per_step",
           .form = size(&D::sequences, 1, many),
