@@ -20,8 +20,8 @@ T scalar(const CaseResult& result, std::string_view path, const T& missing) {
 record::Cells columns(const CaseResult& result) {
   return {{"blame", scalar<std::string>(result, "blame/text", "")},
       {"culprit", scalar<std::string>(result, "blame/culprit", "")},
-      {"culprit_slower", scalar(result, "blame/slower", trace::Blame::unknown)},
-      {"culprit_share", scalar(result, "blame/share", trace::Blame::unknown)}};
+      {"culprit_slower", scalar(result, "blame/slower", Finding::unknown)},
+      {"culprit_share", scalar(result, "blame/share", Finding::unknown)}};
 }
 
 /// Who does not stand out in each repetition is not named.
@@ -33,7 +33,7 @@ void join(const Row& earlier, CaseResult& result) {
     result.find("blame/text")->values = one("no rank or link stands out in every repetition");
   result.find("blame/culprit")->values = one("");
   for (const char* figure : {"blame/slower", "blame/share"})
-    result.find(figure)->values = one(trace::Blame::unknown);
+    result.find(figure)->values = one(Finding::unknown);
 }
 
 Dataset dataset(std::string name, std::string units, const Cell& value) {
@@ -44,17 +44,17 @@ Dataset dataset(std::string name, std::string units, const Cell& value) {
 }
 }  // namespace
 
-void add(const trace::Blame& blame, CaseResult& result) {
+void add(const Finding& finding, CaseResult& result) {
   result.found.insert(result.found.end(),
-      {dataset("text", "text", blame.text),
-          dataset("culprit", "text", blame.culprit),
-          dataset("slower", "1", blame.slower),
-          dataset("share", "1", blame.share),
+      {dataset("text", "text", finding.text),
+          dataset("culprit", "text", finding.culprit),
+          dataset("slower", "1", finding.slower),
+          dataset("share", "1", finding.share),
           {.path = "blame/ratios",
               .units = "1",
               .axes = "rank",
-              .values = blame.ratios,
-              .shape = {blame.ratios.size()}}});
+              .values = finding.ratios,
+              .shape = {finding.ratios.size()}}});
 }
 
 std::vector<std::string> standing_out(const std::vector<Row>& rows) {

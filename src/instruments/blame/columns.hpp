@@ -5,7 +5,7 @@
 
 namespace minitaw::blame {
 /// Adds the datasets "blame/..." (docs/results.md) to a result.
-void add(const trace::Blame& blame, CaseResult& result);
+void add(const Finding& finding, CaseResult& result);
 /// Columns of what stands out, and the closing lines of a sweep.
 [[nodiscard]] record::Extension extension();
 /// "rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases" of each culprit that does

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 #include "harness/cases.hpp"
-#include "instruments/blame/core_load.hpp"
 #include "instruments/blame/listener.hpp"
 
 namespace minitaw::blame {
