@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "instruments.hpp"
-#include "instruments/blame/columns.hpp"
+#include "instruments/blame/blame.hpp"
 #include "instruments/blame/listener.hpp"
 #include "instruments/chakra/chakra.hpp"
 #include "instruments/energy/listener.hpp"
