@@ -55,8 +55,8 @@ using Candidates = std::map<std::string, std::set<int>>;
 struct Culprit {
   std::string name{};
   std::set<int> parts{};
-  double ratio = 1;  ///< its time to the median of its peers
-  int peers = 0;     ///< 0: nothing stands out
+  double ratio = 1;       ///< its time to the median of its peers
+  std::size_t peers = 0;  ///< 0: nothing stands out
 };
 
 Candidates ranks_and_nodes(int ranks, const topology::Groups& nodes) {
@@ -87,13 +87,13 @@ struct Flight {
   Span from, to;
   bool alone = true;
 
-  [[nodiscard]] double begin() const { return from.begin; }
+  double begin() const { return from.begin; }
 
-  [[nodiscard]] double end() const { return std::max(from.end, to.end); }
+  double end() const { return std::max(from.end, to.end); }
 
   /// Returns whether its time tells the rate of the link: it had both adapters for itself, and its
   /// receiver was there before it, so that none of it had passed before.
-  [[nodiscard]] bool tells() const { return alone && to.begin <= from.begin; }
+  bool tells() const { return alone && to.begin <= from.begin; }
 };
 
 /// Marks messages through one adapter in one direction that meet another one there.
@@ -140,8 +140,7 @@ Times times(const Works& works, std::size_t steps) {
     // The lower quartile is 0.67 standard deviations away; the median has 1.25 of them /
     // sqrt(steps).
     const double middle = median(some), deviation = middle - some[(some.size() - 1) / 4];
-    all[part] = {middle,
-        1.25 * sigma_of_deviation * deviation / std::sqrt(static_cast<double>(some.size()))};
+    all[part] = {middle, 1.25 * sigma_of_deviation * deviation / std::sqrt(some.size())};
   }
   return all;
 }
@@ -177,7 +176,7 @@ Culprit worst(const Candidates& candidates, const Times& times, double least) {
   for (const auto& [name, parts] : candidates)
     if (const auto ratio = stands_out(parts, times, least);
         ratio && std::pair(parts.size(), *ratio) >= std::pair(worst.parts.size(), worst.ratio))
-      worst = {name, parts, *ratio, static_cast<int>(times.size() - parts.size())};
+      worst = {name, parts, *ratio, times.size() - parts.size()};
   return worst;
 }
 
@@ -217,10 +216,7 @@ Culprit worst_link(const Works& messages, const Times& links, const topology::Gr
     if (std::ranges::any_of(
             own, [&](int link) { return links.at(link).middle - centre > 2 * (best - centre); }))
       continue;
-    adapter = {fmt::format("the adapter of node {}", node),
-        own,
-        *ratio,
-        static_cast<int>(std::ssize(adapters) - 1)};
+    adapter = {fmt::format("the adapter of node {}", node), own, *ratio, adapters.size() - 1};
   }
   const Culprit pair = worst(pairs_of(messages, nodes), links, least_of_links);
   return adapter.parts.size() > pair.parts.size() ? adapter : pair;
@@ -266,11 +262,11 @@ public:
     least_ = steps.size() < 3 ? clear : least_of_ranks;
   }
 
-  [[nodiscard]] Finding find(const std::string& crowd) const {
+  Finding find(const std::string& crowd) const {
     Finding found{.text = of_links_.empty() ? "no rank stands out" : "no rank or link stands out"};
     if (!crowd.empty()) {
-      found.text = fmt::format(
-          "no rank or link is judged: {}; minitaw screen measures each alone", crowd);
+      found.text =
+          fmt::format("no rank or link is judged: {}; minitaw screen measures each alone", crowd);
     } else {
       const Culprit slow = worst(ranks_and_nodes(ranks(), nodes_), of_ranks_, least_);
       const Culprit link = worst_link(messages_, of_links_, nodes_);
@@ -287,11 +283,9 @@ public:
   }
 
 private:
-  [[nodiscard]] int ranks() const { return static_cast<int>(program_.ranks.size()); }
+  int ranks() const { return std::ssize(program_.ranks); }
 
-  [[nodiscard]] Sides sides_of(Place place) const {
-    return matching_.sides_of(matching_.transfer_of(place));
-  }
+  Sides sides_of(Place place) const { return matching_.sides_of(matching_.transfer_of(place)); }
 
   /// Compute actions of ranks are of one class if they have the same FLOPs (of visits: for a block)
   /// and bytes; messages are work of the link between nodes that they pass. Collectives pass many
@@ -351,7 +345,7 @@ private:
   }
 
   /// A rank or node that computes slowly.
-  [[nodiscard]] Finding finding_of_rank(const Culprit& slow) const {
+  Finding finding_of_rank(const Culprit& slow) const {
     Speedups speedups = speedups_of(computing_, slow);
     const bool compared = speed_up_transfers(slow.parts, speedups);
     const std::string words = fmt::format("computes {:.0f} % slower than the median of {} ranks",
@@ -362,8 +356,7 @@ private:
 
   /// A link or adapter; no text if it costs nothing, or if its data pass a slow rank, which
   /// explains it.
-  [[nodiscard]] Finding finding_of_link(
-      const Culprit& link, const std::set<int>& slow_ranks) const {
+  Finding finding_of_link(const Culprit& link, const std::set<int>& slow_ranks) const {
     const Speedups speedups = speedups_of(messages_, link);
     const bool explained = std::ranges::any_of(slow_ranks,
         [&](int r) { return std::ranges::any_of(speedups[r], [](double s) { return s != 1; }); });
@@ -373,18 +366,18 @@ private:
     const bool adapter = link.name.starts_with("the adapter");
     const std::string words = fmt::format("moves data at {:.0f} % of the median rate of {} {}",
         100 / link.ratio,
-        link.peers + (adapter ? 1 : std::ssize(link.parts)),
+        link.peers + (adapter ? 1 : link.parts.size()),
         adapter ? "adapters" : "links");
     // Other messages that share an adapter with these are faster then, too.
     return told(link, words, share, true);
   }
 
-  [[nodiscard]] Speedups no_speedups() const {
+  Speedups no_speedups() const {
     return list_of(
         first_, [](const auto& actions) { return std::vector<double>(actions.size(), 1.0); });
   }
 
-  [[nodiscard]] Speedups speedups_of(const Works& works, const Culprit& culprit) const {
+  Speedups speedups_of(const Works& works, const Culprit& culprit) const {
     Speedups all = no_speedups();
     for (const auto& [cls, shares] : works)
       for (const auto& [part, share] : shares)
@@ -440,7 +433,7 @@ private:
   }
 
   /// Share of the first step; NaN if it cannot be executed again.
-  [[nodiscard]] double saved_by(const Speedups& speedups) const {
+  double saved_by(const Speedups& speedups) const {
     const double measured = schedule::idle(program_, first_).seconds,
                  again = replay(program_, first_, no_speedups());
     if (!(std::abs(again / measured - 1) < 0.03))
@@ -490,11 +483,11 @@ private:
     double measured = 0, again = 0;
   };
 
-  [[nodiscard]] const Span& span(Place p) const { return spans_[p.rank][p.action]; }
+  const Span& span(Place p) const { return spans_[p.rank][p.action]; }
 
   /// As long after the last of its causes as it was. Messages of a lane that overlapped do so
   /// again.
-  [[nodiscard]] double start(Place p) const {
+  double start(Place p) const {
     const auto& lanes = done_[p.rank];
     const std::vector<Ends>& own = lanes[index_of(action_at(program_, p).lane)];
     Ends cause;
@@ -524,8 +517,7 @@ private:
 };
 }  // namespace
 
-double replay(
-    const schedule::Program& program, const StepSpans& spans, const Speedups& speedups) {
+double replay(const schedule::Program& program, const StepSpans& spans, const Speedups& speedups) {
   Replay again(program, spans, speedups);
   schedule::detail::execute(program, [&](Sides sides) { again.execute(sides); });
   return again.length;

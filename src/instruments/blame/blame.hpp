@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 #include "model/layout.hpp"
+#include "record/extension.hpp"
 #include "topology/groups.hpp"
 #include "trace/account.hpp"
 
@@ -40,7 +41,15 @@ using Speedups = std::vector<std::vector<double>>;
 /// Returns the length, s, of a measured step that takes place again in the order and with the waits
 /// of the program: every action begins as long after its causes, and is under way as long, divided
 /// by its speedup.
-[[nodiscard]] double replay(const schedule::Program& program,
-    const trace::StepSpans& spans,
-    const Speedups& speedups);
+[[nodiscard]] double replay(
+    const schedule::Program& program, const trace::StepSpans& spans, const Speedups& speedups);
+
+/// Adds the datasets "blame/..." (docs/results.md) to a result.
+void add(const Finding& finding, CaseResult& result);
+/// Columns of what stands out, and the closing lines of a sweep.
+[[nodiscard]] record::Extension extension();
+/// "rank 3 (node 1) computes ... (case 2); it stands out in 5 of 7 cases" of each culprit that does
+/// so in half of the cases or more, and in two of several; if there is none, why. Empty if no case
+/// was examined.
+[[nodiscard]] std::vector<std::string> standing_out(const std::vector<record::Row>& rows);
 }  // namespace minitaw::blame

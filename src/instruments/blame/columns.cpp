@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "instruments/blame/columns.hpp"
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include "base/error.hpp"
+#include "instruments/blame/blame.hpp"
+#include "record/provenance.hpp"
 
 namespace minitaw::blame {
 namespace {
 using record::Row;
 
-/// A scalar of a result; `missing` if nobody has looked.
+/// A scalar of a result; `missing` if no step was examined.
 template <class T>
 T scalar(const CaseResult& result, std::string_view path, const T& missing) {
   const auto values = result.values_of<T>(path);
@@ -36,20 +37,17 @@ void join(const Row& earlier, CaseResult& result) {
     result.find(figure)->values = one(Finding::unknown);
 }
 
-Dataset dataset(std::string name, std::string units, const Cell& value) {
-  return {.path = "blame/" + std::move(name),
-      .units = std::move(units),
-      .axes = "",
-      .values = one(value)};
-}
 }  // namespace
 
 void add(const Finding& finding, CaseResult& result) {
+  const auto figure = [](const char* path, double value) {
+    return Dataset{.path = path, .units = "1", .axes = "", .values = one(value)};
+  };
   result.found.insert(result.found.end(),
-      {dataset("text", "text", finding.text),
-          dataset("culprit", "text", finding.culprit),
-          dataset("slower", "1", finding.slower),
-          dataset("share", "1", finding.share),
+      {record::entry("blame/text", finding.text),
+          record::entry("blame/culprit", finding.culprit),
+          figure("blame/slower", finding.slower),
+          figure("blame/share", finding.share),
           {.path = "blame/ratios",
               .units = "1",
               .axes = "rank",

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include "comm/mpi/mpi.hpp"
 #include "harness/collect.hpp"
-#include "instruments/blame/columns.hpp"
+#include "instruments/blame/blame.hpp"
 
 namespace minitaw::blame {
 namespace {
@@ -75,7 +75,7 @@ public:
   }
 
 private:
-  [[nodiscard]] rates::CoreUse core_use() const {
+  rates::CoreUse core_use() const {
     return places_.empty() ? rates::CoreUse{}
                            : rates::core_use(places_[running_.runtime.rank()].cores, job_.stat);
   }

@@ -2,7 +2,6 @@
 #include "instruments/energy/readings.hpp"
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
 #include "record/provenance.hpp"
 
@@ -24,15 +23,14 @@ double energy_per_token(const CaseResult& result, std::string_view path) {
   const auto energy = result.values_of<double>(path);
   if (energy.empty())
     return none;
-  return sum(energy) /
-         (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+  return sum(energy) / (tokens_of_step(result.settings) * result.seconds.size());
 }
 
 /// W of all ranks together, a mean over the steps.
 double mean_power(const CaseResult& result, std::string_view path) {
   const auto watts = result.values_of<double>(path);
   const Dataset* dataset = result.find(path);
-  return watts.empty() ? none : sum(watts) / static_cast<double>(dataset->shape[0]);
+  return watts.empty() ? none : sum(watts) / dataset->shape[0];
 }
 
 /// The extreme value of all steps and ranks, without those that are not known.
@@ -54,7 +52,7 @@ double throttled_share(const CaseResult& result) {
   std::size_t slowed = 0;
   for (std::size_t step = 0; step < shape[0]; ++step)
     slowed += std::ranges::any_of(bits.subspan(step * shape[1], shape[1]), is_slowed) ? 1 : 0;
-  return static_cast<double>(slowed) / static_cast<double>(shape[0]);
+  return static_cast<double>(slowed) / shape[0];
 }
 
 record::Cells columns(const CaseResult& result) {

@@ -305,7 +305,8 @@ TEST(Blame, ALinkOrAdapterStandsOutBeyondEveryLimit) {
   EXPECT_EQ(finding_of({{0, 1}}, 1.24).text, "no rank or link stands out");
   EXPECT_EQ(finding_of({{0, 1}}, 1.5, 1, 1).text, "no rank or link stands out")
       << "in one step of three";
-  EXPECT_EQ(finding_of({{0, 1}}, 3, 1, 3, 1).text, "no rank or link stands out") << "larger messages";
+  EXPECT_EQ(finding_of({{0, 1}}, 3, 1, 3, 1).text, "no rank or link stands out")
+      << "larger messages";
   const Finding link = finding_of({{0, 1}}, 5);
   EXPECT_EQ(link.text,
       "the link of nodes 0 and 1 moves data at 20 % of the median rate of 6 links; without it the "

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include "fixtures.hpp"
-#include "instruments/blame/columns.hpp"
+#include "instruments/blame/blame.hpp"
 #include "record/recorder.hpp"
 #include "record/sample.hpp"
 

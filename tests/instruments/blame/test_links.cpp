@@ -67,7 +67,8 @@ TEST(Links, NobodyIsNamedWhereAllAdaptersAreAlike) {
     for (const std::string& spec : specs)
       for (const double flops : speeds)
         for (const bool eager : {true, false}) {
-          const Finding found = step_of(spec, {.nodes = nodes, .flops = flops, .eager = eager}).finding;
+          const Finding found =
+              step_of(spec, {.nodes = nodes, .flops = flops, .eager = eager}).finding;
           EXPECT_EQ(found.culprit, "")
               << spec << " " << nodes.text() << " " << flops << ": " << found.text;
         }
