@@ -187,7 +187,7 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
   // nine steps: 1.4826 * 1.25 / 3, four of them 2.471 of what its lower quartile is below the
   // median.
   const std::vector<double> spread = {0.98, 0.98, 0.98, 0.98, 1.02, 1.02, 1.02, 1.02};
-  const auto behind = [](std::vector<double> list, double last) {
+  const auto followed_by = [](std::vector<double> list, double last) {
     list.push_back(last);
     return list;
   };
@@ -197,17 +197,18 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
       all[s].back() = low;
     return all;
   };
-  for (const auto& [what, quiet, loud] :
-      std::vector<std::tuple<const char*, Seconds, Seconds>>{
-          {"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
-          {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
-          {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
-          {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
-          {"four deviations", alike(3, 1, behind(spread, 1.11)), alike(3, 1, behind(spread, 1.13))},
-          {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
-          {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
-          {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
-          {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
+  for (const auto& [what, quiet, loud] : std::vector<std::tuple<const char*, Seconds, Seconds>>{
+           {"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
+           {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
+           {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
+           {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
+           {"four deviations",
+               alike(3, 1, followed_by(spread, 1.11)),
+               alike(3, 1, followed_by(spread, 1.13))},
+           {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
+           {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
+           {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
+           {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
     EXPECT_EQ(finding_of(quiet).text, "no rank stands out") << what;
     EXPECT_EQ(finding_of(loud).culprit, fmt::format("rank {}", loud[0].size() - 1)) << what;
   }
@@ -360,7 +361,7 @@ TEST(Blame, OfReplicasIsAmongAllOfThem) {
 }
 
 /// Noise of every action, and of every rank in a step; steps in which a rank is held up.
-TEST(Blame, NobodyIsBlamedForNoise) {
+TEST(Blame, NoPartIsNamedForNoise) {
   int alarms = 0, trials = 0;
   std::mt19937 random(test::seed());
   for (const topology::Groups& nodes : nodes_of_ranks)

@@ -50,7 +50,7 @@ TEST(StandingOut, NamesWhoStandsOutInHalfOfTheCases) {
           "rank 1 costs 0.1 (case 2); it stands out in 2 of 4 cases"));
 }
 
-TEST(StandingOut, SaysWhyNobodyIsNamed) {
+TEST(StandingOut, SaysWhyNoPartIsNamed) {
   const std::string text = "no rank or link is judged: 4 threads of ranks 0-3 share 2 cores";
   const Row crowd = row_of({text, "", NAN, NAN, {}});
   EXPECT_THAT(standing_out({crowd, blamed(1, ""), crowd}),

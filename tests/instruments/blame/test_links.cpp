@@ -62,7 +62,7 @@ const std::vector<std::string> specs = {"tawpipe", "tawpipe:gwps=direct", "weipi
 const std::vector<double> speeds = {1e7, 1e8, 1e11};
 
 /// Schedules load equal adapters unlike, and let messages wait for each other.
-TEST(Links, NobodyIsNamedWhereAllAdaptersAreAlike) {
+TEST(Links, NoLinkIsNamedWhereAllAdaptersAreAlike) {
   for (const topology::Groups& nodes : networks)
     for (const std::string& spec : specs)
       for (const double flops : speeds)
@@ -74,7 +74,7 @@ TEST(Links, NobodyIsNamedWhereAllAdaptersAreAlike) {
         }
 }
 
-/// The slow one, or one of its links, or nobody: never another one. Its rate is right wherever it
+/// The slow one, or one of its links, or none: never another one. Its rate is right wherever it
 /// is named.
 TEST(Links, TheSlowAdapterIsNamedAndNoOther) {
   int named = 0, tries = 0;
@@ -111,7 +111,7 @@ TEST(Links, AreNotJudgedWhereMessagesNeverPassAlone) {
   EXPECT_EQ(step_of("1f1b", {.nodes = networks[0]}).finding.text, "no rank or link stands out");
 }
 
-TEST(Links, NobodyIsNamedWhereRanksShareCores) {
+TEST(Links, NoRankIsNamedWhereRanksShareCores) {
   const Network network{
       .nodes = networks[1], .slow_node = 1, .slow_rank = 2, .crowd = "3 threads share 2 cores"};
   const Finding found = step_of("weipipe", network).finding;

@@ -85,7 +85,7 @@ void finds(Part::Kind kind, double factor, double delay) {
   EXPECT_LE(missed, 2) << "of 100 faults of kind " << kind;
 }
 
-TEST(Judge, ASlowRankIsNamedAndNobodyElse) {
+TEST(Judge, ASlowRankIsNamedAndNoOther) {
   finds(Part::rank, 0.7, 0);
 }
 
@@ -188,7 +188,7 @@ bool is_named_beside(int times, int others) {
 
 /// Of n others in 300 tries, chance is expected to name 100 * 3 (n / 300)^2 twice, and 100 (n /
 /// 300)^3 three times.
-TEST(Judge, AmongManyRanksChanceNamesNobody) {
+TEST(Judge, AmongManyRanksChanceNamesNone) {
   EXPECT_TRUE(is_named_beside(2, 3)) << 0.03;
   EXPECT_FALSE(is_named_beside(2, 4)) << 0.053;
   EXPECT_TRUE(is_named_beside(3, 23)) << 0.045;
@@ -396,7 +396,7 @@ TEST(Judge, ASlowRankExplainsNeitherLatencyNorAMuchSlowerAdapter) {
 }
 
 /// Others take most of the cores: a rank gets what is left, an eighth to all of its usual rate.
-TEST(Judge, BesideALoadNobodyIsNamed) {
+TEST(Judge, BesideALoadNoPartIsNamed) {
   Cluster cluster(3);
   cluster.load = [](int, int) { return 0.8; };
   cluster.deviation = 0.6;
@@ -644,7 +644,7 @@ TEST(Machine, QuantitiesHaveTheirCustomaryUnits) {
       "13 % less, 24.0 us more, none");
 }
 
-TEST(Tournament, EachTwoMeetOnceAndNobodyTwiceInARound) {
+TEST(Tournament, EachTwoMeetOnceAndNoOneTwiceInARound) {
   for (int n = 1; n <= 17; ++n) {
     std::set<std::pair<int, int>> met;
     const auto rounds = tournament(n);
