@@ -91,8 +91,8 @@ std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
 
 /// What Kokkos has allocated for none of the planned kinds.
 std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64_t> bytes) {
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
-    bytes.erase(engine::label_of(static_cast<schedule::Memory>(k)));
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
+    bytes.erase(engine::label_of(kind));
   return bytes;
 }
 
@@ -103,12 +103,10 @@ std::uint64_t less(std::uint64_t a, std::uint64_t b) {
 
 RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken) {
   RankMemory memory;
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
-    memory.planned[k] = plan.by_kind[k];
-    const auto of_kind = taken.kokkos.find(engine::label_of(static_cast<schedule::Memory>(k)));
-    if (of_kind != taken.kokkos.end())
-      memory.measured[k] = of_kind->second;
-  }
+  std::ranges::copy(plan.by_kind, memory.planned.begin());
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
+    if (const auto at = taken.kokkos.find(engine::label_of(kind)); at != taken.kokkos.end())
+      memory.measured[index_of(kind)] = at->second;
   memory.other = sum_of(unplanned(taken.kokkos));
   memory.libraries = taken.libraries;
   memory.process_begin = taken.process_begin;
@@ -129,9 +127,10 @@ std::string excess(const schedule::Footprint& plan,
     int communicators) {
   const RankMemory memory = memory_of(plan, taken);
   std::map<std::string, std::uint64_t> beyond = unplanned(taken.kokkos);
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
-    const std::string label = engine::label_of(static_cast<schedule::Memory>(k));
-    const std::uint64_t planned = memory.planned[k], measured = memory.measured[k];
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>) {
+    const std::string label = engine::label_of(kind);
+    const std::uint64_t planned = memory.planned[index_of(kind)],
+                        measured = memory.measured[index_of(kind)];
     if (measured < planned)
       return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
     beyond[label] = measured - planned;
