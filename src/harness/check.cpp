@@ -201,6 +201,24 @@ Parts parts_of(const Case& c) {
     elements += static_cast<std::uint64_t>(part->elements);
   return {arena, sizeof(float) * elements, model::reference_activation_bytes(baseline.shape)};
 }
+
+/// Executes a step. Returns its loss, and its gradients on rank 0. Collective.
+std::pair<double, std::vector<NamedTensor>> run_step(engine::Runtime& runtime, MPI_Comm comm) {
+  runtime.prepare();
+  (void)runtime.step();
+  double loss = runtime.loss();
+  check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  return {loss, gather(runtime, Which::gradients, comm)};
+}
+
+/// Keeps what a step has computed: every loss, the gradients of the first and of the last step.
+void keep(Reference& reference, bool is_last, double loss, std::vector<NamedTensor> gradients) {
+  reference.losses.push_back(loss);
+  if (reference.losses.size() == 1)
+    reference.gradients = std::move(gradients);
+  else if (is_last)
+    reference.later = std::move(gradients);
+}
 }  // namespace
 
 std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
@@ -339,18 +357,10 @@ Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm
     in_double = make_model(serial_case(c));
   Reference executed;
   for (int s = 0; s < steps; ++s) {
-    runtime.prepare();
-    (void)runtime.step();
-    double loss = runtime.loss();
-    check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
-    executed.losses.push_back(loss);
-    std::vector<NamedTensor> gradients = gather(runtime, Which::gradients, comm);
+    auto [loss, gradients] = run_step(runtime, comm);
     if (in_double)
       in_double->update(flattened(in_double->layout(), gradients), engine::adamw_of(c), s + 1);
-    if (s == 0)
-      executed.gradients = std::move(gradients);
-    else if (s + 1 == steps)
-      executed.later = std::move(gradients);
+    keep(executed, s + 1 == steps, loss, std::move(gradients));
   }
   const std::vector<NamedTensor> weights = gather(runtime, Which::weights, comm);
   if (in_double)
@@ -378,11 +388,7 @@ Reference float64_reference(const Case& any, int steps) {
       source.fill(tokens, targets, s, first_sequence(c, m));
       loss += model.accumulate(gradient, tokens, targets, engine::loss_scale(c));
     }
-    reference.losses.push_back(loss);
-    if (s == 0)
-      reference.gradients = named(layout, gradient);
-    else if (s + 1 == steps)
-      reference.later = named(layout, gradient);
+    keep(reference, s + 1 == steps, loss, named(layout, gradient));
     model.update(gradient, engine::adamw_of(c), s + 1);
   }
   return reference;
@@ -416,11 +422,9 @@ const Reference& References::of(const Case& c) {
   }
   engine::Runtime runtime(serial_case(c), 0);
   runtime.connect();
-  runtime.prepare();
-  (void)runtime.step();
+  auto [loss, gradients] = run_step(runtime, MPI_COMM_SELF);
   Reference& made = known_[key];
-  made.losses = {runtime.loss()};
-  made.gradients = gather(runtime, Which::gradients, MPI_COMM_SELF);
+  made = {.losses = {loss}, .gradients = std::move(gradients)};
   for (const NamedTensor& t : made.gradients)
     values_ += t.values.size();
   return made;

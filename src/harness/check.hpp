@@ -35,10 +35,9 @@ struct Difference {
 [[nodiscard]] Difference compare_gradients(
     const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
-/// Returns the error of the weights of one tensor against `wanted`, their values in double
-/// precision, as compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is
-/// so close to the border between two bf16 numbers that an error of `slack`, relative to the
-/// tensor, decides, both numbers count as right.
+/// Root mean square of the difference between the weights of one tensor and `wanted`, their values
+/// in double precision, over that of `wanted`. Weights in bf16 are rounded: where an error of
+/// `slack`, relative to the tensor, decides between two bf16 numbers, both count as right.
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 

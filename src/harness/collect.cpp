@@ -39,7 +39,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// Returns the spans of the accounted step on rank 0.
+/// Chooses the accounted step and divides its time. Returns its spans on rank 0.
 trace::StepSpans collect_time(const engine::Runtime& runtime,
     const TimedSteps& steps,
     bool timeline,
@@ -94,6 +94,12 @@ std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
     bytes.erase(engine::label_of(kind));
   return bytes;
+}
+
+/// The first text that is not empty, with its rank; empty if all are.
+std::string first_of(const std::vector<std::string>& all) {
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
 }
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) {
@@ -172,18 +178,13 @@ std::string leftover(
 }
 
 std::string first_text(const std::string& mine, MPI_Comm comm) {
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
+  return first_of(comm::mpi::gather_texts(mine, comm));
 }
 
 std::string first_fault(const std::string& mine, MPI_Comm comm) {
   const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  if (first == all.end())
-    return {};
   const bool everywhere = std::ranges::none_of(all, &std::string::empty);
-  return everywhere ? *first : fmt::format("rank {}: {}", first - all.begin(), *first);
+  return everywhere ? all.front() : first_of(all);
 }
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {

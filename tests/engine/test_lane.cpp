@@ -200,7 +200,7 @@ struct Alone {
   Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
       : program(std::move(executed)),
         queues(make_queues()),
-        lane(program.ranks[0], which, progress, queues, start, messages) {
+        lane(program.ranks[0], which, progress, queues, start, messages, nullptr) {
     progress.begin_step();
     lane.begin_step();
   }
