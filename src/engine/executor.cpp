@@ -114,7 +114,7 @@ bool LaneExecutor::start_next() {
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
-  // What is over counts as finished behind those before it.
+  // What is over counts as finished after those before it.
   if (under_way_.size() == 1 && under_way_.front().transfer == nullptr)
     finish_first();
   return true;

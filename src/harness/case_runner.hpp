@@ -84,7 +84,7 @@ public:
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step
-  /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: in place of
+  /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: instead of
   /// the case's own, with its ranks and slots.
   [[nodiscard]] Check verify(const Case& c,
       int steps,

@@ -72,7 +72,7 @@ struct Check {
   };
 
   Step first;
-  Step later;  ///< losses of all steps behind the first, gradients of the last
+  Step later;  ///< losses of all steps after the first, gradients of the last
   Difference
       weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
   std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all

@@ -67,7 +67,7 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
     const engine::MemoryTaken& taken,
     std::uint64_t beside,
     int communicators = 0);
-/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process,
+/// Returns what a case still holds at its end, likewise: `kept` by Kokkos, `grown` of the process,
 /// `beside` of that planned.
 [[nodiscard]] std::string leftover(
     const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside);

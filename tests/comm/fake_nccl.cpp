@@ -42,7 +42,7 @@ std::string text(const Header& h) {
       "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
 }
 
-/// Requests that are withdrawn if nobody waits for them to the end.
+/// Requests that are withdrawn unless they are waited for to the end.
 class Requests {
 public:
   Requests() = default;

@@ -314,7 +314,7 @@ private:
 
   Dtype dtype_;
   std::int64_t elements_;
-  std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
+  std::vector<std::byte> bytes_;  ///< one byte more than needed: no one may touch it
 };
 
 /// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds

@@ -245,7 +245,7 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
   for (const int allowed : {1, 2, 3}) {
     std::atomic<int> under_way = 0;
     int begun = 0;
-    // The first one takes longest: those behind it count as finished only after it.
+    // The first one takes longest: those after it count as finished only after it.
     const Start start = [&](const Action&) {
       return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
     };

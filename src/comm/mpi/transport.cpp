@@ -461,7 +461,7 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// Takes messages that nobody has received; returns whether that was all. Long ones wait for their
+/// Takes messages that were not received; returns whether that was all. Long ones wait for their
 /// sender, who may not answer any more.
 bool drain(MPI_Comm comm) {
   constexpr int longest = 1 << 16, looks = 64;  // each look lets MPI get on
@@ -491,7 +491,7 @@ public:
       : Transport(name, rank_in(world, program), program),
         staged_(std::ranges::any_of(
             memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
-    // Communicators of our own, so that nobody else's messages match ours; failures come back as
+    // Communicators of our own, so that no foreign messages match ours; failures come back as
     // codes.
     for (std::size_t kind = 0; kind < comms_.size(); ++kind) {
       MPI_Comm& comm = comms_[kind].comm;
@@ -510,7 +510,7 @@ public:
 
   void cancel() override { cancelled_.store(true); }
 
-  /// After cancel() there may be messages that nobody has received: in a communicator that MPI
+  /// After cancel() there may be messages that were not received: in a communicator that MPI
   /// makes later of what was freed, they would match others. One that cannot be drained is left to
   /// MPI.
   ~MpiTransport() override {
@@ -528,7 +528,7 @@ private:
 
   [[nodiscard]] Started start_transfer(
       Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    constexpr int first_tag = 64;  // behind those of messages, which are their payloads
+    constexpr int first_tag = 64;  // after those of messages, which are their payloads
     const int tag = first_tag + c.communicator * schedule::lanes + static_cast<int>(lane);
     const auto part = [&](Kind what) { return make_part(channel(lane), what, self, tag, c); };
     if (kind != Kind::all_reduce)

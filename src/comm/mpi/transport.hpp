@@ -40,7 +40,7 @@ struct Memory {
   std::size_t window = std::numeric_limits<std::size_t>::max();
   Piece landing{};  ///< slots for what arrives; empty: it arrives in the buffer
   Piece
-      loading{};  ///< slots for what this rank contributes, behind those; empty: read in the buffer
+      loading{};  ///< slots for what this rank contributes, after those; empty: read in the buffer
   Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
 };
 
