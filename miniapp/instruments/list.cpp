@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "instruments.hpp"
-#include "instruments/blame/columns.hpp"
+#include "instruments/blame/blame.hpp"
 #include "instruments/blame/listener.hpp"
 #include "instruments/chakra/chakra.hpp"
 #include "instruments/energy/listener.hpp"
@@ -74,7 +74,8 @@ harness::Instruments make_instruments(const JobView& job) {
   std::shared_ptr<energy::Meter> node =
       job.first_of_node ? energy::make_node_meter() : std::make_unique<energy::Meter>();
   return {std::make_shared<hang::HangFinder>(MPI_COMM_WORLD, job.nodes),
-      std::make_shared<energy::Energy>(meter_of(job), std::move(node), job.nodes),
+      std::make_shared<energy::Energy>(meter_of(job)),
+      std::make_shared<energy::Energy>(std::move(node), job.nodes),
       std::make_shared<blame::Finder>(blame::Finder::Job{
           .nodes = job.nodes, .places = job.places, .shared_devices = job.shared_devices})};
 }

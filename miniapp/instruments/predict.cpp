@@ -36,7 +36,7 @@ struct Total : trace::RankTime {
 
   explicit Total(const trace::StepAccount& account)
       : RankTime(trace::total_of(account.ranks)),
-        whole(account.length * static_cast<double>(account.ranks.size())) {}
+        whole(account.length * account.ranks.size()) {}
 };
 
 /// Shares of the step in which each adapter sends and receives.
@@ -65,36 +65,31 @@ double transfer_seconds(const Prediction& p) {
     for (std::size_t i = 0; i < p.spans[r].size(); ++i)
       if (is_communication(p.program.ranks[r].actions[i].kind))
         sum += p.spans[r][i].end - p.spans[r][i].begin;
-  return sum / static_cast<double>(p.spans.size());
+  return sum / p.spans.size();
 }
 
-/// A case and what is predicted of it.
+/// A case and what is predicted of it: a row of the table.
 struct PredictedCase {
   const Case& settings;
   const Prediction& prediction;
   const Machine& machine;
 };
 
-using Columns = std::vector<TableColumn<PredictedCase>>;
+using Column = TableColumn<PredictedCase>;
+using Columns = std::vector<Column>;
 
 /// "2+2", or "16 groups" of many.
 std::string groups_text(const topology::Groups& groups) {
   return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
 }
 
+using P = PredictedCase;
+
 /// `name_width`: of the longest schedule.
-Columns columns_of(const Machine& machine, int name_width) {
-  using P = PredictedCase;
-  const auto share = [](auto part) {
-    return [part](const P& p) {
-      const Total total(p.prediction.account);
-      return part(total) / total.whole;
-    };
-  };
-  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-  Columns columns = {{.title = "schedule",
-                         .value = [](const P& p) { return p.settings.schedule; },
-                         .width = -name_width},
+Columns settings_columns(int name_width) {
+  return {{.title = "schedule",
+              .value = [](const P& p) { return p.settings.schedule; },
+              .width = -name_width},
       {.title = "ranks",
           .value = [](const P& p) { return ranks_text(p.settings.ranks, p.settings.replicas); },
           .width = 5,
@@ -115,61 +110,70 @@ Columns columns_of(const Machine& machine, int name_width) {
       {.title = "M",
           .value = [](const P& p) { return p.settings.micro_batches; },
           .width = 5,
-          .spare = 6},
-      {.title = "step",
-          .units = "s",
-          .value = [](const P& p) { return p.prediction.seconds; },
-          .width = 8,
-          .name = "step_s"},
-      {.title = "rate",
-          .units = "token/s",
-          .value = [](const P& p) { return p.prediction.tokens_per_s; },
-          .width = 8,
-          .name = "tokens_per_s"},
-      {.title = "rate/rank",
-          .units = "token/s",
-          .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
-          .width = 9,
-          .spare = 9},
-      {.title = "MFU",
-          .units = "%",
-          .value = [](const P& p) { return p.prediction.mfu > 0 ? p.prediction.mfu : unknown; },
-          .format = as_percent,
-          .width = 5,
-          .spare = 3,
-          .name = "mfu"},
-      {.title = "compute",
-          .units = "%",
-          .value = share([](const Total& total) { return total.compute; }),
-          .format = as_percent,
-          .width = 7,
-          .spare = 10,
-          .name = "compute"},
-      {.title = "exposed",
-          .units = "%",
-          .value = share([](const Total& total) { return total.exposed_total(); }),
-          .format = as_percent,
-          .width = 7},
-      {.title = "idle",
-          .units = "%",
-          .value = share([](const Total& total) { return total.idle; }),
-          .format = as_percent,
-          .width = 5,
-          .spare = 1,
-          .name = "idle"},
-      {.title = "adapter",
-          .units = "busy, %",
-          .value = [](const P& p) { return busiest(p.prediction, p.machine); },
-          .format = as_percent,
-          .width = 7,
-          .spare = 2},
-      {.title = "memory",
-          .units = "GiB",
-          .value =
-              [](const P& p) { return static_cast<std::int64_t>(p.prediction.worst_memory()); },
-          .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
-          .width = 8,
-          .name = "memory_bytes"}};
+          .spare = 6}};
+}
+
+/// A share of the time of all ranks together. `name`: in JSON.
+Column share_column(
+    const char* title, double (*part)(const Total&), int width, int spare, const char* name) {
+  return {.title = title,
+      .units = "%",
+      .value =
+          [part](const P& p) {
+            const Total total(p.prediction.account);
+            return part(total) / total.whole;
+          },
+      .format = as_percent,
+      .width = width,
+      .spare = spare,
+      .name = name};
+}
+
+Columns columns_of(const Machine& machine, int name_width) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  Columns columns = settings_columns(name_width);
+  columns.insert(columns.end(),
+      {{.title = "step",
+           .units = "s",
+           .value = [](const P& p) { return p.prediction.seconds; },
+           .width = 8,
+           .name = "step_s"},
+          {.title = "rate",
+              .units = "token/s",
+              .value = [](const P& p) { return p.prediction.tokens_per_s; },
+              .width = 8,
+              .name = "tokens_per_s"},
+          {.title = "rate/rank",
+              .units = "token/s",
+              .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
+              .width = 9,
+              .spare = 9},
+          {.title = "MFU",
+              .units = "%",
+              .value = [](const P& p) { return p.prediction.mfu > 0 ? p.prediction.mfu : unknown; },
+              .format = as_percent,
+              .width = 5,
+              .spare = 3,
+              .name = "mfu"},
+          share_column(
+              "compute", [](const Total& total) { return total.compute; }, 7, 10, "compute"),
+          share_column(
+              "exposed", [](const Total& total) { return total.exposed_total(); }, 7, 0, ""),
+          share_column(
+              "idle", [](const Total& total) { return total.idle; }, 5, 1, "idle"),
+          {.title = "adapter",
+              .units = "busy, %",
+              .value = [](const P& p) { return busiest(p.prediction, p.machine); },
+              .format = as_percent,
+              .width = 7,
+              .spare = 2},
+          {.title = "memory",
+              .units = "GiB",
+              .value =
+                  [](const P& p) { return static_cast<std::int64_t>(p.prediction.worst_memory()); },
+              .format = {.factor = 0x1p-30, .style = Format::fixed, .decimals = 2},
+              .width = 8,
+              .name = "memory_bytes"}});
   const auto has_memory = [](const predict::Own& own) { return own.memory.has_value(); };
   if (std::ranges::any_of(machine.own, has_memory))
     columns.push_back({.title = "",
@@ -220,7 +224,7 @@ trace::Timeline timeline_of(const Case& c, const Machine& machine, const Predict
             c.schedule,
             actions,
             most_actions));
-  const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
+  const bool whole = std::ssize(p.spans) == c.ranks;
   return trace::make_timeline(p.program,
       p.spans,
       fmt::format(
@@ -325,32 +329,24 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
                             : "");
 }
 
-int run(const PredictOptions& options) {
-  const int width = layout_of(options.table).width;
-  const Machine machine = predict::read_machine(options.machine, options.changes);
-  const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
+deck::Deck read_deck_for(const Machine& machine, const PredictOptions& options) {
   std::vector<std::string> overrides = options.deck.overrides;
   if (options.best) {  // the search brings its own
     std::erase_if(overrides,
         [](const auto& o) { return o.starts_with("schedule=") || o.starts_with("replicas="); });
     overrides.insert(overrides.end(), {"schedule=ddp", "replicas=1"});
   }
-  const deck::Deck deck = deck::read_deck(options.deck.path,
+  return deck::read_deck(options.deck.path,
       overrides,
       {.ranks = machine.ranks(),
-          .node_sizes = nodes,
+          .node_sizes = std::vector<int>(machine.nodes, machine.ranks_per_node),
           .planning = true,
           .adapters = machine.adapters});
-  if (options.best) {
-    if (options.json || deck.cases.size() + deck.unused.size() != 1)
-      throw InputError("--best: it takes one case, which says model, ranks and sequences of a "
-                       "step, and prints a table");
-    print_best(deck.cases.front(), machine, width, options.seconds);
-    return 0;
-  }
-  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
-    throw InputError(fmt::format(
-        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+}
+
+/// As JSON, or a row as soon as it is known.
+void print_each(
+    const deck::Deck& deck, const Machine& machine, int width, const PredictOptions& options) {
   const TextTable<PredictedCase> table(
       columns_of(machine, longest(list_of(deck.cases, &Case::schedule))), {}, width);
   Json all = Json::array();
@@ -376,6 +372,22 @@ int run(const PredictOptions& options) {
         {"between_bytes_per_s", machine.rate},
         {"notes", deck.notes},
         {"cases", all}}));
+}
+
+int run(const PredictOptions& options) {
+  const int width = layout_of(options.table).width;
+  const Machine machine = predict::read_machine(options.machine, options.changes);
+  const deck::Deck deck = read_deck_for(machine, options);
+  if (options.best && (options.json || deck.cases.size() + deck.unused.size() != 1))
+    throw InputError("--best: it takes one case, which says model, ranks and sequences of a "
+                     "step, and prints a table");
+  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
+    throw InputError(fmt::format(
+        "--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+  if (options.best)
+    print_best(deck.cases.front(), machine, width, options.seconds);
+  else
+    print_each(deck, machine, width, options);
   return 0;
 }
 }  // namespace

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cmath>
 #include <fmt/ranges.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
+#include "instruments/links/messages.hpp"
+#include "instruments/predict/machine.hpp"
 #include "instruments/replay/replay.hpp"
 #include "instruments/screen/probe.hpp"
 #include "instruments/verbs.hpp"
 #include "job.hpp"
 #include "progress.hpp"
-#include "screen_known.hpp"
 #include "screen_report.hpp"
 
 namespace minitaw::app {
 namespace {
-using screen::Judgement, screen::Measured, screen::Words;
+using rates::HardwareRate, screen::Measured;
 
-struct Options {
+struct ScreenOptions {
   DeckOptions deck;
   std::string output, time_limit, expect;
   int rounds = 3;
@@ -58,40 +61,30 @@ std::string settings_of(const model::Shape& s, const screen::Machine& machine) {
 /// Tells the watchdog what comes next, and a person at the terminal.
 class Stages {
 public:
-  Stages(MpiJob& mpi, int rounds)
-      : mpi_(mpi),
-        rounds_(rounds),
-        shows_(mpi.is_root() && isatty(STDERR_FILENO) != 0) {}
+  explicit Stages(MpiJob& mpi) : mpi_(mpi), shows_(mpi.is_root() && isatty(STDERR_FILENO) != 0) {}
 
-  void expect(const std::string& stage) {
+  /// `shown`: at the terminal; empty: the line there ends.
+  void expect(const std::string& stage, const std::string& shown = {}) {
     mpi_.runner.guard().expect(stage, std::chrono::duration<double>(mpi_.flags.watchdog));
+    if (shows_)
+      fmt::print(stderr, "\r\033[K{}", shown);
   }
 
-  /// All ranks have come here.
-  void next(const std::string& stage, int round) {
-    mpi_.runner.advance();
-    expect(stage);
-    if (shows_)
-      fmt::print(stderr, "\r\033[Kround {} of {}: {}", round + 1, rounds_, stage);
-  }
-
-  void end() {
-    expect("the verdict");
-    if (shows_)
-      fmt::print(stderr, "\r\033[K");
-  }
+  /// This rank has done its part of a stage, or all have.
+  void advance() { mpi_.runner.advance(); }
 
 private:
   MpiJob& mpi_;
-  int rounds_;
   bool shows_;
 };
 
 /// Rank 0's part: the file, what has been measured, and what people read.
 class Report {
 public:
-  Report(
-      const Options& options, const Invocation& invocation, const MpiJob& mpi, Screening screening)
+  Report(const ScreenOptions& options,
+      const Invocation& invocation,
+      const MpiJob& mpi,
+      Screening screening)
       : options_(options),
         mpi_(mpi),
         screening_(std::move(screening)) {
@@ -111,57 +104,59 @@ public:
     std::fflush(stdout);
   }
 
-  [[nodiscard]] int rounds() const { return screening_.rounds(); }
+  int rounds() const { return screening_.rounds(); }
 
   /// Returns how many rounds there are.
-  [[nodiscard]] int add(std::vector<std::vector<double>> values) {
+  int add(std::vector<std::vector<double>> values) {
     for (std::size_t q = 0; q < values.size(); ++q)
       screening_.measured[q].rounds.push_back(std::move(values[q]));
-    if (file_)
-      file_->write(screening_, judged(), {});
+    if (file_) {
+      judge();
+      file_->write(screening_);
+    }
     return rounds();
   }
 
   /// Returns the exit code.
-  [[nodiscard]] int end(bool complete) {
-    const Judgement judgement = judged();
-    const Words words = words_of(screening_.machine,
+  int end(bool complete) {
+    judge();
+    screening_.words = words_of(screening_.machine,
         screening_.measured,
-        judgement,
+        screening_.judgement,
         rounds(),
         complete ? 0 : options_.rounds);
     if (file_)
-      file_->write(screening_, judgement, words);
+      file_->write(screening_);
     if (options_.json) {
-      write_stdout(json_text(screening_json(screening_, judgement, words)));
-      return words.code;
+      write_stdout(json_text(to_json(screening_)));
+      return screening_.words.code;
     }
-    write_stdout(table_text(screening_, judgement) +
-                 findings_text(screening_, judgement.culprits, words, mpi_));
+    write_stdout(table_text(screening_) + findings_text(screening_, mpi_));
     if (file_)
       fmt::print("# results: {}\n", options_.output);
-    return words.code;
+    return screening_.words.code;
   }
 
 private:
   /// A culprit stands out in most rounds.
-  [[nodiscard]] Judgement judged() const {
-    return judge(screening_.machine,
+  void judge() {
+    screening_.judgement = screen::judge(screening_.machine,
         screening_.measured,
         {.least_loss = options_.least / 100, .rounds = std::max(2, rounds() / 2 + 1)});
   }
 
-  const Options& options_;
+  const ScreenOptions& options_;
   const MpiJob& mpi_;
   Screening screening_;
   std::optional<ScreenFile> file_;
 };
 
-std::unique_ptr<screen::Probe> probe_of(const Options& options,
+/// `round`: that is measured.
+std::unique_ptr<screen::Probe> probe_of(const ScreenOptions& options,
     const model::Shape& shape,
     const MpiJob& mpi,
-    const std::function<void(const std::string&)>& next,
-    const std::function<void()>& done) {
+    Stages& stages,
+    const int& round) {
   const int nodes = mpi.place.nodes.count(), adapters = mpi.adapters;
   const int pairs = std::max(1, nodes - 1) * (adapters > 1 ? adapters + 1 : 1);
   const bool shared_devices = topology::shared_device(mpi.uuids).has_value();
@@ -169,51 +164,125 @@ std::unique_ptr<screen::Probe> probe_of(const Options& options,
       mpi.place,
       mpi.ranks,
       {.seconds = options.seconds,
-          .link_seconds = std::min(between_nodes * options.seconds,
-              most_between_nodes / (static_cast<double>(options.rounds) * pairs)),
+          .link_seconds = std::min(
+              between_nodes * options.seconds, most_between_nodes / (options.rounds * pairs)),
           .adapters = adapters,
           .one_machine = !record::shaped_links().empty(),
           .shared_devices = shared_devices,
-          .next = next,
-          .done = done},
+          .next =
+              [&](const std::string& stage) {
+                stages.advance();
+                stages.expect(
+                    stage, fmt::format("round {} of {}: {}", round + 1, options.rounds, stage));
+              },
+          .done = [&] { stages.advance(); }},
       screen::make_workbench(MPI_COMM_WORLD, mpi.place, shape, shared_devices));
 }
 
-/// What is to be measured, with what is known of it: by the hardware, where no machine file says
-/// more.
-std::vector<Measured> unmeasured(const Options& options,
+// Shares that a healthy part reaches: docs/screen.md, "What is known without peers".
+
+/// Clocks change and registers differ, so that only a quarter of a processor's peak is certain.
+constexpr double least_of_processor = 0.25;
+constexpr double least_of_device = 0.5, least_of_port = 0.5, least_of_shaped_link = 0.8;
+/// A fifth may lack of a machine file's rates; latencies may be twice as long.
+constexpr double least_of_machine = 0.8, least_of_latency = 0.5;
+
+/// The value of each rank, with the source of rank 0.
+screen::Known gathered(const std::optional<HardwareRate>& mine, double least) {
+  const double value = mine ? mine->value : std::nan("");
+  return {links::all_gather(value, MPI_COMM_WORLD), least, mine ? mine->source : ""};
+}
+
+/// "rate=100mbit" of scripts/cluster, as B/s.
+std::optional<HardwareRate> shaped_rate() {
+  for (const std::string& setting : record::shaped_links())
+    if (setting.starts_with("rate="))
+      return HardwareRate{std::atof(setting.c_str() + 5) * 1e6 / 8, "shaped links"};
+  return {};
+}
+
+/// Of the matrix products of this rank.
+std::optional<HardwareRate> product_peak(const topology::RankPlace& place, model::Dtype dtype) {
+  if (!kernels::on_host)
+    return HardwareRate{record::datasheet_peak(place.unit, dtype), "datasheet"};
+  if (dtype != model::Dtype::fp32)
+    return {};
+  std::optional<HardwareRate> peak = rates::core_peak();
+  if (peak) {
+    peak->value *= place.threads;
+    peak->source += fmt::format(", {}", counted(place.threads, "thread"));
+  }
+  return peak;
+}
+
+/// What is known of the quantities whose names begin so.
+using KnownOf = std::map<std::string, screen::Known>;
+
+/// Asks the hardware of each rank. Collective.
+KnownOf known_by_hardware(const MpiJob& mpi, model::Dtype dtype) {
+  const topology::RankPlace& here = mpi.ranks[mpi.environment.rank()];
+  const bool shaped = !record::shaped_links().empty();
+  return {{"matrix product",
+              gathered(product_peak(here, dtype),
+                  kernels::on_host ? least_of_processor : least_of_device)},
+      {"rate between nodes",
+          gathered(shaped ? shaped_rate() : rates::link_rate(here.site.adapters),
+              shaped ? least_of_shaped_link : least_of_port)}};
+}
+
+/// Adds what a machine file says of healthy parts, which counts more. Throws InputError if it
+/// cannot be used, or has exceptions.
+void add_known_by_machine(
+    KnownOf& known, const std::string& path, const model::Shape& s, int ranks) {
+  const predict::Machine machine = predict::read_machine(path);
+  if (!machine.alike)
+    throw InputError(
+        path + ": a machine for --expect has no exceptions: it says what all must reach");
+  const auto add = [&](const char* name, double value, double least = least_of_machine) {
+    if (value > 0)
+      known[name] = {std::vector<double>(ranks, value), least, "machine file"};
+  };
+  const double speed = machine.own.front().speed;
+  if (const auto rates = machine.device.speeds.find(s.dtype);
+      rates != machine.device.speeds.end()) {
+    const double tokens = s.tokens();
+    const double product = 4.0 * tokens * (s.hidden * s.ffn.front());
+    const double square = 2.0 * tokens * (s.seq * s.heads * s.head_dim());
+    add("matrix product", speed * rates->second.products.at(product));
+    add("attention", speed * rates->second.attention.at(square));
+  }
+  add("triad", speed * machine.device.memory_rate);
+  add("rate between nodes", machine.rate);
+  add("latency between nodes", machine.latency, least_of_latency);
+}
+
+/// What is to be measured, with what is known of it.
+std::vector<Measured> unmeasured(const ScreenOptions& options,
     const screen::Probe& probe,
     const model::Shape& shape,
-    std::vector<Expected> by_hardware) {
-  std::vector<Measured> measured;
-  for (screen::Quantity& quantity : probe.quantities())
-    measured.push_back({std::move(quantity)});
+    KnownOf known) {
   if (options.expect == "none")
-    return measured;
-  std::vector<Expected> all = std::move(by_hardware);
-  if (!options.expect.empty())
-    for (Expected& e : expected_by_machine(options.expect, shape, probe.machine().nodes.ranks()))
-      all.push_back(std::move(e));
-  for (const Expected& e : all)
-    for (Measured& m : measured)
-      if (m.quantity.name.starts_with(e.quantity))
-        m.known = e.known;
+    known.clear();
+  else if (!options.expect.empty())
+    add_known_by_machine(known, options.expect, shape, probe.machine().nodes.ranks());
+  std::vector<Measured> measured;
+  for (screen::Quantity& quantity : probe.quantities()) {
+    Measured& m = measured.emplace_back(Measured{std::move(quantity)});
+    for (const auto& [name, value] : known)
+      if (m.quantity.name.starts_with(name))
+        m.known = value;
+  }
   return measured;
 }
 
-int screen_job(const Options& options, const Invocation& invocation, MpiJob& mpi) {
+int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJob& mpi) {
   const model::Shape shape =
       options.deck.path.empty() ? usual_shape() : mpi.read(options.deck).cases.front().shape;
   int round = 0;
-  Stages stages(mpi, options.rounds);
+  Stages stages(mpi);
   stages.expect("getting ready");
-  const auto probe = probe_of(
-      options,
-      shape,
-      mpi,
-      [&](const std::string& stage) { stages.next(stage, round); },
-      [&] { mpi.runner.advance(); });
-  const std::vector<Expected> by_hardware = expected_by_hardware(mpi, shape.dtype);
+  const auto probe = probe_of(options, shape, mpi, stages, round);
+  const KnownOf by_hardware = known_by_hardware(mpi, shape.dtype);
   std::optional<Report> report;  // rank 0's
   round = mpi.on_root([&] {
     const screen::Machine& machine = probe->machine();
@@ -234,14 +303,14 @@ int screen_job(const Options& options, const Invocation& invocation, MpiJob& mpi
     longest = std::max(longest, MPI_Wtime() - begin);
     round = mpi.on_root([&] { return report->add(std::move(values)); });
   }
-  stages.end();
+  stages.expect("the verdict");
   const int code = mpi.on_root([&] { return report->end(round >= options.rounds); });
   mpi.runner.guard().pause();
   return code;
 }
 
 /// Looks for silent corruption in a step of the deck's first case.
-int run_replay(const Options& options, MpiJob& mpi) {
+int run_replay(const ScreenOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   const auto place = [&](const topology::RankPlace& r) {
     return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
@@ -270,7 +339,7 @@ int run_replay(const Options& options, MpiJob& mpi) {
         counted(report.runs, "run"),
         report.actions,
         report.tensors,
-        size_text(static_cast<std::uint64_t>(report.bytes)),
+        size_text(report.bytes),
         verdict));
   return code;
 }
@@ -278,7 +347,7 @@ int run_replay(const Options& options, MpiJob& mpi) {
 }  // namespace
 
 void add_screen(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScreenOptions>();
   options->job.watchdog = 60;
   CLI::App* verb = app.add_subcommand("screen",
       "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec "

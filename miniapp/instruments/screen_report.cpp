@@ -9,8 +9,8 @@
 
 namespace minitaw::app {
 namespace {
-using record::entry, screen::Culprit, screen::Evidence, screen::Judgement, screen::Measured,
-    screen::Quantity, screen::Words;
+using record::entry, screen::Culprit, screen::Evidence, screen::Measured, screen::Quantity,
+    screen::Words;
 namespace h5 = record::h5;
 
 /// "rate_inside_the_node"
@@ -57,11 +57,6 @@ std::string known_text(const Measured& m, double reached) {
       100 * known.least);
 }
 
-/// NaN is null.
-Json number(double value) {
-  return std::isnan(value) ? Json() : Json(value);
-}
-
 Json to_json(const Screening& s, const Culprit& c) {
   constexpr const char* kinds[] = {"rank", "node", "adapter", "link", "ranks", "adapters"};
   Json evidence = Json::array();
@@ -72,22 +67,23 @@ Json to_json(const Screening& s, const Culprit& c) {
         {e.source.empty() ? "usual" : "known", e.usual},
         {"rounds", e.rounds}});
   return {{"kind", kinds[c.part.kind]},
-      {"ranks", ranks_of(c, s.machine)},
-      {"nodes", list_of(nodes_of(c, s.machine), [&](int node) { return s.nodes[node]; })},
+      {"ranks", c.part.ranks},
+      {"nodes", list_of(nodes_of(c.part, s.machine), [&](int node) { return s.nodes[node]; })},
       {"text", name_of(c, s.machine, s.nodes)},
       {"evidence", evidence}};
 }
 
+/// A number that is not known is null.
 Json to_json(const Measured& m, const screen::Smallest& smallest) {
   const Spread spread = spread_of(m);
   return {{"name", m.quantity.name},
       {"units", m.quantity.units},
-      {"lowest", number(spread.lowest)},
-      {"median", number(spread.median)},
-      {"highest", number(spread.highest)},
-      {"known", number(m.known.median_value())},
+      {"lowest", spread.lowest},
+      {"median", spread.median},
+      {"highest", spread.highest},
+      {"known", m.known.median_value()},
       {"known_from", m.known.source},
-      {"detectable", {{"part", number(smallest.part)}, {"link", number(smallest.link)}}}};
+      {"detectable", {{"part", smallest.part}, {"link", smallest.link}}}};
 }
 
 Dataset dataset(const Measured& m, const screen::Machine& machine) {
@@ -122,13 +118,14 @@ void ScreenFile::read(Screening& screening) {
   }
 }
 
-void ScreenFile::write(const Screening& s, const Judgement& judgement, const Words& words) {
+void ScreenFile::write(const Screening& s) {
+  const Words& words = s.words;
   const auto ranks = static_cast<std::size_t>(s.machine.nodes.ranks());
   std::vector<std::int64_t> node_of_rank;
   for (int node = 0; node < s.machine.nodes.count(); ++node)
     node_of_rank.insert(node_of_rank.end(), s.machine.nodes.size(node), node);
   std::vector<double> smallest;
-  for (const auto& [part, link] : judgement.smallest)
+  for (const auto& [part, link] : s.judgement.smallest)
     smallest.insert(smallest.end(), {part, link});
   const auto name = [](const Measured& m) { return m.quantity.name; };
   const auto text = [&](const Culprit& c) { return sentence(s, c); };
@@ -138,7 +135,7 @@ void ScreenFile::write(const Screening& s, const Judgement& judgement, const Wor
       entry("sure", words.sure),
       entry("not_seen", words.not_seen),
       entry("next", words.next),
-      entry("culprits", "culprit", list_of(judgement.culprits, text)),
+      entry("culprits", "culprit", list_of(s.judgement.culprits, text)),
       entry("quantities", "quantity", list_of(s.measured, name)),
       {"detectable",
           "share of the rate, or s",
@@ -151,14 +148,14 @@ void ScreenFile::write(const Screening& s, const Judgement& judgement, const Wor
   recorder_.put("screen", std::move(all));
 }
 
-std::string table_text(const Screening& s, const Judgement& judgement) {
+std::string table_text(const Screening& s) {
   constexpr const char* line = "{} {:<40} {:>12} {:>12} {:>12} {:>14}  {}";
   std::string text =
       fmt::format(line, "#", "", "lowest", "median", "highest", "detectable", "known\n");
   for (std::size_t q = 0; q < s.measured.size(); ++q) {
     const Measured& m = s.measured[q];
     const Spread spread = spread_of(m);
-    const auto& [part, link] = judgement.smallest[q];
+    const auto& [part, link] = s.judgement.smallest[q];
     text += fmt::format(line,
         " ",
         m.quantity.name,
@@ -173,19 +170,18 @@ std::string table_text(const Screening& s, const Judgement& judgement) {
   return text;
 }
 
-std::string findings_text(const Screening& s,
-    const std::vector<Culprit>& culprits,
-    const Words& words,
-    const MpiJob& mpi) {
+std::string findings_text(const Screening& s, const MpiJob& mpi) {
+  const Words& words = s.words;
   std::string text;
   std::set<std::string> hosts;
-  for (const Culprit& c : culprits) {
+  for (const Culprit& c : s.judgement.culprits) {
     text += fmt::format("CULPRIT: {}\n", name_of(c, s.machine, s.nodes));
     for (const Evidence& e : c.evidence)
       text += fmt::format("  {}\n", text_of(e));
-    if (c.part.kind == screen::Part::rank && !mpi.ranks[c.part.a].uuid.empty())
-      text += fmt::format("  {}, {}\n", mpi.ranks[c.part.a].unit, mpi.ranks[c.part.a].uuid);
-    for (const int node : nodes_of(c, s.machine))
+    const topology::RankPlace& first = mpi.ranks[c.part.ranks.front()];
+    if (c.part.kind == screen::Part::rank && !first.uuid.empty())
+      text += fmt::format("  {}, {}\n", first.unit, first.uuid);
+    for (const int node : nodes_of(c.part, s.machine))
       hosts.insert(s.nodes[node]);
   }
   if (!hosts.empty() && mpi.hosts.shown())
@@ -200,22 +196,20 @@ std::string findings_text(const Screening& s,
                     words.verdict);
 }
 
-Json screening_json(const Screening& s, const Judgement& judgement, const Words& words) {
-  Json found = Json::array(), quantities = Json::array();
-  for (const Culprit& c : judgement.culprits)
-    found.push_back(to_json(s, c));
+Json to_json(const Screening& s) {
+  Json quantities = Json::array();
   for (std::size_t q = 0; q < s.measured.size(); ++q)
     if (!s.measured[q].quantity.is_load())
-      quantities.push_back(to_json(s.measured[q], judgement.smallest[q]));
-  return {{"verdict", words.verdict},
-      {"judged", words.judged},
-      {"sure", words.sure},
-      {"not_seen", words.not_seen},
-      {"next", words.next},
+      quantities.push_back(to_json(s.measured[q], s.judgement.smallest[q]));
+  return {{"verdict", s.words.verdict},
+      {"judged", s.words.judged},
+      {"sure", s.words.sure},
+      {"not_seen", s.words.not_seen},
+      {"next", s.words.next},
       {"rounds", s.rounds()},
-      {"load", number(judgement.load)},
-      {"loaded_ranks", judgement.loaded},
-      {"culprits", found},
+      {"load", s.judgement.load},
+      {"loaded_ranks", s.judgement.loaded},
+      {"culprits", list_of(s.judgement.culprits, [&](const Culprit& c) { return to_json(s, c); })},
       {"quantities", quantities},
       {"settings", s.settings}};
 }

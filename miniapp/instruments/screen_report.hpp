@@ -8,12 +8,14 @@
 namespace minitaw::app {
 struct Screening {
   const screen::Machine& machine;
-  std::vector<std::string> nodes{};  ///< their names
-  std::string settings;              ///< what was measured
-  std::vector<screen::Measured> measured;
+  std::vector<std::string> nodes{};          ///< their names
+  std::string settings{};                    ///< what was measured
+  std::vector<screen::Measured> measured{};  ///< by quantity
+  screen::Judgement judgement{};             ///< of the rounds that have been measured
+  screen::Words words{};                     ///< empty before the last round
 
   /// That have been measured.
-  [[nodiscard]] int rounds() const { return static_cast<int>(measured.front().rounds.size()); }
+  [[nodiscard]] int rounds() const { return std::ssize(measured.front().rounds); }
 };
 
 /// The group /screen of a result file.
@@ -25,8 +27,7 @@ public:
 
   /// Adds the rounds that the file has. Throws InputError if these are of something else.
   void read(Screening& screening);
-  void write(
-      const Screening& screening, const screen::Judgement& judgement, const screen::Words& words);
+  void write(const Screening& screening);
 
 private:
   std::string path_;
@@ -35,13 +36,8 @@ private:
 
 /// Of each quantity: lowest, median and highest of all rounds, the smallest loss that would have
 /// been named, and what is known.
-[[nodiscard]] std::string table_text(
-    const Screening& screening, const screen::Judgement& judgement);
+[[nodiscard]] std::string table_text(const Screening& screening);
 /// The culprits with their evidence, and the words.
-[[nodiscard]] std::string findings_text(const Screening& screening,
-    const std::vector<screen::Culprit>& culprits,
-    const screen::Words& words,
-    const MpiJob& mpi);
-[[nodiscard]] Json screening_json(
-    const Screening& screening, const screen::Judgement& judgement, const screen::Words& words);
+[[nodiscard]] std::string findings_text(const Screening& screening, const MpiJob& mpi);
+[[nodiscard]] Json to_json(const Screening& screening);
 }  // namespace minitaw::app

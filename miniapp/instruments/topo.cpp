@@ -10,7 +10,7 @@ namespace minitaw::app {
 namespace {
 using links::Figure, links::Figures, topology::Groups;
 
-struct Options {
+struct TopoOptions {
   std::string groups;  ///< as given; empty: the nodes
   double seconds = 0.5;
   bool json = false;
@@ -34,7 +34,7 @@ std::string to_text(const std::string& link, const Figures& figures) {
   return text;
 }
 
-int topo(const Options& options, const MpiJob& mpi) {
+int topo(const TopoOptions& options, const MpiJob& mpi) {
   const Groups& nodes = mpi.place.nodes;
   const Groups groups =
       options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
@@ -72,7 +72,7 @@ int topo(const Options& options, const MpiJob& mpi) {
 }  // namespace
 
 void add_topo(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopoOptions>();
   CLI::App* verb = app.add_subcommand("topo",
       "measure the links inside and between the groups of this job; start it with mpiexec or srun");
   verb->add_option(

@@ -40,16 +40,6 @@ Membership Transport::membership(schedule::Kind kind, const Collective& collecti
   return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};
 }
 
-Transport::Started SoloTransport::start_transfer(schedule::Lane, const Message& message) {
-  throw LogicError(
-      fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
-}
-
-Transport::Started SoloTransport::start_transfer(
-    schedule::Lane, schedule::Kind kind, const Membership&, const Collective&) {
-  throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
-}
-
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements) {
   model::with_element(dtype, [&]<class E>(E) {
     convert<true>(reinterpret_cast<E*>(target), reinterpret_cast<const E*>(other), elements);

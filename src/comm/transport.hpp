@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
+#include "base/error.hpp"
 #include "schedule/account.hpp"
 
 namespace minitaw::comm {
@@ -33,9 +34,8 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole buffer
 };
 
-/// A transfer under way. Its owner advances it until it is done, and destroys it before the
-/// transport. Destroying it earlier is allowed only after an error or cancel(), because buffers may
-/// still be in use.
+/// A transfer under way. Its owner advances it until it is done and then destroys it, before the
+/// transport. Only after an error or cancel() may it be destroyed while its buffers are in use.
 class Operation {
 public:
   Operation& operator=(Operation&&) = delete;
@@ -71,17 +71,20 @@ private:
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except
-/// for messages (see messages_at_once()). Operations of different lanes are independent; one thread
-/// may drive many lanes, but only one thread at a time drives a lane. An operation is done when
-/// this rank's part is complete (buffers sent may be reused, buffers received hold the data). A
-/// failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the program cannot
-/// mean (no such communicator, not a member of it, the compute lane) LogicError.
+/// Moves the buffers of one rank. One object per rank.
+///
+/// Lanes are independent of each other. A lane has one operation at a time, or several messages
+/// (messages_at_once()). One thread may drive many lanes, but only one thread at a time drives a
+/// lane. An operation is done when this rank's part is complete: buffers sent may be reused,
+/// buffers received hold the data.
+///
+/// Errors: comm::Error if a call fails, comm::Cancelled after cancel(), and LogicError for a call
+/// that no program can mean: no such communicator, not a member of it, the compute lane.
 ///
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes:
 /// those of one payload must not be under way on two lanes at once. Collectives match in order per
-/// communicator and lane. If on_stream(), inputs of one rank for another match in order whatever
-/// their payload, and so do gradients.
+/// communicator and lane. If on_stream(), all inputs from one rank to another match in order,
+/// whatever their payload, and so do all gradients.
 ///
 /// Slices are those of base/range.hpp. On a communicator of one member every collective does
 /// nothing.
@@ -165,11 +168,16 @@ public:
   void cancel() override {}
 
 private:
-  [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
-  [[nodiscard]] Started start_transfer(schedule::Lane lane,
-      schedule::Kind kind,
-      const Membership& self,
-      const Collective& collective) override;
+  [[noreturn]] static Started refuse() {
+    throw LogicError("a job of one rank was asked to talk to others");
+  }
+
+  [[nodiscard]] Started start_transfer(schedule::Lane, const Message&) override { return refuse(); }
+
+  [[nodiscard]] Started start_transfer(
+      schedule::Lane, schedule::Kind, const Membership&, const Collective&) override {
+    return refuse();
+  }
 };
 
 /// target[i] += other[i]; bf16 adds in float and rounds to nearest even. Buffers must be aligned

@@ -6,24 +6,23 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {
-/// Waiting of a communication thread for messages: tests at full speed (`spins`), then with yields
-/// in between (`yields` times, for as long as `eager`, and for a millisecond while compute waits),
-/// then sleeps of a sixteenth of the time waited so far: the end of a long message is seen at most
-/// 6 % late, with few wake-ups.
+/// How a communication thread waits for messages. It tests `spins` times at full speed, then with a
+/// yield between tests: `yields` times, then for as long as `eager`, and for a millisecond where
+/// compute waits for it. Then it sleeps between tests, each time for a sixteenth of the time waited
+/// so far: it sees the end of a long message at most 6 % late, and wakes up seldom.
 struct WaitPolicy {
   int spins = 2, yields = 4;
-  /// Time of yielding for devices: their transfers are short, and the cores have little else to do.
+  /// `eager` is for devices: their transfers are short, and the cores have little else to do.
   std::chrono::microseconds eager{0}, shortest_sleep{20}, longest_sleep{500};
-  /// While the rank computes, every sleep has the longest time, because tests take time from
-  /// computing.
+  /// Every sleep is the longest one while the rank computes: a test takes time from computing.
   bool spare_compute = false;
 };
 
 /// Returns the policy for a node on which `threads` compute and communication threads share
-/// `cores`. With a core for each, waits spin for about as long as a layer computes, which costs
-/// nothing and answers at once. With fewer, a few tests find messages that have arrived, then the
-/// thread sleeps, at most half a millisecond, so that compute keeps its core. Beside compute it
-/// does not yield, which may cost it several milliseconds: one that wakes runs next.
+/// `cores`. With a core for each thread, a wait spins for about as long as a layer computes: that
+/// costs nothing and answers at once. With fewer, a few tests find messages that have arrived, then
+/// the thread sleeps, at most half a millisecond, so that compute keeps its core. It does not yield
+/// beside compute: the thread that gets the core may keep it for several milliseconds.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.

@@ -20,7 +20,7 @@ LaneExecutor::LaneExecutor(const schedule::RankProgram& program,
       progress_(progress),
       queues_(queues),
       start_(std::move(start)),
-      messages_(static_cast<std::size_t>(messages)),
+      messages_(messages),
       low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
@@ -59,20 +59,17 @@ void LaneExecutor::begin_step() {
 }
 
 bool LaneExecutor::ready() const {
-  const schedule::LaneCounts& waits = actions_[next_].waits;
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (progress_.count(static_cast<schedule::Lane>(l)) < waits[l])
-      return false;
-  return true;
+  return std::ranges::all_of(schedule::table_of<schedule::Lane>, [this](const auto& row) {
+    return progress_.count(row.value) >= actions_[next_].waits[index_of(row.value)];
+  });
 }
 
 void LaneExecutor::execute_next() {
   const int number = static_cast<int>(next_);
   const Entry& next = actions_[next_];
   queue().open(number);
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (next.waits[l] > waited_[l])
-      wait_for(l, next.waits[l]);
+  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>)
+    wait_for(lane, next.waits[index_of(lane)]);
   queue().run(number, [this, number, &next] {
     tell(number, false);
     const comm::Transport::Started transfer = start_(*next.action);
@@ -117,7 +114,7 @@ bool LaneExecutor::start_next() {
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
-  // What is over counts as finished behind those before it.
+  // What is over counts as finished after those before it.
   if (under_way_.size() == 1 && under_way_.front().transfer == nullptr)
     finish_first();
   return true;
@@ -125,9 +122,10 @@ bool LaneExecutor::start_next() {
 
 bool LaneExecutor::may_join() const {
   return under_way_.empty() ||
-         (under_way_.size() < messages_ && std::ranges::all_of(under_way_, [&](const UnderWay& u) {
-           return may_overlap(*actions_[u.number].action, *actions_[next_].action);
-         }));
+         (std::ssize(under_way_) < messages_ &&
+             std::ranges::all_of(under_way_, [&](const UnderWay& u) {
+               return may_overlap(*actions_[u.number].action, *actions_[next_].action);
+             }));
 }
 
 bool LaneExecutor::waits_complete() {
@@ -142,16 +140,18 @@ bool LaneExecutor::waits_complete() {
   return true;
 }
 
-void LaneExecutor::wait_for(int lane, int count) {
-  const auto other = static_cast<schedule::Lane>(lane);
-  const bool idle = low_latency_ != nullptr && progress_.count(other) < count;
+void LaneExecutor::wait_for(schedule::Lane lane, int count) {
+  std::int32_t& waited = waited_[index_of(lane)];
+  if (count <= waited)
+    return;
+  const bool idle = low_latency_ != nullptr && progress_.count(lane) < count;
   if (idle)
     low_latency_->set(true);
-  progress_.wait(other, count);
-  queue().after(*queues_[lane], count - 1);
+  progress_.wait(lane, count);
+  queue().after(*queues_[index_of(lane)], count - 1);
   if (idle)
     low_latency_->set(false);
-  waited_[lane] = count;
+  waited = count;
 }
 
 const schedule::Action* LaneExecutor::pending() const {
@@ -174,10 +174,9 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
       begun ? "in" : "before",
       action->tick,
       to_text(*action, program));
-  for (int l = 0; l < schedule::lanes && !begun; ++l)
-    if (const auto other = static_cast<schedule::Lane>(l);
-        action->waits[l] > progress_.count(other))
-      text += fmt::format(", waits for {}:{}", schedule::name_of(other), action->waits[l]);
+  for (const auto& [other, name] : schedule::table_of<schedule::Lane>)
+    if (const int wait = action->waits[index_of(other)]; !begun && wait > progress_.count(other))
+      text += fmt::format(", waits for {}:{}", name, wait);
   return text;
 }
 
@@ -206,9 +205,8 @@ Executor::Executor(const schedule::Program& program,
 
 Queues Executor::make_queues(const MakeQueues& make) {
   QueueOptions wanted;
-  for (int l = 0; l < schedule::lanes; ++l)
-    wanted.units[l] =
-        static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
+  for (const schedule::Action& action : program_.actions)
+    ++wanted.units[index_of(action.lane)];
   wanted.clock = &clock_;
   wanted.waiting = [this] { progress_.check(); };
   wanted.communication_on_stream = transport_.on_stream();
@@ -217,16 +215,20 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  lanes.push_back(std::make_unique<LaneExecutor>(
-      program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
-  for (int l = 1; l < schedule::lanes; ++l) {
-    const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(std::make_unique<LaneExecutor>(
-        program_, lane, progress_, queues_, start, transport_.messages_at_once()));
-    if (lanes.back()->empty())
-      lanes.pop_back();
-    else if (!lanes.back()->asynchronous())
-      driven_.push_back(lanes.back().get());
+  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>) {
+    const bool computes = lane == schedule::Lane::compute;
+    auto made = std::make_unique<LaneExecutor>(program_,
+        lane,
+        progress_,
+        queues_,
+        start,
+        transport_.messages_at_once(),
+        computes ? &low_latency_ : nullptr);
+    if (made->empty() && !computes)
+      continue;
+    if (!made->asynchronous() && !computes)
+      driven_.push_back(made.get());
+    lanes.push_back(std::move(made));
   }
   // A tool that asks for regions: the watch on allocations alone is none.
   const auto tool = Kokkos::Tools::Experimental::get_callbacks();

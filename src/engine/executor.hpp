@@ -15,9 +15,9 @@ struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Actions of each lane that were handed to its queue in this step. A lane runs in order, so a wait
-/// needs only a count; if the queue is a thread, they are complete. Waits sleep in the kernel and
-/// take no time from compute.
+/// Counts the actions of each lane that were handed to its queue in this step: a lane runs in
+/// order, so that a wait needs only a count. Where the queue is a thread, these actions are
+/// complete. Waits sleep in the kernel and take no time from compute.
 class LaneProgress {
 public:
   void begin_step() {
@@ -83,25 +83,26 @@ private:
   std::exception_ptr reason_;
 };
 
-/// Does the work of an action, enqueues it, or returns the transfer that is under way
-/// (Runtime::start()).
+/// Starts an action (Runtime::start()): computes or enqueues it and returns nullptr, or returns a
+/// transfer that is under way.
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-/// Told on the lane's thread before an action starts and when it is complete or enqueued; may
-/// enqueue on its space.
+/// Called on the lane's thread before an action starts, and when it is complete or enqueued. May
+/// enqueue work on the lane's space.
 using Observer = std::function<void(const schedule::Action& action, bool after)>;
 
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its
 /// waits.
 class LaneExecutor {
 public:
-  /// `queues` outlive this. advance() may have `messages` of one direction under way.
+  /// `queues` outlive this. advance() may have `messages` of one direction under way. While
+  /// execute_next() waits for other lanes, `low_latency` (nullptr: none) is on.
   LaneExecutor(const schedule::RankProgram& program,
       schedule::Lane lane,
       LaneProgress& progress,
       const Queues& queues,
       Start start,
-      int messages = 1,
-      comm::LowLatency* low_latency = nullptr);
+      int messages,
+      comm::LowLatency* low_latency);
 
   void observe(const Observer& observer) { observer_ = observer; }
 
@@ -127,9 +128,9 @@ public:
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
-  /// For one thread that drives several lanes whose queues are not asynchronous: does what can be
-  /// done for what is under way, and starts the next action if it may start. Returns whether that
-  /// was anything.
+  /// For one thread that drives several lanes whose queues are not asynchronous. Advances what is
+  /// under way and starts the next actions if they may start, without waiting. Returns whether
+  /// anything moved.
   bool advance();
 
   // For the watchdog.
@@ -177,7 +178,8 @@ private:
 
   /// An action starts, or is complete or enqueued.
   void tell(int number, bool after);
-  void wait_for(int lane, int count);
+  /// Waits for the first `count` actions of another lane, unless it is known that they are over.
+  void wait_for(schedule::Lane lane, int count);
   /// Returns whether all actions that the next one waits for are complete.
   [[nodiscard]] bool waits_complete();
   /// Returns whether the next action may begin while earlier ones of the lane are under way.
@@ -190,7 +192,7 @@ private:
   const Queues& queues_;
   Start start_;
   Observer observer_ = [](const schedule::Action&, bool) {};
-  std::size_t messages_;
+  int messages_;
   comm::LowLatency* low_latency_;
   std::vector<Entry> actions_;
   std::size_t next_ = 0;            ///< to be submitted or started
@@ -219,9 +221,9 @@ struct StepOptions {
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread
-/// submits every lane, in the order of the program: all ranks launch alike. Else it has the compute
-/// lane, and another thread all communication lanes: their transfers are under way together, and
-/// one wait serves them all. It sleeps between steps.
+/// submits every lane in the order of the program, so that all ranks launch alike. Else the calling
+/// thread has the compute lane, and a communication thread drives all others: their transfers are
+/// under way together, and one wait serves them all. That thread sleeps between steps.
 class Executor {
 public:
   /// Program and transport outlive this.

@@ -62,8 +62,8 @@ struct Allocations {
 
   std::mutex mutex;
   std::map<std::string, OfLabel, std::less<>> labels;
-  bool counts = true;                              ///< what is allocated now is the case's
-  Kokkos::Tools::Experimental::EventSet others{};  ///< callbacks of a tool that Kokkos has loaded
+  bool counts = true;                            ///< what is allocated now is the case's
+  Kokkos::Tools::Experimental::EventSet tool{};  ///< callbacks of one that Kokkos has loaded
 };
 
 Allocations& allocations() {
@@ -80,29 +80,39 @@ void note(const char* label, std::int64_t bytes) {
     of_label.peak = std::max(of_label.peak, of_label.now);
 }
 
+/// Kokkos tells of an allocation, or of memory that is freed; a tool is told as well.
+template <bool allocated>
+void listener(
+    Kokkos_Profiling_SpaceHandle space, const char* label, const void* data, std::uint64_t bytes) {
+  const auto signed_bytes = static_cast<std::int64_t>(bytes);
+  note(label, allocated ? signed_bytes : -signed_bytes);
+  const auto& tool = allocations().tool;
+  if (const auto other = allocated ? tool.allocate_data : tool.deallocate_data; other != nullptr)
+    other(space, label, data, bytes);
+}
+
 /// Asks Kokkos to tell of allocations; again after somebody else has set callbacks of his own.
 void listen() {
   using namespace Kokkos::Tools::Experimental;
-  using Space = Kokkos_Profiling_SpaceHandle;
-  constexpr auto allocated =
-      [](Space space, const char* label, const void* data, std::uint64_t bytes) {
-        note(label, static_cast<std::int64_t>(bytes));
-        const auto& other = allocations().others.allocate_data;
-        if (other != nullptr)
-          other(space, label, data, bytes);
-      };
-  constexpr auto freed = [](Space space, const char* label, const void* data, std::uint64_t bytes) {
-    note(label, -static_cast<std::int64_t>(bytes));
-    const auto& other = allocations().others.deallocate_data;
-    if (other != nullptr)
-      other(space, label, data, bytes);
-  };
   const EventSet known = get_callbacks();
-  if (known.allocate_data == +allocated)
+  if (known.allocate_data == &listener<true>)
     return;
-  allocations().others = known;
-  set_allocate_data_callback(allocated);
-  set_deallocate_data_callback(freed);
+  allocations().tool = known;
+  set_allocate_data_callback(&listener<true>);
+  set_deallocate_data_callback(&listener<false>);
+}
+
+using OfLabel = Allocations::OfLabel;
+
+/// By how much a figure of each label has grown since the watch began; only those that have.
+std::map<std::string, std::uint64_t> growth(std::int64_t OfLabel::* figure) {
+  std::map<std::string, std::uint64_t> growth;
+  Allocations& all = allocations();
+  const std::scoped_lock lock(all.mutex);
+  for (const auto& [label, of_label] : all.labels)
+    if (of_label.*figure > of_label.begin)
+      growth[label] = of_label.*figure - of_label.begin;
+  return growth;
 }
 
 std::uint64_t used_on_device() {
@@ -178,28 +188,16 @@ void MemoryWatch::leave_out(const std::function<void()>& work) {
 }
 
 MemoryTaken MemoryWatch::taken() const {
-  MemoryTaken taken;
-  taken.process_begin = process_begin_;
-  taken.process_peak = std::max(process_peak_, peak_memory());
-  taken.libraries = kernels::library_bytes();
-  taken.device_begin = device_begin_;
-  taken.device_used = used_on_device();
-  Allocations& all = allocations();
-  const std::scoped_lock lock(all.mutex);
-  for (const auto& [label, of_label] : all.labels)
-    if (of_label.peak > of_label.begin)
-      taken.kokkos[label] = of_label.peak - of_label.begin;
-  return taken;
+  return {.kokkos = growth(&OfLabel::peak),
+      .process_begin = process_begin_,
+      .process_peak = std::max(process_peak_, peak_memory()),
+      .libraries = kernels::library_bytes(),
+      .device_begin = device_begin_,
+      .device_used = used_on_device()};
 }
 
 std::map<std::string, std::uint64_t> MemoryWatch::kept() const {
-  std::map<std::string, std::uint64_t> kept;
-  Allocations& all = allocations();
-  const std::scoped_lock lock(all.mutex);
-  for (const auto& [label, of_label] : all.labels)
-    if (of_label.now > of_label.begin)
-      kept[label] = of_label.now - of_label.begin;
-  return kept;
+  return growth(&OfLabel::now);
 }
 
 std::uint64_t MemoryWatch::process_growth() const {
@@ -209,9 +207,8 @@ std::uint64_t MemoryWatch::process_growth() const {
 }
 
 Arena::Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill) {
-  for (std::size_t k = 0; k < memory_.size(); ++k) {
-    const auto kind = static_cast<Memory>(k);
-    const std::size_t bytes = footprint.by_kind[k];
+  for (const auto& [kind, name] : schedule::table_of<Memory>) {
+    const std::size_t k = index_of(kind), bytes = footprint.by_kind[k];
     if (kind == Memory::tokens || bytes == 0)
       continue;
     memory_[k] = Block(
@@ -222,18 +219,20 @@ Arena::Arena(const schedule::Footprint& footprint, std::optional<std::byte> fill
     if (fill)
       Kokkos::deep_copy(memory_[k], *fill);
   }
-  for (const schedule::SlotSize& size : footprint.slots) {
-    auto& slots = slots_[index_of(size.slot.cls)];
-    slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
-    slots[size.slot.index] =
-        cut(schedule::memory_of(size.slot.cls), size.bytes, name_of(size.slot));
+  for (const auto& [slot, bytes] : footprint.slots) {
+    auto& slots = slots_[index_of(slot.cls)];
+    slots.resize(std::max<std::size_t>(slots.size(), slot.index + 1));
+    const Written written = slot.cls == SlotClass::squares        ? Written::some
+                            : slot.cls == SlotClass::contribution ? Written::in_parts
+                                                                  : Written::all;
+    slots[slot.index] = cut(schedule::memory_of(slot.cls), bytes, name_of(slot), written);
   }
   for (const std::size_t bytes : footprint.optimiser)
     optimiser_.push_back(
         cut(Memory::optimiser, bytes, fmt::format("optimiser state {}", optimiser_.size())));
   scalars_ = cut(Memory::buffers, footprint.scalars, "scalars");
   workspace_ = cut(Memory::buffers, footprint.workspace, "workspace");
-  staging_ = cut(Memory::buffers, footprint.staging, "staging");
+  staging_ = cut(Memory::buffers, footprint.staging, "staging", Written::some);
 }
 
 model::Buffer Arena::slot(schedule::Slot slot) const {
@@ -241,7 +240,7 @@ model::Buffer Arena::slot(schedule::Slot slot) const {
   return static_cast<std::size_t>(slot.index) < slots.size() ? slots[slot.index] : model::Buffer{};
 }
 
-model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name) {
+model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name, Written written) {
   const std::size_t k = index_of(kind), held = memory_[k].size();
   if (bytes == 0)
     return {};
@@ -254,32 +253,18 @@ model::Buffer Arena::cut(Memory kind, std::size_t bytes, const std::string& name
             label_of(kind)));
   const model::Buffer buffer{memory_[k].data() + used_[k], bytes};
   used_[k] += bytes;
-  buffers_.push_back({name, buffer});
+  buffers_.push_back({name, buffer, written});
   return buffer;
-}
-
-/// Chunks of transfers, and partial sums of squares: small messages and models use a part of them.
-bool Arena::have_one_size(const model::Buffer& buffer) const {
-  return buffer.data == staging_.data ||
-         buffer.data == slot({schedule::SlotClass::squares, 0}).data;
-}
-
-/// Contributions, which of several rails are parts of a shard.
-bool Arena::passes_parts(const model::Buffer& buffer) const {
-  const auto& slots = slots_[index_of(schedule::SlotClass::contribution)];
-  return std::ranges::find(slots, buffer.data, &model::Buffer::data) != slots.end();
 }
 
 std::string Arena::untouched(std::byte fill, std::size_t spare) const {
   const std::size_t granule = 256 + spare;  // sizes are rounded up to 256
-  for (const auto& [name, buffer] : buffers_) {
-    if (have_one_size(buffer))
+  for (const auto& [name, buffer, written] : buffers_) {
+    if (written == Written::some)
       continue;
-    const std::size_t least = passes_parts(buffer) ? std::max(granule, buffer.bytes) : granule;
-    using Bytes = Kokkos::
-        View<const std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-    const auto bytes =
-        Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), Bytes(buffer.data, buffer.bytes));
+    const std::size_t least =
+        written == Written::in_parts ? std::max(granule, buffer.bytes) : granule;
+    const auto bytes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view_of(buffer));
     std::size_t run = 0;
     for (std::size_t i = 0; i < buffer.bytes; ++i) {
       run = bytes[i] == fill ? run + 1 : 0;
@@ -300,15 +285,13 @@ void initialise(const schedule::Program& program,
     const model::Layout& layout,
     const Arena& arena,
     std::uint64_t seed) {
-  using Bytes =
-      Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
   const auto draw = [&](model::Buffer weights,
                         model::Buffer state,
                         const std::vector<model::Tensor>& tensors,
                         Range part) {
     model::Buffer master;
     if (state.bytes > 0) {
-      Kokkos::deep_copy(Bytes(state.data, state.bytes), std::byte{0});
+      Kokkos::deep_copy(view_of(state), std::byte{0});
       master = model::OptimiserState(state, layout.shape.dtype, part.count).master;
     }
     model::draw(weights, master, tensors, part, layout.shape, seed);
@@ -322,20 +305,18 @@ void initialise(const schedule::Program& program,
         shard.tensors,
         range_of(shard.elements, {own.slice, program.owned_slices}));
   }
-  if (own.slots[index_of(SlotClass::embeddings)] == 0)
+  if (!own.has_embeddings())
     return;
   const auto& embeddings = layout.embeddings;
-  const auto updated = std::ranges::find_if(own.actions, [](const schedule::Action& a) {
-    return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings;
-  });
-  const int slice = updated == own.actions.end() ? 0 : updated->shard;
   draw(arena.slot({SlotClass::embeddings, 0}),
       {},
       embeddings.tensors,
       held(program, rank, SlotClass::embeddings, -1, layout));
-  draw({},
-      arena.optimiser(shards),
-      embeddings.tensors,
-      {slice * embeddings.slice, embeddings.slice});
+  for (const schedule::Action& a : own.actions)
+    if (a.kind == schedule::Kind::update && of_embeddings(a.payload))
+      draw({},
+          arena.optimiser(shards),
+          embeddings.tensors,
+          range_of(embeddings.elements, {a.shard, program.embeddings_slices}));
 }
 }  // namespace minitaw::engine

@@ -77,9 +77,7 @@ public:
   [[nodiscard]] model::Buffer staging() const { return staging_; }
 
   /// Returns where at least 256 bytes in a row still hold `fill`, in words: memory that no action
-  /// has used. Empty if there is none. Staging and partial sums of squares do not count: they have
-  /// one size, of which little may be used. Of contributions, only whole buffers count: those of
-  /// several rails are parts. `spare`: as many bytes more in a row may be left.
+  /// has used. Empty if there is none. `spare`: as many bytes more in a row may be left.
   [[nodiscard]] std::string untouched(std::byte fill, std::size_t spare = 0) const;
 
   /// Of every buffer; a kind takes as many bytes more, because Kokkos keeps 128 of its own before
@@ -88,17 +86,38 @@ public:
 
 private:
   using Block = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space>;
-  [[nodiscard]] bool have_one_size(const model::Buffer& buffer) const;
-  [[nodiscard]] bool passes_parts(const model::Buffer& buffer) const;
-  model::Buffer cut(schedule::Memory kind, std::size_t bytes, const std::string& name);
+
+  /// What a step writes of a buffer.
+  enum class Written {
+    all,
+    in_parts,  ///< contributions: those of several rails are parts, so only an unused one counts
+    some,      ///< chunks and partial sums have one size, of which small models use little
+  };
+
+  struct Named {
+    std::string name;
+    model::Buffer buffer;
+    Written written;
+  };
+
+  model::Buffer cut(schedule::Memory kind,
+      std::size_t bytes,
+      const std::string& name,
+      Written written = Written::all);
 
   std::array<Block, schedule::memory_kinds> memory_;
   std::array<std::size_t, schedule::memory_kinds> used_{};  ///< of each block
-  std::vector<std::pair<std::string, model::Buffer>> buffers_;
+  std::vector<Named> buffers_;
   std::array<std::vector<model::Buffer>, schedule::slot_classes> slots_;
   std::vector<model::Buffer> optimiser_;
   model::Buffer scalars_, workspace_, staging_;
 };
+
+/// The bytes of a buffer, as Kokkos takes them.
+[[nodiscard]] inline auto view_of(model::Buffer buffer) {
+  using Memory = model::ExecutionSpace::memory_space;
+  return Kokkos::View<std::byte*, Memory, Kokkos::MemoryUnmanaged>(buffer.data, buffer.bytes);
+}
 
 /// Initial weights of a rank in its arena (same on every rank and sharding), moments zero.
 void initialise(const schedule::Program& program,

@@ -24,11 +24,9 @@ void use_device() {}
 
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
-  for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)),
-        options.units[l],
-        *options.clock,
-        options.waiting);
+  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>)
+    queues[index_of(lane)] = std::make_unique<FencedQueue>(
+        lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting);
   return queues;
 }
 }  // namespace minitaw::engine

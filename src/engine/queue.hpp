@@ -26,9 +26,9 @@ private:
   double start_ = 0;
 };
 
-/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time,
-/// which is how long short kernels take, then sleeps in between, at most 50 microseconds. `check`
-/// may throw to end it.
+/// Waits for a device: returns when `done()` is true. It asks all the time for 100 microseconds, as
+/// long as short kernels take, then sleeps between, at most 50 microseconds. `check` may throw to
+/// end the wait.
 template <class Done, class Check>
 void wait_until(const Done& done, const Check& check) {
   using namespace std::chrono_literals;

@@ -11,14 +11,13 @@
 namespace minitaw::engine {
 namespace {
 using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
-using Bytes =
-    Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
-  if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0)
-    return {};
-  return held(program, rank, SlotClass::embeddings, -1, layout);
+/// Of the operands of such an action a part is used, or what a rank has of a shard, without
+/// padding.
+bool has_part(Kind kind) {
+  return is_communication(kind) || kind == Kind::accumulate || kind == Kind::load ||
+         kind == Kind::square || kind == Kind::update;
 }
 
 /// to = the fp32 sums in `from`, rounded.
@@ -50,13 +49,14 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
       layout_(model::make_layout(shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]),
       arena_(footprint_, options.fill),
-      embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute),
           layout_,
           loss_scale(c),
           arena_.workspace(),
           kernels::parse_attention(c.attention),
-          embeddings_part_,
+          program_.ranks[rank].has_embeddings()
+              ? held(program_, rank, SlotClass::embeddings, -1, layout_)
+              : Range{},
           duties_of(program_.ranks[rank], layout_)),
       case_(c),
       tokens_(layout_.shape, c.data, c.seed),
@@ -137,8 +137,7 @@ model::Operands Runtime::operands(const Action& a) const {
 void Runtime::compute(const Action& a) {
   const model::Operands o = operands(a);
   switch (a.kind) {
-  case Kind::zero:
-    return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
+  case Kind::zero: return Kokkos::deep_copy(exec_, view_of(o.gradient), std::byte{0});
   case Kind::embed: return model_.embed(o, batches_.at(a.micro_batch));
   case Kind::forward: return model_.forward(a.shard, o);
   case Kind::loss: return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
@@ -154,21 +153,11 @@ void Runtime::compute(const Action& a) {
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
   case Kind::square:
     return model_.square(
-        arena_.slot(a[Operand::squares]), updated(a, Operand::gradient), o.accumulate);
+        arena_.slot(a[Operand::squares]), part(a, Operand::gradient), o.accumulate);
   case Kind::update: return update(a, o);
   case Kind::join: return;
   default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
-}
-
-Buffer Runtime::updated(const Action& a, Operand operand) const {
-  const schedule::Slot slot = a[operand];
-  const std::int64_t slice = layout_.embeddings.slice, width = bytes_of(dtype_of(slot));
-  const Range part = of_embeddings(slot.cls)
-                         ? Range{a.shard * slice - embeddings_part_.begin, slice}
-                         : Range{0, held(program_, rank_, slot.cls, a.shard, layout_).count};
-  return {
-      arena_.slot(slot).data + part.begin * width, static_cast<std::size_t>(part.count * width)};
 }
 
 int Runtime::state_of(const Action& a) const {
@@ -224,11 +213,16 @@ void Runtime::rehearse() {
 Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
-  const Range wanted = schedule::moved(a, layout_);
+  const bool updates = a.kind == Kind::update || a.kind == Kind::square;
   const Range there = held(program_, rank_, slot.cls, a.shard, layout_);
+  Range wanted = there;
+  if (!updates)
+    wanted = schedule::moved(a, layout_);
+  else if (of_embeddings(slot.cls))
+    wanted = range_of(layout_.embeddings.elements, {a.shard, program_.embeddings_slices});
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
-    throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
+    throw LogicError(fmt::format("engine: {} uses what its slot does not hold", name_of(a.kind)));
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 
@@ -236,13 +230,10 @@ std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
   std::vector<Touched> all;
   for (const schedule::Access& access : accesses(a, rank_)) {
     Buffer buffer = arena_.slot(access.slot);
-    const bool of_update = a.kind == Kind::update || a.kind == Kind::square;
-    if (is_communication(a.kind) || a.kind == Kind::accumulate || a.kind == Kind::load)
-      buffer = part(a, access.operand);
-    else if (of_update && (access.operand == Operand::gradient || of_embeddings(access.slot.cls)))
-      buffer = updated(a, access.operand);
-    else if (access.slot.cls == SlotClass::squares)
+    if (access.slot.cls == SlotClass::squares)
       buffer.bytes = sizeof(float);  // scratch follows
+    else if (has_part(a.kind))
+      buffer = part(a, access.operand);
     Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
     if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
       const std::vector<int>& members = program_.communicators[a.communicator].ranks;
@@ -301,6 +292,6 @@ void Runtime::load(const Action& a) const {
   if constexpr (kernels::on_host)
     std::memcpy(to.data, from.data, from.bytes);  // no parallel region, as in convert()
   else
-    Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
+    Kokkos::deep_copy(lane_space(a.lane), view_of(to), view_of(from));
 }
 }  // namespace minitaw::engine

@@ -62,14 +62,11 @@ private:
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
-  /// Returns the part of an operand's slot that an update of a shard or of the embeddings uses.
-  [[nodiscard]] model::Buffer updated(
-      const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] int state_of(const schedule::Action& update) const;
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
   [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
-  /// Returns the part of an operand's slot that a transfer, an addition or a load moves.
+  /// Returns the part of an operand's slot that a transfer, an addition, a load or an update uses.
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
@@ -85,7 +82,6 @@ private:
   model::Layout layout_;
   schedule::Footprint footprint_;
   Arena arena_;
-  Range embeddings_part_;  ///< that the rank holds; empty on one that holds none
   model::Model model_;
   Case case_;
   model::TokenSource tokens_;

@@ -68,23 +68,23 @@ public:
   /// is cheap, warm-up, timed steps. Other ranks wait. A failure before the first step becomes the
   /// status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
-  /// Sets what this rank does if something between steps, which guard() watches, does not end; else
-  /// it prints an error and ends the job, rank 0 a few seconds earlier. `root`: what an instrument
-  /// has said of it, already printed, or empty.
+  /// What this rank does before it ends the job because something between steps does not end;
+  /// guard() watches that. Default: it prints the report. Rank 0 goes first, by a few seconds.
+  /// `root`: what an instrument says of the cause, already printed; empty: nothing.
   using OnHang = std::function<void(const std::string& report, const std::string& root)>;
 
   void on_hang(OnHang act) { hang_ = std::move(act); }
 
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
 
-  /// For work outside of cases: all ranks come this far, one by one. Who does not is named when
-  /// guard() ends the job.
+  /// Tells instruments that this rank has come to the begin or the end of a case, or of other work
+  /// of all ranks. They can then name a rank that does not come this far.
   void advance();
 
   /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
   /// Executes `steps` steps and compares losses and all gradients of the first and the last step
-  /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: in place of
+  /// with `reference` (rank 0), and the last weights with AdamW in double. `program`: instead of
   /// the case's own, with its ranks and slots.
   [[nodiscard]] Check verify(const Case& c,
       int steps,
@@ -93,8 +93,9 @@ public:
 
   // For instruments that execute steps by themselves.
 
-  /// The runtime of rank `place` of the case, with a communicator; nullptr beyond its ranks. If one
-  /// throws, all do. `program` (nullptr: the case's own) has its ranks and slots.
+  /// Makes the runtime with which this rank executes rank `place` of the case; nullptr if the case
+  /// has no such rank. `members` becomes the communicator of the case's ranks. If a rank fails, all
+  /// throw. `program` (nullptr: the case's own) has the case's ranks and slots.
   [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
       const schedule::Program* program,
       int place,

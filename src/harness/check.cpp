@@ -25,36 +25,6 @@ std::vector<float> to_host(model::Buffer buffer) {
   return values;
 }
 
-/// The first rank of the first replica (the others hold the same) for which `holds` is true.
-template <class Holds>
-int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
-  for (int r = 0; r < static_cast<int>(program.ranks.size()) / program.replicas; ++r)
-    if (holds(program.ranks[r]))
-      return r;
-  throw LogicError("engine: nobody " + what);
-}
-
-int owner_of(const schedule::Program& program, int shard, int slice) {
-  return first_rank(program,
-      fmt::format("owns slice {} of shard {}", slice, shard),
-      [&](const schedule::RankProgram& rank) {
-        return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
-      });
-}
-
-/// A slice of the embeddings is up to date with the rank that updates it.
-int updater_of(const schedule::Program& program, int slice) {
-  const auto updates = [&](const schedule::Action& a) {
-    return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings &&
-           a.shard == slice;
-  };
-  return first_rank(program,
-      fmt::format("updates slice {} of the embeddings", slice),
-      [&](const schedule::RankProgram& rank) {
-        return std::ranges::any_of(rank.actions, updates);
-      });
-}
-
 /// Elements of a slot of one rank: a part of a flat buffer of the model.
 struct Piece {
   int rank;
@@ -62,33 +32,25 @@ struct Piece {
   Range range;
 };
 
-std::vector<Piece> pieces_of_shard(const engine::Runtime& runtime, Which which, int shard) {
-  const schedule::Program& program = runtime.program();
-  const auto cls = which == Which::weights ? SlotClass::owned : SlotClass::accumulator;
-  const std::int64_t each = runtime.layout().shards[shard].elements / program.owned_slices;
-  std::vector<Piece> pieces;
-  for (int k = 0; k < program.owned_slices; ++k) {
-    const int owner = owner_of(program, shard, k);
-    const std::vector<int>& owned = program.ranks[owner].owned_shards;
-    const auto index = std::ranges::find(owned, shard) - owned.begin();
-    pieces.push_back({owner, {cls, static_cast<std::int16_t>(index)}, {0, each}});
-  }
-  return pieces;
-}
-
-std::vector<Piece> pieces_of_embeddings(const engine::Runtime& runtime, Which which) {
+/// Slice `k` of a shard, or of the embeddings (shard -1), where the first rank that updates it has
+/// it; ranks of other replicas have the same.
+Piece piece_of(const engine::Runtime& runtime, Which which, int shard, int k) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
-  const auto cls =
-      which == Which::weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator;
-  const std::int64_t slice = layout.embeddings.slice;
-  std::vector<Piece> pieces;
-  for (int k = 0; k < program.embeddings_slices; ++k) {
-    const int owner = updater_of(program, k);
-    const Range there = held(program, owner, SlotClass::embeddings, -1, layout);
-    pieces.push_back({owner, {cls, 0}, {k * slice - there.begin, slice}});
-  }
-  return pieces;
+  const bool ends = shard < 0;
+  const Range slice = ends ? range_of(layout.embeddings.elements, {k, program.embeddings_slices})
+                           : range_of(layout.shards[shard].elements, {k, program.owned_slices});
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (const schedule::Action& a : program.ranks[r].actions) {
+      const bool updates = a.kind == schedule::Kind::update && of_embeddings(a.payload) == ends;
+      if (!updates || a.shard != (ends ? k : shard) || !(ends || program.ranks[r].slice == k))
+        continue;
+      const auto operand =
+          which == Which::weights ? schedule::Operand::weights : schedule::Operand::gradient;
+      const Range there = held(program, r, a[operand].cls, shard, layout);
+      return {r, a[operand], {slice.begin - there.begin, slice.count}};
+    }
+  throw LogicError(fmt::format("engine: nothing updates slice {} of shard {}", k, shard));
 }
 
 std::vector<float> values_of(const engine::Runtime& runtime, const Piece& piece) {
@@ -99,26 +61,21 @@ std::vector<float> values_of(const engine::Runtime& runtime, const Piece& piece)
   return dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
 }
 
-/// On rank 0 the values of all pieces, one after the other. Collective.
-std::vector<float> fetch(
-    const engine::Runtime& runtime, const std::vector<Piece>& pieces, MPI_Comm comm) {
-  const bool first = runtime.rank() == 0;
-  std::vector<float> all;
-  for (const Piece& piece : pieces) {
-    const int count = static_cast<int>(piece.range.count);
-    const bool mine = piece.rank == runtime.rank();
-    if (!first && !mine)
-      continue;
-    std::vector<float> values = mine ? values_of(runtime, piece) : std::vector<float>(count);
-    if (!first)
-      check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
-    else if (!mine)
-      check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.rank, 0, comm, MPI_STATUS_IGNORE),
-          "gathering tensors");
-    if (first)
-      all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
+/// Adds the values of a piece to those that rank 0 has. Collective.
+void fetch(
+    const engine::Runtime& runtime, const Piece& piece, MPI_Comm comm, std::vector<float>& all) {
+  const bool mine = piece.rank == runtime.rank(), first = runtime.rank() == 0;
+  if (!mine && !first)
+    return;
+  const int count = static_cast<int>(piece.range.count);
+  std::vector<float> values = mine ? values_of(runtime, piece) : std::vector<float>(count);
+  if (!first)
+    check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors");
+  else if (!mine)
+    check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.rank, 0, comm, MPI_STATUS_IGNORE),
+        "gathering tensors");
+  if (first)
+    all.insert(all.end(), values.begin(), values.end());
 }
 
 template <class T>
@@ -244,19 +201,39 @@ Parts parts_of(const Case& c) {
     elements += static_cast<std::uint64_t>(part->elements);
   return {arena, sizeof(float) * elements, model::reference_activation_bytes(baseline.shape)};
 }
+
+/// Executes a step. Returns its loss, and its gradients on rank 0. Collective.
+std::pair<double, std::vector<NamedTensor>> run_step(engine::Runtime& runtime, MPI_Comm comm) {
+  runtime.prepare();
+  (void)runtime.step();
+  double loss = runtime.loss();
+  check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  return {loss, gather(runtime, Which::gradients, comm)};
+}
+
+/// Keeps what a step has computed: every loss, the gradients of the first and of the last step.
+void keep(Reference& reference, bool is_last, double loss, std::vector<NamedTensor> gradients) {
+  reference.losses.push_back(loss);
+  if (reference.losses.size() == 1)
+    reference.gradients = std::move(gradients);
+  else if (is_last)
+    reference.later = std::move(gradients);
+}
 }  // namespace
 
 std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
   std::vector<NamedTensor> result;
-  const auto add = [&](const model::Flat& part, const std::vector<Piece>& pieces) {
-    const std::vector<float> flat = fetch(runtime, pieces, comm);
+  const auto add = [&](const model::Flat& part, int shard, int slices) {
+    std::vector<float> flat;
+    for (int k = 0; k < slices; ++k)
+      fetch(runtime, piece_of(runtime, which, shard, k), comm, flat);
     if (runtime.rank() == 0)
       append(result, part.tensors, flat);
   };
   const model::Layout& layout = runtime.layout();
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s)
-    add(layout.shards[s], pieces_of_shard(runtime, which, s));
-  add(layout.embeddings, pieces_of_embeddings(runtime, which));
+    add(layout.shards[s], s, runtime.program().owned_slices);
+  add(layout.embeddings, -1, runtime.program().embeddings_slices);
   return result;
 }
 
@@ -380,18 +357,10 @@ Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm
     in_double = make_model(serial_case(c));
   Reference executed;
   for (int s = 0; s < steps; ++s) {
-    runtime.prepare();
-    (void)runtime.step();
-    double loss = runtime.loss();
-    check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
-    executed.losses.push_back(loss);
-    std::vector<NamedTensor> gradients = gather(runtime, Which::gradients, comm);
+    auto [loss, gradients] = run_step(runtime, comm);
     if (in_double)
       in_double->update(flattened(in_double->layout(), gradients), engine::adamw_of(c), s + 1);
-    if (s == 0)
-      executed.gradients = std::move(gradients);
-    else if (s + 1 == steps)
-      executed.later = std::move(gradients);
+    keep(executed, s + 1 == steps, loss, std::move(gradients));
   }
   const std::vector<NamedTensor> weights = gather(runtime, Which::weights, comm);
   if (in_double)
@@ -419,11 +388,7 @@ Reference float64_reference(const Case& any, int steps) {
       source.fill(tokens, targets, s, first_sequence(c, m));
       loss += model.accumulate(gradient, tokens, targets, engine::loss_scale(c));
     }
-    reference.losses.push_back(loss);
-    if (s == 0)
-      reference.gradients = named(layout, gradient);
-    else if (s + 1 == steps)
-      reference.later = named(layout, gradient);
+    keep(reference, s + 1 == steps, loss, named(layout, gradient));
     model.update(gradient, engine::adamw_of(c), s + 1);
   }
   return reference;
@@ -457,11 +422,9 @@ const Reference& References::of(const Case& c) {
   }
   engine::Runtime runtime(serial_case(c), 0);
   runtime.connect();
-  runtime.prepare();
-  (void)runtime.step();
+  auto [loss, gradients] = run_step(runtime, MPI_COMM_SELF);
   Reference& made = known_[key];
-  made.losses = {runtime.loss()};
-  made.gradients = gather(runtime, Which::gradients, MPI_COMM_SELF);
+  made = {.losses = {loss}, .gradients = std::move(gradients)};
   for (const NamedTensor& t : made.gradients)
     values_ += t.values.size();
   return made;

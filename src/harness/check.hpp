@@ -35,10 +35,9 @@ struct Difference {
 [[nodiscard]] Difference compare_gradients(
     const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
-/// Returns the error of the weights of one tensor against `wanted`, their values in double
-/// precision, as compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is
-/// so close to the border between two bf16 numbers that an error of `slack`, relative to the
-/// tensor, decides, both numbers count as right.
+/// Root mean square of the difference between the weights of one tensor and `wanted`, their values
+/// in double precision, over that of `wanted`. Weights in bf16 are rounded: where an error of
+/// `slack`, relative to the tensor, decides between two bf16 numbers, both count as right.
 [[nodiscard]] double weight_error(
     const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
@@ -73,7 +72,7 @@ struct Check {
   };
 
   Step first;
-  Step later;  ///< losses of all steps behind the first, gradients of the last
+  Step later;  ///< losses of all steps after the first, gradients of the last
   Difference
       weights;  ///< after the last step, from AdamW in double precision on the case's own gradients
   std::string bytes{};   ///< how what ranks sent differs from the plan; empty: not at all

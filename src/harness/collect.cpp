@@ -39,7 +39,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// Returns the spans of the accounted step on rank 0.
+/// Chooses the accounted step and divides its time. Returns its spans on rank 0.
 trace::StepSpans collect_time(const engine::Runtime& runtime,
     const TimedSteps& steps,
     bool timeline,
@@ -91,9 +91,15 @@ std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
 
 /// What Kokkos has allocated for none of the planned kinds.
 std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64_t> bytes) {
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
-    bytes.erase(engine::label_of(static_cast<schedule::Memory>(k)));
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
+    bytes.erase(engine::label_of(kind));
   return bytes;
+}
+
+/// The first text that is not empty, with its rank; empty if all are.
+std::string first_of(const std::vector<std::string>& all) {
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
 }
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) {
@@ -103,12 +109,10 @@ std::uint64_t less(std::uint64_t a, std::uint64_t b) {
 
 RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken) {
   RankMemory memory;
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
-    memory.planned[k] = plan.by_kind[k];
-    const auto of_kind = taken.kokkos.find(engine::label_of(static_cast<schedule::Memory>(k)));
-    if (of_kind != taken.kokkos.end())
-      memory.measured[k] = of_kind->second;
-  }
+  std::ranges::copy(plan.by_kind, memory.planned.begin());
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
+    if (const auto at = taken.kokkos.find(engine::label_of(kind)); at != taken.kokkos.end())
+      memory.measured[index_of(kind)] = at->second;
   memory.other = sum_of(unplanned(taken.kokkos));
   memory.libraries = taken.libraries;
   memory.process_begin = taken.process_begin;
@@ -129,9 +133,10 @@ std::string excess(const schedule::Footprint& plan,
     int communicators) {
   const RankMemory memory = memory_of(plan, taken);
   std::map<std::string, std::uint64_t> beyond = unplanned(taken.kokkos);
-  for (std::size_t k = 0; k < schedule::memory_kinds; ++k) {
-    const std::string label = engine::label_of(static_cast<schedule::Memory>(k));
-    const std::uint64_t planned = memory.planned[k], measured = memory.measured[k];
+  for (const auto& [kind, name] : schedule::table_of<schedule::Memory>) {
+    const std::string label = engine::label_of(kind);
+    const std::uint64_t planned = memory.planned[index_of(kind)],
+                        measured = memory.measured[index_of(kind)];
     if (measured < planned)
       return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
     beyond[label] = measured - planned;
@@ -173,18 +178,13 @@ std::string leftover(
 }
 
 std::string first_text(const std::string& mine, MPI_Comm comm) {
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
+  return first_of(comm::mpi::gather_texts(mine, comm));
 }
 
 std::string first_fault(const std::string& mine, MPI_Comm comm) {
   const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  if (first == all.end())
-    return {};
   const bool everywhere = std::ranges::none_of(all, &std::string::empty);
-  return everywhere ? *first : fmt::format("rank {}: {}", first - all.begin(), *first);
+  return everywhere ? all.front() : first_of(all);
 }
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {

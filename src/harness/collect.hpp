@@ -7,11 +7,11 @@
 
 namespace minitaw::harness {
 using Now = std::function<double()>;
-/// Returns what to add to this rank's `now` for that of rank 0: by messages, within half of the
-/// fastest. Collective.
+/// Returns how far rank 0's clock is ahead of this rank's, s: `now` here plus this is `now` there.
+/// Measured by messages; the error is at most half of the fastest round trip. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
-/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one
-/// clock. Collective.
+/// Likewise of host_seconds(), s. A node has one clock, so only one rank of each sends messages.
+/// Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
 /// Gathers the bytes that were sent in so many `steps` on rank 0. The status becomes `wrong` if
@@ -19,8 +19,8 @@ using Now = std::function<double()>;
 /// ranks of the case.
 void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResult& result);
 
-/// Spans of a rank's timed steps, of which one is examined afterwards. No exchange between ranks
-/// while steps are timed.
+/// Keeps the spans of a rank's timed steps, so that one step can be examined afterwards: ranks
+/// exchange nothing while steps are timed.
 class TimedSteps {
 public:
   /// A rank keeps the spans (24 bytes each) of schedule::kept_steps().
@@ -67,7 +67,7 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
     const engine::MemoryTaken& taken,
     std::uint64_t beside,
     int communicators = 0);
-/// Returns what a case has left behind, likewise: `kept` by Kokkos, `grown` of the process,
+/// Returns what a case still holds at its end, likewise: `kept` by Kokkos, `grown` of the process,
 /// `beside` of that planned.
 [[nodiscard]] std::string leftover(
     const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside);
@@ -77,15 +77,15 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 /// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are.
 /// Collective.
 [[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);
-/// Likewise, without the rank if all ranks have a text. Collective.
+/// Likewise, but the text alone, without a rank, if all ranks have one. Collective.
 [[nodiscard]] std::string first_fault(const std::string& mine, MPI_Comm comm);
 /// Fails the case on rank 0 if some rank has a text. Collective.
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the
 /// transport has sent in `executed` steps. The status becomes `wrong` if memory exceeds the plan or
-/// bytes differ from it. Collective over the ranks of the case. taken: by this rank. timeline:
-/// store the step's. Returns the spans of the accounted step on rank 0.
+/// bytes differ from it. `taken` is this rank's memory. With `timeline`, the result keeps that of
+/// the accounted step. Returns the spans of that step on rank 0. Collective over the case's ranks.
 trace::StepSpans collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,

@@ -5,27 +5,13 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <sys/utsname.h>
-#include <utility>
 #include "base/error.hpp"
 
 namespace minitaw::topology {
 namespace {
 constexpr const char* unknown = "unknown";
-
-/// The value after "key : value" or "key=value"; both empty for other lines.
-std::pair<std::string, std::string> split(const std::string& line, char separator) {
-  const auto trimmed = [](const std::string& text) {
-    const std::size_t begin = text.find_first_not_of(" \t\"");
-    return begin == std::string::npos
-               ? ""
-               : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
-  };
-  const std::size_t at = line.find(separator);
-  if (at == std::string::npos)
-    return {};
-  return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
-}
 
 /// Ranks of the job by its launcher; 0: it says nothing. mpiexec inside a Slurm step starts the
 /// ranks: it is first.
@@ -73,9 +59,12 @@ std::string line_of(const std::filesystem::path& file) {
 }
 
 std::string distribution(std::istream& os_release) {
+  constexpr std::string_view key = "PRETTY_NAME=";
   for (std::string line; std::getline(os_release, line);)
-    if (const auto [key, value] = split(line, '='); key == "PRETTY_NAME")
-      return value;
+    if (line.starts_with(key)) {
+      std::erase(line, '"');
+      return line.substr(key.size());
+    }
   return unknown;
 }
 

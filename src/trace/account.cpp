@@ -39,7 +39,7 @@ double common(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   return sum;
 }
 
-/// An action that has been executed. Those of a lane lie behind each other, in order.
+/// An action that has been executed. Those of a lane follow each other, in order.
 struct Executed {
   const Action* action;
   Span span;

@@ -40,7 +40,7 @@ struct StepAccount {
 /// accepts.
 ///
 /// A transfer is under way from the moment the last of its sides has begun until it ends; a side
-/// that begins later delayed nobody. Before, the account looks at what the other side did: if it
+/// that begins later delayed no other. Before, the account looks at what the other side did: if it
 /// computed, this rank is idle; if another transfer was under way, this rank's wait is exposed
 /// communication of its kind; if it waited, the account follows.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <optional>
 #include <set>
+#include <utility>
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::test {
@@ -41,7 +42,7 @@ std::string text(const Header& h) {
       "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
 }
 
-/// Requests that are withdrawn if nobody waits for them to the end.
+/// Requests that are withdrawn unless they are waited for to the end.
 class Requests {
 public:
   Requests() = default;
@@ -161,7 +162,8 @@ public:
   FakeCommunicator(FakeNccl& nccl, MPI_Comm comm) : nccl_(nccl), comm_(comm) {
     if (comm_ == MPI_COMM_NULL)
       return;
-    rank_ = mpi::rank_in(comm_), size_ = mpi::size_of(comm_);
+    rank_ = mpi::rank_in(comm_);
+    size_ = mpi::size_of(comm_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
     ++nccl_.communicators;
@@ -189,7 +191,7 @@ public:
     if (polls_ > 0)
       return --polls_ == 0 && ready();
     if (child_ != nullptr)
-      child_->hidden_ = false, child_ = nullptr;
+      std::exchange(child_, nullptr)->hidden_ = false;
     if (closing_ != MPI_REQUEST_NULL)
       return closed_ = over(closing_);
     nccl_.progress();

@@ -68,8 +68,10 @@ TEST(Sum, AddsInFloatAndRounds) {
     std::vector<float> wide(n), other(n);
     std::vector<Bf16> narrow(n), narrow_other(n);
     for (int i = 0; i < n; ++i) {
-      wide[i] = std::sin(1.0f * i), other[i] = std::cos(3.0f * i);
-      narrow[i] = to_bf16(wide[i]), narrow_other[i] = to_bf16(other[i]);
+      wide[i] = std::sin(1.0f * i);
+      other[i] = std::cos(3.0f * i);
+      narrow[i] = to_bf16(wide[i]);
+      narrow_other[i] = to_bf16(other[i]);
     }
     const auto before = std::pair(wide, narrow);
     const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };

@@ -49,7 +49,7 @@ float rough(int rank, std::int64_t i) {
   return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
 }
 
-/// A chain adds from the last member to the root, a ring from the member behind the slice's own;
+/// A chain adds from the last member to the root, a ring from the member after the slice's own;
 /// all sums are rounded.
 TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
   World world(GetParam());

@@ -168,12 +168,16 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
       OnDevice from(values), to(Values(Dtype::fp32, elements));
       const auto count = static_cast<std::size_t>(elements);
       nccl::Call call{kind, from.data(), to.data(), count, nccl::Type::fp32, 0};
-      if (kind == Call::send)
-        call.count = values.bytes(), call.type = nccl::Type::bytes;
+      if (kind == Call::send) {
+        call.count = values.bytes();
+        call.type = nccl::Type::bytes;
+      }
       api.group_start();
       alone->issue(call, nullptr);
-      if (call.kind == Call::send)
-        call.kind = Call::recv, alone->issue(call, nullptr);
+      if (kind == Call::send) {
+        call.kind = Call::recv;
+        alone->issue(call, nullptr);
+      }
       api.group_end();
       wait_ready();
       Kokkos::fence();

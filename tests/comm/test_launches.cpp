@@ -161,11 +161,12 @@ TEST(OneAtATime, StandsStillWhereBothSendFirst) {
   p.ranks.resize(2);
   for (const int r : {0, 1})
     for (const Kind kind : {Kind::send, Kind::recv}) {
-      schedule::Action a;
-      a.kind = kind, a.payload = schedule::Payload::weights, a.peer = 1 - r,
-      a.shard = kind == Kind::send ? r : 1 - r;
-      a.lane = lane_of(a.kind, a.payload, false);
-      p.ranks[r].actions.push_back(a);
+      constexpr auto payload = schedule::Payload::weights;
+      p.ranks[r].actions.push_back({.kind = kind,
+          .lane = lane_of(kind, payload, false),
+          .payload = payload,
+          .shard = kind == Kind::send ? r : 1 - r,
+          .peer = 1 - r});
     }
   EXPECT_EQ(fault_of(p), "");
   EXPECT_NE(fault_of(one_at_a_time(p)), "");

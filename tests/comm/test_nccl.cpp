@@ -17,10 +17,11 @@ schedule::Program small_program() {
       {"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};
   p.ranks.resize(5);
   const auto add = [&](int rank, Call kind, int peer, int communicator = -1, bool inside = false) {
-    schedule::Action a;
-    a.kind = kind, a.peer = peer, a.communicator = communicator, a.payload = Payload::weights;
-    a.lane = lane_of(kind, a.payload, inside);
-    p.ranks[rank].actions.push_back(a);
+    p.ranks[rank].actions.push_back({.kind = kind,
+        .lane = lane_of(kind, Payload::weights, inside),
+        .payload = Payload::weights,
+        .peer = peer,
+        .communicator = communicator});
   };
   for (const int r : {0, 1, 2, 3, 4}) {
     add(r, Call::broadcast, r - r % 2, r / 2, true);

@@ -139,15 +139,13 @@ inline const auto over_mpi = testing::Values(Kind::host, Kind::staged);
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
-  std::vector<schedule::Communicator> all(5);
-  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds",
-  all[4].name = "last";
+  std::vector<schedule::Communicator> all = {
+      {"world", {}}, {"backwards", {}}, {"evens", {}}, {"odds", {}}, {"last", {ranks - 1}}};
   for (int r = 0; r < ranks; ++r) {
     all[0].ranks.push_back(r);
     all[1].ranks.insert(all[1].ranks.begin(), r);
     all[r % 2 == 0 ? 2 : 3].ranks.push_back(r);
   }
-  all[4].ranks = {ranks - 1};
   return all;
 }
 
@@ -165,10 +163,11 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
           l != index_of(Lane::inputs_recv))
         continue;
       const auto add = [&](Call call, int peer, int communicator, Payload payload) {
-        schedule::Action a;
-        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
-        a.payload = payload;
-        p.ranks[r].actions.push_back(a);
+        p.ranks[r].actions.push_back({.kind = call,
+            .lane = static_cast<Lane>(l),
+            .payload = payload,
+            .peer = peer,
+            .communicator = communicator});
       };
       for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
         if (std::ranges::count(p.communicators[c].ranks, r) > 0)
@@ -176,7 +175,8 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
       if (ranks > 1)
         for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks})
           for (const Payload payload : {Payload::weights, Payload::gradient})
-            add(Call::send, peer, -1, payload), add(Call::recv, peer, -1, payload);
+            for (const Call call : {Call::send, Call::recv})
+              add(call, peer, -1, payload);
     }
   return p;
 }
@@ -314,7 +314,7 @@ private:
 
   Dtype dtype_;
   std::int64_t elements_;
-  std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
+  std::vector<std::byte> bytes_;  ///< one byte more than needed: no one may touch it
 };
 
 /// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds

@@ -200,7 +200,7 @@ struct Alone {
   Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
       : program(std::move(executed)),
         queues(make_queues()),
-        lane(program.ranks[0], which, progress, queues, start, messages) {
+        lane(program.ranks[0], which, progress, queues, start, messages, nullptr) {
     progress.begin_step();
     lane.begin_step();
   }
@@ -245,7 +245,7 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
   for (const int allowed : {1, 2, 3}) {
     std::atomic<int> under_way = 0;
     int begun = 0;
-    // The first one takes longest: those behind it count as finished only after it.
+    // The first one takes longest: those after it count as finished only after it.
     const Start start = [&](const Action&) {
       return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
     };

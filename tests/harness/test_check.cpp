@@ -49,7 +49,7 @@ TEST(CompareGradients, OfATensorThatIsSmallInOneLayerIsAgainstItsLike) {
   EXPECT_EQ(compare_gradients(a, smaller).tensor, "layers.1.w2");
 }
 
-/// 1000 weights between 0.5 and 1, as many steps of decay behind `wanted` as are left out.
+/// 1000 weights between 0.5 and 1, as many steps of decay after `wanted` as are left out.
 double error_without_decay(Dtype dtype, int steps) {
   NamedTensor tensor{"w", {}};
   std::vector<double> wanted;

@@ -42,7 +42,7 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16)
         << "the kernel counts in batches";
     EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
-        << "hardly anything was taken behind the case";
+        << "hardly anything was taken after the case";
     const std::vector<double> losses = serial_reference(c, 4).losses;
     ASSERT_EQ(result.losses.size(), losses.size());
     for (std::size_t s = 0; s < losses.size(); ++s)

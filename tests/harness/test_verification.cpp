@@ -45,8 +45,10 @@ TEST_F(Verification, SeesATensorThatIsNotUpdated) {
 /// second micro-batch.
 TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
   Case c = one_group(job_.ranks() == 2 ? "fsdp" : "ddp", 2);
-  if (job_.ranks() == 2)
-    c.groups = topology::Groups({1, 1}), c.replicas = 2;
+  if (job_.ranks() == 2) {
+    c.groups = topology::Groups({1, 1});
+    c.replicas = 2;
+  }
   for (const auto& [kind, what] : {std::pair{Kind::loss, "the first loss"},
            {Kind::embed_backward, "the gradient of embedding"}}) {
     CaseRunner job = job_without(c, job_.ranks() - 1, [&](const Action& a) {

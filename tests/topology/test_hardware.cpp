@@ -83,7 +83,7 @@ TEST(Hardware, ThisMachineIsTheSameByItsDescription) {
     EXPECT_EQ(read.*field.value, own.*field.value) << field.name;
 }
 
-/// An environment in which nobody has named adapters, and a folder for what hwloc does not tell of
+/// An environment in which no adapters are named, and a folder for what hwloc does not tell of
 /// them.
 struct Adapters : test::InFolder {
   Adapters() { say(); }

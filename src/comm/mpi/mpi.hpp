@@ -70,7 +70,7 @@ template <class T>
 [[nodiscard]] std::string library_line(const std::string& text);
 
 /// MPI from construction to destruction, one object per process, in main. Asks for
-/// MPI_THREAD_MULTIPLE, for the communication thread and the watchdog, and for error codes in place
+/// MPI_THREAD_MULTIPLE, for the communication thread and the watchdog, and for error codes instead
 /// of an abort. Throws InputError if this MPI cannot serve threads, or the launcher has started
 /// ranks that do not find each other.
 ///

@@ -35,7 +35,7 @@ const Label* label_of(MPI_Comm comm) {
   return found != 0 ? label : nullptr;
 }
 
-/// Data has left by a call that nobody counts.
+/// Data has left by a call that is not counted.
 int passed(const char* call, int code) {
   if (steps_under_way > 0)
     uncounted = call;

@@ -165,31 +165,40 @@ struct Plan {
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
 };
 
-/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots: pieces stay
-/// in place.
+/// Memory for a piece, and what still reads it.
+struct Slot {
+  std::size_t send = 0;   ///< number of the send that reads it; 0: none
+  bool storing = false;   ///< a copy to the buffer reads it
+  std::size_t queue = 0;  ///< of that copy
+};
+
+/// Where this rank holds a piece: in a slot, or in the buffer (nullptr).
+struct Held {
+  Piece memory;
+  Slot* slot = nullptr;
+};
+
+/// Slots, used in turn: piece k has slot k modulo their number. Without slots, pieces stay in the
+/// buffer.
 class Slots {
 public:
-  struct Slot {
-    std::size_t send = 0;   ///< number of the send that reads it; 0: none
-    bool storing = false;   ///< a copy to the buffer reads it
-    std::size_t queue = 0;  ///< of that copy
-  };
-
   Slots(Piece memory, std::size_t slot_bytes)
-      : memory_(memory.data()),
+      : memory_(memory),
         slot_bytes_(slot_bytes),
         slots_(memory.size() / slot_bytes) {}
 
   [[nodiscard]] bool in_buffer() const { return slots_.empty(); }
 
-  [[nodiscard]] Slot& slot(std::size_t k) { return slots_[k % slots_.size()]; }
-
-  [[nodiscard]] Piece memory(std::size_t k, std::size_t bytes) const {
-    return {memory_ + k % slots_.size() * slot_bytes_, bytes};
+  /// The place of piece k, which is `piece` of the buffer.
+  [[nodiscard]] Held at(std::size_t k, Piece piece) {
+    if (in_buffer())
+      return {piece};
+    const std::size_t number = k % slots_.size();
+    return {memory_.subspan(number * slot_bytes_, piece.size()), &slots_[number]};
   }
 
 private:
-  std::byte* memory_;
+  Piece memory_;
   std::size_t slot_bytes_;
   std::vector<Slot> slots_;
 };
@@ -235,24 +244,16 @@ public:
   [[nodiscard]] bool done() const override { return done_; }
 
 private:
-  /// A piece that this rank holds, in the buffer (no slot) or in a slot.
-  struct Held {
-    Piece memory;
-    Slots::Slot* slot = nullptr;
-  };
-
   bool post_receives() {
     const std::size_t before = receives_.started();
     for (; next_posted_ < plan_.steps.size() && receives_.open() < memory().ahead; ++next_posted_) {
       const Step& step = plan_.steps[next_posted_];
       if (!step.arrives)
         continue;
-      const std::size_t k = receives_.started();
-      if (!vacate(landing_, k))
+      const Held place = landing_.at(receives_.started(), step.piece);
+      if (!vacate(place.slot))
         break;
-      receives_.receive(plan_.from,
-          plan_.tag,
-          landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
+      receives_.receive(plan_.from, plan_.tag, place.memory);
     }
     return receives_.started() > before;
   }
@@ -265,27 +266,24 @@ private:
       const Step& step = plan_.steps[next_loaded_];
       if (!plan_.reads(step))
         continue;
-      if (!vacate(loading_, loads_))
+      const Held place = loading_.at(loads_, step.piece);
+      if (!vacate(place.slot))
         break;
-      memory().copier->copy(Copier::Way::load,
-          loads_ % Copier::queues,
-          loading_.memory(loads_, step.piece.size()),
-          step.piece);
+      memory().copier->copy(Copier::Way::load, loads_ % Copier::queues, place.memory, step.piece);
       ++loads_;
     }
     return loads_ > before;
   }
 
-  /// Returns whether the slot of piece k may be written now: no send and no copy reads it any more.
-  [[nodiscard]] bool vacate(Slots& slots, std::size_t k) {
-    if (slots.in_buffer())
+  /// Returns whether a slot may be written now: no send and no copy reads it any more.
+  [[nodiscard]] bool vacate(Slot* slot) {
+    if (slot == nullptr)
       return true;
-    Slots::Slot& slot = slots.slot(k);
-    if (slot.send > sends_.finished())
+    if (slot->send > sends_.finished())
       return false;
-    if (slot.storing)
-      memory().copier->wait(Copier::Way::store, slot.queue);
-    slot = {};
+    if (slot->storing)
+      memory().copier->wait(Copier::Way::store, slot->queue);
+    *slot = {};
     return true;
   }
 
@@ -320,18 +318,13 @@ private:
   }
 
   [[nodiscard]] Held take_own(const Step& step) {
-    if (loading_.in_buffer())
-      return {step.piece};
-    memory().copier->wait(Copier::Way::load, own_ % Copier::queues);
-    const std::size_t k = own_++;
-    return {loading_.memory(k, step.piece.size()), &loading_.slot(k)};
+    if (!loading_.in_buffer())
+      memory().copier->wait(Copier::Way::load, own_ % Copier::queues);
+    return loading_.at(own_++, step.piece);
   }
 
   [[nodiscard]] Held take_arrived(const Step& step) {
-    if (landing_.in_buffer())
-      return {step.piece};
-    const std::size_t k = receives_.finished() - 1;
-    return {landing_.memory(k, step.piece.size()), &landing_.slot(k)};
+    return landing_.at(receives_.finished() - 1, step.piece);
   }
 
   [[nodiscard]] Held sum(const Held& arrived, const Held& own) const {
@@ -468,7 +461,7 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// Takes messages that nobody has received; returns whether that was all. Long ones wait for their
+/// Takes messages that were not received; returns whether that was all. Long ones wait for their
 /// sender, who may not answer any more.
 bool drain(MPI_Comm comm) {
   constexpr int longest = 1 << 16, looks = 64;  // each look lets MPI get on
@@ -498,7 +491,7 @@ public:
       : Transport(name, rank_in(world, program), program),
         staged_(std::ranges::any_of(
             memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
-    // Communicators of our own, so that nobody else's messages match ours; failures come back as
+    // Communicators of our own, so that no foreign messages match ours; failures come back as
     // codes.
     for (std::size_t kind = 0; kind < comms_.size(); ++kind) {
       MPI_Comm& comm = comms_[kind].comm;
@@ -517,7 +510,7 @@ public:
 
   void cancel() override { cancelled_.store(true); }
 
-  /// After cancel() there may be messages that nobody has received: in a communicator that MPI
+  /// After cancel() there may be messages that were not received: in a communicator that MPI
   /// makes later of what was freed, they would match others. One that cannot be drained is left to
   /// MPI.
   ~MpiTransport() override {
@@ -535,7 +528,7 @@ private:
 
   [[nodiscard]] Started start_transfer(
       Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    constexpr int first_tag = 64;  // behind those of messages, which are their payloads
+    constexpr int first_tag = 64;  // after those of messages, which are their payloads
     const int tag = first_tag + c.communicator * schedule::lanes + static_cast<int>(lane);
     const auto part = [&](Kind what) { return make_part(channel(lane), what, self, tag, c); };
     if (kind != Kind::all_reduce)
@@ -587,20 +580,19 @@ std::unique_ptr<Transport> make_transport(
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;
-  for (std::size_t l = 0; l < memories.size(); ++l) {
-    const auto lane = static_cast<Lane>(l);
-    Memory& sums = memories[l].sums;
+  for (const auto& row : schedule::table_of<Lane>) {
+    const Lane lane = row.value;
+    Memory& sums = memories[index_of(lane)].sums;
     sums.ahead = 2;
-    const auto reduces = [&](const schedule::Action& a) {
-      return a.lane == lane && is_reducing(a.kind);
-    };
-    if (std::ranges::none_of(actions, reduces))
+    const bool reduces = std::ranges::any_of(
+        actions, [&](const schedule::Action& a) { return a.lane == lane && is_reducing(a.kind); });
+    if (!reduces)
       continue;
     if (staging.size() < share)
       throw LogicError(
           fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
               staging.size(),
-              name_of(lane),
+              row.name,
               share));
     sums.landing = staging.first(share);
     staging = staging.subspan(share);

@@ -30,8 +30,8 @@ public:
   void settle() noexcept;
 };
 
-/// Memory where MPI sends and receives the pieces of a buffer on a lane: the buffer, or slots that
-/// are used in turn.
+/// Where MPI reads and writes the pieces of a buffer on a lane: in the buffer itself, or in slots
+/// that are used in turn.
 struct Memory {
   std::size_t piece_bytes =
       schedule::chunk_bytes;  ///< equal on all ranks, or messages would not match
@@ -40,7 +40,7 @@ struct Memory {
   std::size_t window = std::numeric_limits<std::size_t>::max();
   Piece landing{};  ///< slots for what arrives; empty: it arrives in the buffer
   Piece
-      loading{};  ///< slots for what this rank contributes, behind those; empty: read in the buffer
+      loading{};  ///< slots for what this rank contributes, after those; empty: read in the buffer
   Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
 };
 
@@ -53,10 +53,10 @@ struct LaneMemory {
 
 using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule::Lane
 
-/// Everything passes through slots in `pinned`, which outlives the transport as the copier does. A
-/// staged rank can talk only to staged ranks, and with equal piece_bytes. Four pieces are on their
-/// way at a time in either direction, so 16 slots are enough for all collectives; a ring needs 2 *
-/// ahead landing slots and window + 2 loading slots, or it could stand still
+/// Memory of a lane where everything passes through slots in `pinned`; that and the copier outlive
+/// the transport. A staged rank can talk only to staged ranks with equal piece_bytes. Four pieces
+/// are on their way at a time in either direction. 16 slots are enough for all collectives: a ring
+/// needs 2 * ahead landing slots and window + 2 loading slots, or it could stand still
 /// (docs/decisions/0006-pinned-slots.md). Throws LogicError if there are fewer.
 [[nodiscard]] Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier);
 

@@ -447,8 +447,10 @@ std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans)
       return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
     };
     const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
-    if (round == busy.size())
-      busy.emplace_back(), rounds.emplace_back();
+    if (round == busy.size()) {
+      busy.emplace_back();
+      rounds.emplace_back();
+    }
     busy[round].insert(ranks.begin(), ranks.end());
     rounds[round].push_back(p);
   }

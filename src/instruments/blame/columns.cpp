@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "instruments/blame/columns.hpp"
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include "base/error.hpp"
+#include "instruments/blame/blame.hpp"
+#include "record/provenance.hpp"
 
 namespace minitaw::blame {
 namespace {
 using record::Row;
 
-/// A scalar of a result; `missing` if nobody has looked.
+/// A scalar of a result; `missing` if no step was examined.
 template <class T>
 T scalar(const CaseResult& result, std::string_view path, const T& missing) {
   const auto values = result.values_of<T>(path);
@@ -20,8 +21,8 @@ T scalar(const CaseResult& result, std::string_view path, const T& missing) {
 record::Cells columns(const CaseResult& result) {
   return {{"blame", scalar<std::string>(result, "blame/text", "")},
       {"culprit", scalar<std::string>(result, "blame/culprit", "")},
-      {"culprit_slower", scalar(result, "blame/slower", trace::Blame::unknown)},
-      {"culprit_share", scalar(result, "blame/share", trace::Blame::unknown)}};
+      {"culprit_slower", scalar(result, "blame/slower", Finding::unknown)},
+      {"culprit_share", scalar(result, "blame/share", Finding::unknown)}};
 }
 
 /// Who does not stand out in each repetition is not named.
@@ -33,28 +34,25 @@ void join(const Row& earlier, CaseResult& result) {
     result.find("blame/text")->values = one("no rank or link stands out in every repetition");
   result.find("blame/culprit")->values = one("");
   for (const char* figure : {"blame/slower", "blame/share"})
-    result.find(figure)->values = one(trace::Blame::unknown);
+    result.find(figure)->values = one(Finding::unknown);
 }
 
-Dataset dataset(std::string name, std::string units, const Cell& value) {
-  return {.path = "blame/" + std::move(name),
-      .units = std::move(units),
-      .axes = "",
-      .values = one(value)};
-}
 }  // namespace
 
-void add(const trace::Blame& blame, CaseResult& result) {
+void add(const Finding& finding, CaseResult& result) {
+  const auto figure = [](const char* path, double value) {
+    return Dataset{.path = path, .units = "1", .axes = "", .values = one(value)};
+  };
   result.found.insert(result.found.end(),
-      {dataset("text", "text", blame.text),
-          dataset("culprit", "text", blame.culprit),
-          dataset("slower", "1", blame.slower),
-          dataset("share", "1", blame.share),
+      {record::entry("blame/text", finding.text),
+          record::entry("blame/culprit", finding.culprit),
+          figure("blame/slower", finding.slower),
+          figure("blame/share", finding.share),
           {.path = "blame/ratios",
               .units = "1",
               .axes = "rank",
-              .values = blame.ratios,
-              .shape = {blame.ratios.size()}}});
+              .values = finding.ratios,
+              .shape = {finding.ratios.size()}}});
 }
 
 std::vector<std::string> standing_out(const std::vector<Row>& rows) {

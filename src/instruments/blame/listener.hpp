@@ -2,9 +2,15 @@
 #pragma once
 #include <filesystem>
 #include "harness/instrument.hpp"
-#include "topology/placement.hpp"
+#include "instruments/rates/rates.hpp"
 
 namespace minitaw::blame {
+/// Names the rank of whose cores other programs took most: "other programs take 62 %
+/// of the cores of rank 3". Empty: none had less than 95 %, but for what a clock of hundredths of a
+/// second cannot tell. `ranks`, `uses`: of each rank.
+[[nodiscard]] std::string taken_by_others(
+    std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses);
+
 /// Looks for a rank, node, adapter or link that stands out in the timed steps of a case.
 class Finder final : public harness::Instrument {
 public:

@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <map>
-#include <span>
 #include <string_view>
 #include <vector>
 #include "base/error.hpp"
@@ -111,15 +110,15 @@ public:
   }
 
 private:
-  [[nodiscard]] const std::vector<int>& ring(const Action& a) const {
+  const std::vector<int>& ring(const Action& a) const {
     return program_.communicators[a.communicator].ranks;
   }
 
-  [[nodiscard]] schedule::Sides sides() const {
+  schedule::Sides sides() const {
     return matching_.sides_of(matching_.transfer_of({rank_, action_}));
   }
 
-  [[nodiscard]] Ids needs_of(const Action& a) const {
+  Ids needs_of(const Action& a) const {
     Ids needs;
     for (std::size_t l = 0; l < schedule::lanes; ++l) {
       const std::size_t count = l == index_of(a.lane) ? finished_[l].size() : a.waits[l];
@@ -178,8 +177,7 @@ private:
 
   void collective(const Action& a) {
     const bool gathers = a.kind == Kind::all_gather;
-    const double bytes =
-        moved_bytes(a, layout_) / (gathers ? static_cast<double>(ring(a).size()) : 1);
+    const double bytes = moved_bytes(a, layout_) / (gathers ? ring(a).size() : 1);
     add(collective_node,
         needs_of(a),
         {attribute("comm_type",
@@ -206,8 +204,7 @@ private:
     const int before = (2 * place(rank_) - mine.to + n) % n;
     Ids received = needs_of(a), sent = received;
     for (int piece = 0; piece < n - 1; ++piece) {
-      const auto bytes =
-          static_cast<double>(slice(std::llround(moved_bytes(a, layout_)), n - 1, piece).count);
+      const double bytes = slice(std::llround(moved_bytes(a, layout_)), n - 1, piece).count;
       if (send_of(before).elements > 0) {
         transfer(calls[before].rank, rank_, calls[before].action, bytes, received);
         received = {next_ - 1};
@@ -248,7 +245,7 @@ void write_chakra(const schedule::Program& program,
   const schedule::Costs costs = costs_of(program, layout, device, micro_batch_per_rank);
   const std::vector<schedule::Footprint> memory =
       schedule::memory(program, layout, micro_batch_per_rank);
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
     write(folder / fmt::format("minitaw.{}.et", r),
         RankTrace(program, layout, matching, r).run(costs, memory[r]));
   std::vector<std::string> groups;

@@ -8,41 +8,22 @@ namespace minitaw::energy {
 namespace {
 using comm::mpi::check, comm::mpi::rank_in, comm::mpi::size_of;
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-class Listener final : public harness::CaseListener {
-public:
-  Listener(Meter& device, Meter& node, const topology::Groups& nodes, int steps)
-      : device_(device),
-        node_(node, &nodes),
-        steps_(steps) {}
-
-  void before_step(int step) override {
-    if (step > 0)
-      return;
-    device_.begin();
-    node_.begin();
-  }
-
-  void after_step(int step) override {
-    device_.sample();
-    node_.sample();
-    if (step + 1 < steps_)
-      return;
-    device_.end();
-    node_.end();
-  }
-
-  void after_case(const harness::ExecutedCase& executed, CaseResult& result) override {
-    const Readings device = device_.collect(executed.running.comm);
-    const Readings node = node_.collect(executed.running.comm);
-    add(device, node, result);
-  }
-
-private:
-  StepMeter device_, node_;
-  int steps_;
-};
 }  // namespace
+
+void StepMeter::before_step(int step) {
+  if (step == 0)
+    before_ = meter_.energy();
+}
+
+void StepMeter::after_step(int step) {
+  samples_.push_back(meter_.read());
+  if (step + 1 == steps_)
+    used_ = meter_.energy() - before_;
+}
+
+void StepMeter::after_case(const harness::ExecutedCase& executed, CaseResult& result) {
+  add(collect(executed.running.comm), nodes_ != nullptr, result);
+}
 
 void StepMeter::share_in_node(MPI_Comm comm, std::string& fault) {
   comm::mpi::OwnComm node;
@@ -64,9 +45,9 @@ Readings StepMeter::collect(MPI_Comm comm) {
     share_in_node(comm, fault);
   fault = harness::first_fault(fault, comm);
   if (!fault.empty())
-    return {.source = fmt::format("{}{}", unavailable, fault), .samples = {}, .energy = {}};
+    return {.source = "unavailable: " + fault};
 
-  Readings readings{.source = meter_.name(), .samples = {}, .energy = {}};
+  Readings readings{.source = meter_.name()};
   for (const DeviceSample& mine : samples_)
     readings.samples.push_back(comm::mpi::gather(mine, comm, "gathering samples of meters"));
   // A counter that stands still, or was set back, has counted nothing.
@@ -80,6 +61,6 @@ Readings StepMeter::collect(MPI_Comm comm) {
 }
 
 std::unique_ptr<harness::CaseListener> Energy::listen(const harness::RunningCase& running) {
-  return std::make_unique<Listener>(*device_, *node_, nodes_, running.settings.steps);
+  return std::make_unique<StepMeter>(*meter_, running.settings.steps, nodes_ ? &*nodes_ : nullptr);
 }
 }  // namespace minitaw::energy

@@ -37,18 +37,15 @@ public:
         device_(find(library_, uuid)) {
     const std::string version = nvml::version(library_.call().library_version);
     (void)read();  // the first one may have to wake something
-    const auto begin = std::chrono::steady_clock::now();
-    (void)read();
-    const std::chrono::duration<double, std::milli> passed =
-        std::chrono::steady_clock::now() - begin;
+    const std::string time = timed_reading();
     (void)energy();
     if (!fault_.empty())
       throw std::runtime_error(fault_);
-    name_ = fmt::format("nvml {}{}{}, {:.2f} ms a reading",
+    name_ = fmt::format("nvml {}{}{}, {}",
         version.empty() ? "of unknown version" : version,
         lacking_.empty() ? "" : " without ",
         fmt::join(lacking_, " and "),
-        passed.count());
+        time);
   }
 
   DeviceSample read() override {
@@ -98,6 +95,13 @@ private:
   std::vector<std::string> lacking_;
 };
 }  // namespace
+
+std::string Meter::timed_reading() {
+  const auto begin = std::chrono::steady_clock::now();
+  (void)read();
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
+  return fmt::format("{:.2f} ms a reading", passed.count());
+}
 
 std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file) {
   if (uuid.empty())

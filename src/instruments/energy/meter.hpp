@@ -31,6 +31,9 @@ public:
   [[nodiscard]] virtual double energy() { return none; }
 
 protected:
+  /// Reads once, and says how long it took: "0.21 ms a reading".
+  [[nodiscard]] std::string timed_reading();
+
   static constexpr double none = std::numeric_limits<double>::quiet_NaN();
   std::string name_ = "none", fault_;
 };
@@ -44,8 +47,8 @@ protected:
 struct NodeFolders {
   std::string powercap = "/sys/class/powercap";  ///< RAPL
   std::string cray = "/sys/cray/pm_counters", hwmon = "/sys/class/hwmon";
-  double stale_seconds =
-      2;  ///< Cray's counters that were not renewed for this long are no readings
+  /// Cray's counters that were not renewed for this long are no readings.
+  double stale_seconds = 2;
 };
 
 /// Returns the meter of this node: energy (Cray's counters, else RAPL) and power (Cray's, else

@@ -17,11 +17,13 @@ namespace fs = std::filesystem;
 using topology::line_of;
 using Clock = std::chrono::steady_clock;
 
-/// A file that begins with so many J or W, anew behind `range` (0: never); what it last said, and
-/// its rise so far.
+/// A file that begins with a number.
 struct Counter {
   fs::path file;
-  double unit, range = 0, last = 0, sum = 0;
+  double unit;       ///< J or W
+  double range = 0;  ///< after which it begins at 0 again; 0: it never does
+  double last = 0;   ///< its number when it was last read
+  double sum = 0;    ///< by which it has risen so far
 };
 
 /// A file that cannot be read any more makes the meter unavailable.
@@ -37,15 +39,12 @@ public:
       add_hwmon();
     if (energy_.empty() && power_.empty())
       fault_ = why_.empty() ? "the system shows no energy or power of the node" : why_;
-    const auto begin = Clock::now();
-    (void)read();
-    const std::chrono::duration<double, std::milli> passed = Clock::now() - begin;
-    name_ = fmt::format("{}, divided evenly among the ranks of a node, {:.2f} ms a reading",
+    name_ = fmt::format("{}, divided evenly among the ranks of a node, {}",
         fmt::join(parts_, ", "),
-        passed.count());
+        timed_reading());
   }
 
-  /// Follows the energy, too, so that no counter begins anew twice between two readings.
+  /// Follows the energy, too, so that no counter begins again twice between two readings.
   DeviceSample read() override {
     (void)energy();
     return {none, none, none, total(power_, &Counter::last), throttle_unknown};

@@ -2,51 +2,12 @@
 #include "instruments/energy/readings.hpp"
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numeric>
+#include "record/provenance.hpp"
 
 namespace minitaw::energy {
 namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-/// A reading of a step, as the file has it.
-template <class T>
-struct Field {
-  const char *name, *units;
-  T DeviceSample::* value;
-};
-
-constexpr Field<double> power{"power", "W", &DeviceSample::power_w};
-constexpr Field<double> device_fields[] = {{"clock", "MHz", &DeviceSample::clock_mhz},
-    {"memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
-    {"temperature", "degC", &DeviceSample::temperature_c},
-    power};
-constexpr Field<std::uint64_t> throttle{"throttle", "1", &DeviceSample::throttle};
-
-template <class T>
-Dataset by_step(const std::string& group, const Readings& read, const Field<T>& field) {
-  std::vector<T> flat;
-  for (const std::vector<DeviceSample>& ranks : read.samples)
-    std::ranges::transform(ranks, std::back_inserter(flat), field.value);
-  const std::size_t ranks = read.samples.empty() ? 0 : read.samples.front().size();
-  return {.path = group + field.name,
-      .units = field.units,
-      .axes = "timed step, rank",
-      .values = std::move(flat),
-      .shape = {read.samples.size(), ranks}};
-}
-
-Dataset by_repetition(const std::string& group, const Readings& read) {
-  return {.path = group + "energy",
-      .units = "J",
-      .axes = "repetition, rank",
-      .values = read.energy,
-      .shape = {read.energy.empty() ? std::size_t{0} : 1, read.energy.size()}};
-}
-
-Dataset source(const std::string& name, const Readings& read) {
-  return {.path = name, .units = "text", .axes = "", .values = std::vector{read.source}};
-}
 
 std::string source_of(const CaseResult& result, std::string_view name) {
   const auto text = result.values_of<std::string>(name);
@@ -62,15 +23,14 @@ double energy_per_token(const CaseResult& result, std::string_view path) {
   const auto energy = result.values_of<double>(path);
   if (energy.empty())
     return none;
-  return sum(energy) /
-         (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+  return sum(energy) / (tokens_of_step(result.settings) * result.seconds.size());
 }
 
 /// W of all ranks together, a mean over the steps.
 double mean_power(const CaseResult& result, std::string_view path) {
   const auto watts = result.values_of<double>(path);
   const Dataset* dataset = result.find(path);
-  return watts.empty() ? none : sum(watts) / static_cast<double>(dataset->shape[0]);
+  return watts.empty() ? none : sum(watts) / dataset->shape[0];
 }
 
 /// The extreme value of all steps and ranks, without those that are not known.
@@ -92,7 +52,7 @@ double throttled_share(const CaseResult& result) {
   std::size_t slowed = 0;
   for (std::size_t step = 0; step < shape[0]; ++step)
     slowed += std::ranges::any_of(bits.subspan(step * shape[1], shape[1]), is_slowed) ? 1 : 0;
-  return static_cast<double>(slowed) / static_cast<double>(shape[0]);
+  return static_cast<double>(slowed) / shape[0];
 }
 
 record::Cells columns(const CaseResult& result) {
@@ -120,15 +80,35 @@ void join(const record::Row& earlier, CaseResult& result) {
 }
 }  // namespace
 
-void add(const Readings& device, const Readings& node, CaseResult& result) {
-  result.found.push_back(source("counters", device));
-  for (const Field<double>& field : device_fields)
-    result.found.push_back(by_step("device/", device, field));
-  result.found.push_back(by_step("device/", device, throttle));
-  result.found.push_back(by_repetition("device/", device));
-  result.found.push_back(source("node_counters", node));
-  result.found.push_back(by_step("node/", node, power));
-  result.found.push_back(by_repetition("node/", node));
+void add(const Readings& readings, bool of_nodes, CaseResult& result) {
+  const std::string group = of_nodes ? "node/" : "device/";
+  const std::vector<std::vector<DeviceSample>>& samples = readings.samples;
+  const auto add_samples = [&](const char* name, const char* units, auto DeviceSample::* part) {
+    std::vector<std::decay_t<decltype(DeviceSample{}.*part)>> values;
+    for (const std::vector<DeviceSample>& ranks : samples)
+      std::ranges::transform(ranks, std::back_inserter(values), part);
+    const std::size_t ranks = samples.empty() ? 0 : samples.front().size();
+    result.found.push_back({.path = group + name,
+        .units = units,
+        .axes = "timed step, rank",
+        .values = std::move(values),
+        .shape = {samples.size(), ranks}});
+  };
+  result.found.push_back(record::entry(of_nodes ? "node_counters" : "counters", readings.source));
+  if (!of_nodes) {
+    add_samples("clock", "MHz", &DeviceSample::clock_mhz);
+    add_samples("memory_clock", "MHz", &DeviceSample::memory_clock_mhz);
+    add_samples("temperature", "degC", &DeviceSample::temperature_c);
+  }
+  add_samples("power", "W", &DeviceSample::power_w);
+  if (!of_nodes)
+    add_samples("throttle", "1", &DeviceSample::throttle);
+  const std::size_t repetitions = readings.energy.empty() ? 0 : 1;
+  result.found.push_back({.path = group + "energy",
+      .units = "J",
+      .axes = "repetition, rank",
+      .values = readings.energy,
+      .shape = {repetitions, readings.energy.size()}});
 }
 
 record::Extension extension() {

@@ -18,16 +18,14 @@ inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 
 /// What the meters of all ranks have read in one repetition of a case.
 struct Readings {
-  std::string source = "unavailable";              ///< "nvml 12.580.65", or "unavailable: reason"
-  std::vector<std::vector<DeviceSample>> samples;  ///< [timed step][rank]; empty: unavailable
-  std::vector<double> energy;  ///< [rank], J of its timed steps; empty: unavailable
+  std::string source = "unavailable";                ///< "nvml 12.580.65", or "unavailable: reason"
+  std::vector<std::vector<DeviceSample>> samples{};  ///< [timed step][rank]; empty: unavailable
+  std::vector<double> energy{};  ///< [rank], J of its timed steps; empty: unavailable
 };
 
-inline constexpr std::string_view unavailable = "unavailable: ";
-
-/// Adds the datasets "counters" and "device/..." of devices, "node_counters" and "node/..." of
-/// nodes (docs/results.md) to a result.
-void add(const Readings& device, const Readings& node, CaseResult& result);
+/// Adds the datasets "counters" and "device/..." of devices, or "node_counters" and "node/..." of
+/// nodes (docs/results.md), to a result.
+void add(const Readings& readings, bool of_nodes, CaseResult& result);
 /// Columns of energy, power, clocks and temperature. Of a case whose meters were lost in one
 /// repetition, no repetition counts.
 [[nodiscard]] record::Extension extension();

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <ranges>
+#include "base/range.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::hang {
@@ -21,13 +22,13 @@ std::string short_text(const Action& a) {
       a.micro_batch < 0 ? "" : fmt::format(" m{}", a.micro_batch));
 }
 
-/// A lane of a rank or, behind these, the rank as a whole.
+/// A lane of a rank or, after its lanes, the rank as a whole.
 struct Node {
   int rank = -1;
   std::vector<int> actions{};                    ///< of the lane
   std::vector<std::pair<Node*, int>> waiters{};  ///< and the action that each waits for; -1: all
-  int length =
-      -1;  ///< of the shortest chain to the root: ranks that are waited for; -1: there is none
+  /// Of the shortest chain to the culprit: ranks that are waited for; -1: there is none.
+  int length = -1;
   std::string chain{};  ///< " waits for rank 2's send of G5, which waits for rank 0"
 };
 
@@ -50,24 +51,24 @@ public:
     for (int r = 0; r < ranks(); ++r)
       visit(r);
     Hang hang;
-    for (const auto& [root, at_node] : roots_)  // in order of their kinds
-      if (root.kind == roots_.begin()->first.kind)
-        hang.roots.push_back(root);
-    if (!roots_.empty())
-      hang.sentence = chain_to(*roots_.begin()->second) + clauses(hang.roots);
+    for (const auto& [culprit, at_node] : culprits_)  // in order of their kinds
+      if (culprit.kind == culprits_.begin()->first.kind)
+        hang.culprits.push_back(culprit);
+    if (!culprits_.empty())
+      hang.sentence = chain_to(*culprits_.begin()->second) + clauses(hang.culprits);
     return hang;
   }
 
 private:
-  [[nodiscard]] int ranks() const { return static_cast<int>(states_.size()); }
+  int ranks() const { return std::ssize(states_); }
 
-  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  const Action& at(Place p) const { return action_at(program_, p); }
 
   Node& node(int rank, int lane = lanes) { return graph_[rank * (lanes + 1) + lane]; }
 
   Node& node(Place p) { return node(p.rank, static_cast<int>(at(p).lane)); }
 
-  [[nodiscard]] bool is_ready(Place p) const {
+  bool is_ready(Place p) const {
     const LaneCounts& completed = states_[p.rank].completed;
     return max_of(at(p).waits, completed) == completed;
   }
@@ -83,7 +84,7 @@ private:
   void visit(int r) {
     const RankState& state = states_[r];
     if (!state.answers())
-      roots_.emplace(Root{Root::Kind::silent, r}, &node(r));
+      culprits_.emplace(Culprit{Culprit::Kind::silent, r}, &node(r));
     else if (!state.in_step())
       visit_between(r);
     for (int l = 0; l < lanes && state.in_step(); ++l) {
@@ -102,7 +103,7 @@ private:
       if (states_[other].position < mine)
         node(other).waiters.emplace_back(&node(r), -1);
     if (mine == least.position && mine < most.position)
-      roots_.emplace(Root{Root::Kind::late, r}, &node(r));
+      culprits_.emplace(Culprit{Culprit::Kind::late, r}, &node(r));
   }
 
   void visit_action(Place here) {
@@ -111,16 +112,16 @@ private:
         node(here.rank, l).waiters.emplace_back(&node(here), -1);
     if (!is_ready(here))
       return;
-    const auto found = [&](Root::Kind kind, Place p) {
-      roots_.emplace(Root{kind, p.rank, p.action}, &node(here));
+    const auto found = [&](Culprit::Kind kind, Place p) {
+      culprits_.emplace(Culprit{kind, p.rank, p.action}, &node(here));
     };
     if (!has_begun(here))
-      return found(Root::Kind::late, here);
+      return found(Culprit::Kind::late, here);
     if (!is_communication(at(here).kind))
-      return found(Root::Kind::unfinished, here);
+      return found(Culprit::Kind::unfinished, here);
     const Sides sides = matching_.sides_of(matching_.transfer_of(here));
     if (std::ranges::count_if(sides, [&](Place side) { return waits_for(here, side); }) == 0)
-      found(Root::Kind::lost, sides.front());
+      found(Culprit::Kind::lost, sides.front());
   }
 
   /// Returns whether this side of a transfer has not begun, or its rank does not say.
@@ -132,17 +133,17 @@ private:
     return true;
   }
 
-  /// "rank 3 waits for rank 0; ": the longest of the shortest chains of up to three ranks behind
-  /// each other.
-  std::string chain_to(Node& root) {
-    root.length = 0;
-    for (std::deque<Node*> open{&root}; !open.empty(); open.pop_front())
+  /// "rank 3 waits for rank 0; ": of the shortest chains to the culprit, the longest one that is
+  /// not longer than three ranks.
+  std::string chain_to(Node& culprit) {
+    culprit.length = 0;
+    for (std::deque<Node*> open{&culprit}; !open.empty(); open.pop_front())
       for (const auto& [waiter, action] : open.front()->waiters)
         if (waiter->length < 0) {
           follow(*waiter, *open.front(), action);
           open.push_back(waiter);
         }
-    const Node* longest = &root;
+    const Node* longest = &culprit;
     for (int r = ranks() - 1; r >= 0; --r)
       if (const int length = node(r).length; length <= 3 && length >= longest->length)
         longest = &node(r);
@@ -160,36 +161,32 @@ private:
         next.length > 0 ? ", which" + next.chain : "");
   }
 
-  [[nodiscard]] std::string name(int r) const {
-    return fmt::format("rank {} (node {})", r, nodes_.group_of(r));
-  }
+  std::string name(int r) const { return fmt::format("rank {} (node {})", r, nodes_.group_of(r)); }
 
-  [[nodiscard]] std::string clauses(const std::vector<Root>& roots) const {
-    std::vector<std::string> texts;
-    if (roots.front().kind == Root::Kind::silent)
-      texts = silence();
-    else
-      std::ranges::transform(
-          roots, std::back_inserter(texts), [this](const Root& root) { return clause(root); });
+  std::string clauses(const std::vector<Culprit>& culprits) const {
+    const std::vector<std::string> texts =
+        culprits.front().kind == Culprit::Kind::silent
+            ? silence()
+            : list_of(culprits, [this](const Culprit& culprit) { return clause(culprit); });
     constexpr int most = 4;
     const std::string more =
         texts.size() > most ? fmt::format("; {} more", texts.size() - most) : "";
     return fmt::format("{}{}", fmt::join(texts | std::views::take(most), "; "), more);
   }
 
-  [[nodiscard]] std::string clause(const Root& root) const {
-    if (root.action < 0)
-      return name(root.rank) + " has not come as far as the others";
-    const Action& a = at({root.rank, root.action});
+  std::string clause(const Culprit& culprit) const {
+    if (culprit.action < 0)
+      return name(culprit.rank) + " has not come as far as the others";
+    const Action& a = at({culprit.rank, culprit.action});
     const std::string what = short_text(a);
-    if (root.kind == Root::Kind::unfinished)
-      return name(root.rank) + " has not finished " + what;
-    if (root.kind == Root::Kind::late)
-      return name(root.rank) + " does not begin " + what;
+    if (culprit.kind == Culprit::Kind::unfinished)
+      return name(culprit.rank) + " has not finished " + what;
+    if (culprit.kind == Culprit::Kind::late)
+      return name(culprit.rank) + " does not begin " + what;
     if (is_point_to_point(a.kind))
       return fmt::format("the {} from {} to {} has begun on both sides and does not arrive",
           what,
-          name(root.rank),
+          name(culprit.rank),
           name(a.peer));
     const Communicator& all = program_.communicators[a.communicator];
     return fmt::format("all ranks of {} ({}) have begun the {}, and it does not end",
@@ -198,25 +195,23 @@ private:
         what);
   }
 
-  /// Where nobody on a node answers, it is the node or its link.
-  [[nodiscard]] std::vector<std::string> silence() const {
+  /// Where no rank of a node answers, it is the node or its link.
+  std::vector<std::string> silence() const {
     std::vector<std::string> texts;
     int down = 0, up = 0;  // nodes; one that answers
     for (int n = 0; n < nodes_.count(); ++n) {
       std::vector<int> silent = nodes_.members(n);
-      const bool whole = std::erase_if(silent, [this](int r) { return states_[r].answers(); }) == 0;
-      if (whole)
-        ++down;
-      else
+      if (std::erase_if(silent, [this](int r) { return states_[r].answers(); }) > 0) {
         up = n;
-      if (whole)
-        texts.push_back(fmt::format("node {} (rank{} {}) does not answer: it is down or cut off",
-            n,
-            silent.size() > 1 ? "s" : "",
-            fmt::join(silent, ", ")));
-      else
         for (const int r : silent)
           texts.push_back(name(r) + " does not answer");
+        continue;
+      }
+      ++down;
+      texts.push_back(fmt::format("node {} (rank{} {}) does not answer: it is down or cut off",
+          n,
+          silent.size() > 1 ? "s" : "",
+          fmt::join(silent, ", ")));
     }
     if (down < 2 || down + 1 < nodes_.count())
       return texts;
@@ -227,12 +222,12 @@ private:
   std::span<const RankState> states_;
   topology::Groups nodes_;
   Matching matching_;
-  std::vector<Node> graph_;      ///< the lanes of each rank, and the rank
-  std::map<Root, Node*> roots_;  ///< and where each was found
+  std::vector<Node> graph_;            ///< the lanes of each rank, and the rank
+  std::map<Culprit, Node*> culprits_;  ///< and where each was found
 };
 }  // namespace
 
-Hang find_root(
+Hang find_culprits(
     const Program& program, std::span<const RankState> states, const topology::Groups& nodes) {
   return Search(program, states, nodes).run();
 }

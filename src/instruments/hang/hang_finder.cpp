@@ -153,9 +153,9 @@ void HangFinder::end(bool speaks) {
   if (std::exchange(said_, true))
     return;
   if (speaks)
-    sentence_ =
-        find_root(runtime_ == nullptr ? schedule::Program{} : runtime_->program(), states_, nodes_)
-            .sentence;
+    sentence_ = find_culprits(
+        runtime_ == nullptr ? schedule::Program{} : runtime_->program(), states_, nodes_)
+                    .sentence;
   if (!sentence_.empty())
     fmt::print(stderr, "minitaw: {}\n", sentence_);
   std::fflush(stderr);

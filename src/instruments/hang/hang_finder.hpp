@@ -49,8 +49,8 @@ private:
   // Of the thread alone:
   std::vector<schedule::RankState> states_;  ///< of all ranks; none before they are collected
   std::chrono::steady_clock::time_point asked_;
-  std::deque<schedule::RankState>
-      sent_;  ///< never freed: a message to a rank that is dead does not end
+  /// Never freed: a message to a rank that is dead does not end.
+  std::deque<schedule::RankState> sent_;
   std::jthread thread_;
 };
 }  // namespace minitaw::hang

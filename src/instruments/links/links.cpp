@@ -37,7 +37,7 @@ public:
   double rate(const Flows& flows) override {
     (void)send(flows, 1);  // connects
     const int count = times_in(seconds_, send(flows, 1));
-    return static_cast<double>(message_bytes) * count / send(flows, count);
+    return message_bytes * count / send(flows, count);
   }
 
 private:

@@ -17,7 +17,7 @@ double largest(double mine, MPI_Comm comm) {
 }
 
 int times_in(double seconds, double once, int most) {
-  return static_cast<int>(std::clamp(seconds / once, 1.0, static_cast<double>(most)));
+  return static_cast<int>(std::clamp<double>(seconds / once, 1, most));
 }
 
 double round_trip(int peer, bool first, MPI_Comm comm) {

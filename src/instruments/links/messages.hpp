@@ -16,6 +16,17 @@ inline constexpr comm::WaitPolicy busy_wait{.spins = 0, .yields = std::numeric_l
 /// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait
 /// for those who measure sleep, 0.2 ms at a time.
 double largest(double mine, MPI_Comm comm);
+
+/// Returns the value of every rank of `comm`, on all ranks. Collective.
+template <class T>
+[[nodiscard]] std::vector<T> all_gather(const T& mine, MPI_Comm comm) {
+  std::vector<T> all(comm::mpi::size_of(comm));
+  comm::mpi::check(
+      MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, comm),
+      "MPI_Allgather");
+  return all;
+}
+
 /// How often something that took `once` s is done in `seconds`: at least once.
 [[nodiscard]] int times_in(double seconds, double once, int most = most_messages);
 /// Seconds of a round trip of a word; one side is the `first` to send.

@@ -69,13 +69,9 @@ public:
         prefix_(std::move(prefix)),
         path_(path) {}
 
-  [[nodiscard]] bool has(const std::string& key) {
+  bool has(const std::string& key) {
     known_.insert(key);
     return table_.contains(key);
-  }
-
-  [[nodiscard]] bool is_unread(const std::string& key) const {
-    return table_.contains(key) && !known_.contains(key);
   }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
@@ -110,25 +106,21 @@ public:
             did_you_mean(value, names)));
   }
 
+  /// `otherwise` where the key is not there; without it, the key must be. So in what follows.
   int count(const std::string& key, std::optional<int> otherwise = std::nullopt) {
-    if (!has(key) && !otherwise)
-      refuse(key, "is missing: a whole number");
     if (!has(key))
-      return *otherwise;
+      return otherwise ? *otherwise : missing(key, "2");
     const auto value = table_.get(key)->as_integer();
     if (value == nullptr || value->get() < 1 || value->get() > 1'000'000)
       refuse(key, "must be a whole number from 1 to 1000000");
     return static_cast<int>(value->get());
   }
 
-  /// `otherwise` where the key is not there; without it, the key must be.
   double number(const std::string& key,
       const Dimension& dimension,
       std::optional<double> otherwise = std::nullopt) {
-    if (!has(key) && !otherwise)
-      refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
     if (!has(key))
-      return *otherwise;
+      return otherwise ? *otherwise : missing(key, dimension.example);
     return read(key, *table_.get(key), dimension, otherwise == 0.0);
   }
 
@@ -150,11 +142,10 @@ public:
     std::set<int> found;
     std::smatch ends;
     for (std::string part; std::getline(parts, part, ',');) {
-      if (!std::regex_match(part, ends, range))
+      if (!std::regex_match(part, ends, range) ||
+          (ends[2].matched && std::stoi(ends[2]) < std::stoi(ends[1])))
         refuse(key, R"(must be numbers like "0-3,8")");
       const int first = std::stoi(ends[1]), last = ends[2].matched ? std::stoi(ends[2]) : first;
-      if (last < first)
-        refuse(key, fmt::format("has {} before {}", first, last));
       if (last >= count)
         refuse(key, fmt::format("has {}, but they are 0 to {}", last, count - 1));
       for (int number = first; number <= last; ++number)
@@ -163,10 +154,11 @@ public:
     return found;
   }
 
-  Curve curve(const std::string& key, const Curve& otherwise) {
-    if (!has(key))
-      return otherwise;
-    const toml::array* points = table_.get(key)->as_array();
+  /// A rate for all sizes, or a list of sizes with their rates.
+  Curve curve(const std::string& key, const std::optional<Curve>& otherwise = std::nullopt) {
+    if (!has(key) && otherwise)
+      return *otherwise;
+    const toml::array* points = table_[key].as_array();
     if (points == nullptr)
       return {{{1, number(key, compute_rate)}}};
     Curve curve;
@@ -175,24 +167,23 @@ public:
       if (pair == nullptr || pair->size() != 2)
         refuse(key,
             R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-      curve.points.emplace_back(
-          read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
-      if (curve.points.size() > 1 &&
-          curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
+      const double size = read(key, *pair->get(0), work, false);
+      if (!curve.points.empty() && size <= curve.points.back().first)
         refuse(key, "must have sizes in ascending order");
+      curve.points.emplace_back(size, read(key, *pair->get(1), compute_rate, false));
     }
     if (curve.points.empty())
       refuse(key, "is an empty list");
     return curve;
   }
 
+  /// An empty one if there is no such key.
   Table table(const std::string& key) {
     static const toml::table empty;
-    if (!has(key))
-      return {empty, prefix_ + key + ".", path_};
-    if (const toml::table* inner = table_.get(key)->as_table())
-      return {*inner, prefix_ + key + ".", path_};
-    refuse(key, "must be a table");
+    const toml::table* const inner = has(key) ? table_.get(key)->as_table() : &empty;
+    if (inner == nullptr)
+      refuse(key, "must be a table");
+    return {*inner, prefix_ + key + ".", path_};
   }
 
   /// The tables of a list; none if there is no such key.
@@ -201,11 +192,10 @@ public:
     if (!has(key))
       return all;
     const toml::array* const list = table_.get(key)->as_array();
-    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i)
-      if (const toml::table* const inner = list->get(i)->as_table())
-        all.emplace_back(*inner, fmt::format("{}{}[{}].", prefix_, key, i), path_);
-    if (list == nullptr || all.size() != list->size())
+    if (list == nullptr || !list->is_homogeneous<toml::table>())
       refuse(key, "must be a list of tables");
+    for (std::size_t i = 0; i < list->size(); ++i)
+      all.emplace_back(*list->get(i)->as_table(), fmt::format("{}{}[{}].", prefix_, key, i), path_);
     return all;
   }
 
@@ -219,6 +209,10 @@ public:
   }
 
 private:
+  [[noreturn]] int missing(const std::string& key, std::string_view example) const {
+    refuse(key, fmt::format("is missing; write for example \"{}\"", example));
+  }
+
   double read(
       const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
     const auto value = node.value_exact<std::string>();
@@ -247,9 +241,7 @@ Speed read_speed(Table table) {
       speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
   speed.peak = table.number("peak", compute_rate, 0);
-  if (!table.has("products"))
-    table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
-  speed.products = table.curve("products", {});
+  speed.products = table.curve("products");
   speed.attention = table.curve("attention", speed.products);
   speed.attention_backward = table.curve("attention_backward", speed.attention);
   table.finish();
@@ -332,17 +324,16 @@ void read_between(Table table, Machine& machine) {
     machine.chassis_links = table.count("chassis_links", 1);
     machine.router_links = table.count("router_links", 1);
   }
-  constexpr std::pair<const char*, const char*> others[] = {{"leaf", "a fat tree"},
-      {"spines", "a fat tree"},
-      {"groups", "a dragonfly"},
-      {"chassis", "a dragonfly"},
-      {"routers", "a dragonfly"},
-      {"group_links", "a dragonfly"},
-      {"chassis_links", "a dragonfly"},
-      {"router_links", "a dragonfly"}};
-  for (const auto& [key, network] : others)
-    if (table.is_unread(key))
-      table.refuse(key, fmt::format("is a key of {}, and not of this topology", network));
+  const auto refuse_unless =
+      [&](Topology topology, const char* network, std::initializer_list<const char*> keys) {
+        for (const char* key : keys)
+          if (machine.topology != topology && table.has(key))
+            table.refuse(key, fmt::format("is a key of {}, and not of this topology", network));
+      };
+  refuse_unless(Topology::fat_tree, "a fat tree", {"leaf", "spines"});
+  refuse_unless(Topology::dragonfly,
+      "a dragonfly",
+      {"groups", "chassis", "routers", "group_links", "chassis_links", "router_links"});
   if (machine.adapters > machine.ranks_per_node)
     table.refuse("adapters",
         fmt::format("are {}, more than the {} of a node; a rank uses one adapter",

@@ -51,8 +51,8 @@ struct Machine {
   bool alike = true;     ///< the file has no exceptions
   /// Processors of a pool that ranks share in time; 0: each rank has a device.
   int processors = 0;
-  int pools =
-      1;  ///< node n uses number n mod `pools`; less than `nodes` on a cluster on one machine
+  /// Node n uses number n mod `pools`; less than `nodes` on a cluster on one machine.
+  int pools = 1;
   /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0:
   /// for free.
   double moving = 0;
@@ -62,14 +62,14 @@ struct Machine {
 
   int adapters = 1;  ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
   double rate = 0;   ///< of an adapter, each direction
-  std::vector<double>
-      rates;  ///< of all adapters of the machine; alike unless they are below one switch
-  double latency =
-      0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
+  /// Of all adapters of the machine; alike unless they are below one switch.
+  std::vector<double> rates;
+  /// From adapter to adapter, one way; in a fat tree or dragonfly: of each of its links.
+  double latency = 0;
   Topology topology = Topology::one_switch;
   int messages = 1;  ///< that a lane may have under way at once in one direction
-  bool eager =
-      false;  ///< a message between nodes leaves with its send, not when the receive has begun too
+  /// A message between nodes leaves with its send, not when the receive has begun too.
+  bool eager = false;
   int leaf = 0;    ///< fat tree: adapters of a switch
   int spines = 0;  ///< fat tree: links of a leaf switch upwards, each to another spine
   int dragonfly_groups = 0, chassis = 0, routers = 0;  ///< of the machine, a group, a chassis

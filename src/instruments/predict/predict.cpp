@@ -21,10 +21,9 @@ schedule::Costs device_costs(const Case& c,
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case",
         machine.path,
         model::name_of(dtype)));
-  const double share = static_cast<double>(c.shape.micro_batch);
+  const double share = c.shape.micro_batch;
   return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
-    const double part =
-        own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
+    const double part = own.empty() || a.micro_batch < 0 ? 1 : own[rank] / share;
     if (a.kind == Kind::join)
       return 0.0;
     const Device& device = machine.device;
@@ -56,7 +55,7 @@ void drop_second_replica(schedule::Program& program) {
   for (schedule::Communicator& communicator : program.communicators) {
     std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
     if (communicator.ranks.empty())
-      communicator.ranks = {0};  // nobody calls it
+      communicator.ranks = {0};  // no rank calls it
   }
   program.groups = program.groups.within(0, ranks);
 }
@@ -96,7 +95,7 @@ std::vector<schedule::Footprint> memory_of(const Prepared& p) {
 /// Returns whether each rank has enough; nothing if it is not known of one, and no other lacks any.
 std::optional<bool> fits(const std::vector<schedule::Footprint>& memory, const Machine& machine) {
   bool known = true;
-  for (int r = 0; r < static_cast<int>(memory.size()); ++r) {
+  for (int r = 0; r < std::ssize(memory); ++r) {
     const std::optional<std::uint64_t> has = machine.own[r].memory;
     if (has && memory[r].arena() > *has)
       return false;
@@ -126,8 +125,7 @@ Floor floor_of(const Prepared& p) {
   const auto nodes = topology::Groups(std::vector<int>(p.machine.nodes, p.machine.ranks_per_node));
   const topology::Groups used = nodes.within(0, bytes.ranks());
   for (int node = 0; node < used.count(); ++node) {
-    const auto most =
-        static_cast<double>(std::max(bytes.leaving(used, node), bytes.entering(used, node)));
+    const double most = std::max(bytes.leaving(used, node), bytes.entering(used, node));
     const auto first = p.machine.rates.begin() + node * p.machine.adapters;
     const double rate = std::accumulate(first, first + p.machine.adapters, 0.0);
     if (most > 0)
@@ -167,7 +165,7 @@ Prediction predict(const Case& c, const Machine& machine) {
   result.memory = memory_of(p);
   result.fits = fits(result.memory, p.machine);
   result.program = std::move(p.program);
-  result.tokens_per_s = static_cast<double>(sequences_of_step(c) * c.shape.seq) / result.seconds;
+  result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.device.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (c.ranks * peak);

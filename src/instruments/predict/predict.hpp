@@ -32,7 +32,7 @@ struct Prediction {
     const Machine& machine,
     const schedule::Costs& costs,
     int replicas = 1);
-/// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are
+/// Simulates one step on the machine. A run's steps begin together, after a barrier, so all are
 /// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
 /// file does not rate.
 [[nodiscard]] Prediction predict(const Case& c, const Machine& machine);
@@ -42,8 +42,8 @@ struct Floor {
   std::size_t memory = 0;    ///< bytes, of the rank that needs most
   std::optional<bool> fits;  ///< nothing: the machine does not say what it has
   double compute = 0;        ///< seconds, of the rank that computes most
-  double adapter =
-      0;  ///< seconds, of the node that sends or receives most, over all of its adapters
+  /// Seconds, of the node that sends or receives most, over all of its adapters.
+  double adapter = 0;
 
   [[nodiscard]] double seconds() const { return compute > adapter ? compute : adapter; }
 };

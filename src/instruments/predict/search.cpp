@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <ranges>
 #include <set>
 #include <tuple>
@@ -22,26 +23,21 @@ constexpr std::array forms_of_keeping = {"",
     ":fetch=step:reduce=group:reshard=group"};
 
 std::vector<std::string> specs_for(const Machine& machine) {
+  std::map<std::string, std::vector<std::string>> values = {
+      {"prefetch", {"1", "2"}}, {"chunks", {"1", "2", "4"}}, {"hierarchical", {"off", "on"}}};
+  if (machine.adapters > 1)
+    values["rails"] = {"1", std::to_string(machine.adapters)};
   std::vector<std::string> specs;
   for (const schedule::Entry& entry : schedule::registry()) {
     if (entry.one_rank || entry.needs_file)
       continue;
     std::vector<std::string> forms = {entry.name};
     for (const schedule::OptionDoc& option : entry.options) {
-      std::vector<std::string> values;
-      if (option.name == "prefetch")
-        values = {"1", "2"};
-      if (option.name == "chunks")
-        values = {"1", "2", "4"};
-      if (option.name == "hierarchical")
-        values = {"off", "on"};
-      if (option.name == "rails" && machine.adapters > 1)
-        values = {"1", std::to_string(machine.adapters)};
       std::vector<std::string> more;
       for (const std::string& form : forms)
-        for (const std::string& value : values)
+        for (const std::string& value : values[option.name])
           more.push_back(form + ":" + option.name + "=" + value);
-      if (!values.empty())
+      if (!more.empty())
         forms = more;
     }
     const bool keeps = std::ranges::count(entry.options, "reshard", &schedule::OptionDoc::name) > 0;
@@ -100,12 +96,10 @@ class Time {
 public:
   explicit Time(double seconds) : seconds_(seconds) {}
 
-  [[nodiscard]] double passed() const {
-    return std::chrono::duration<double>(Clock::now() - begin_).count();
-  }
+  double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   /// Returns whether work of this size will have ended when that share of the time has passed.
-  [[nodiscard]] bool is_enough_for(double size, double share) const {
+  bool is_enough_for(double size, double share) const {
     return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
   }
 
@@ -220,7 +214,7 @@ private:
 
   /// How far ahead weights should leave, and how much time gradients should have, depends on all
   /// else: other values for those of the best that have both options.
-  [[nodiscard]] std::vector<Candidate> refined() const {
+  std::vector<Candidate> refined() const {
     std::set<std::string> known;
     for (const Candidate& c : all_)
       known.insert(deck::identity(c.settings));
@@ -244,7 +238,7 @@ private:
     return more;
   }
 
-  [[nodiscard]] bool go_on(SearchProgress progress) {
+  bool go_on(SearchProgress progress) {
     if (best_)
       progress.best = &*best_;
     goes_on_ = goes_on_ && options_.go_on(progress);

@@ -62,9 +62,9 @@ public:
     end_in_order();
   }
 
-  [[nodiscard]] const trace::StepSpans& spans() const { return spans_; }
+  const trace::StepSpans& spans() const { return spans_; }
 
-  [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
+  const std::vector<AdapterUse>& adapters() const { return adapters_; }
 
 private:
   /// A local action or a transfer that has begun.
@@ -165,7 +165,7 @@ private:
       const double rate = add_flows_of_nodes(activity, from, to, of_link);
       slowest = slowest > 0 ? std::min(slowest, rate) : rate;
     }
-    const double piece = std::min(bytes, static_cast<double>(schedule::chunk_bytes));
+    const double piece = std::min<double>(bytes, schedule::chunk_bytes);
     const double hops = passes * (n - 1) - 1;  // of a piece, after its first
     activity->rest = hops * (longest + (chain ? piece / slowest : 0));
   }

@@ -27,8 +27,7 @@ std::map<int, double> busy_cores(const fs::path& stat) {
     double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
     if (words >> name >> user >> nice >> system >> idle >> wait >> irq >> soft >> steal)
       if (name.starts_with("cpu") && name.size() > 3)
-        busy[std::atoi(name.c_str() + 3)] =
-            (user + nice + system + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
+        busy[std::atoi(name.c_str() + 3)] = (user + nice + system + steal) / sysconf(_SC_CLK_TCK);
   }
   return busy;
 }
@@ -50,7 +49,7 @@ CoreUse core_use(std::span<const int> cores, const fs::path& stat) {
   const auto seconds = [](clockid_t clock) {
     timespec time{};
     clock_gettime(clock, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return time.tv_sec + 1e-9 * time.tv_nsec;
   };
   return {seconds(CLOCK_MONOTONIC), busy, seconds(CLOCK_PROCESS_CPUTIME_ID)};
 }
@@ -62,7 +61,7 @@ double share_of_others(
   for (std::size_t other = 0; other < ranks.size(); ++other)
     if (share_cores(place, ranks[other]))
       others -= uses[other].own;
-  return others / (static_cast<double>(place.cores.size()) * uses[rank].elapsed);
+  return others / (place.cores.size() * uses[rank].elapsed);
 }
 
 std::optional<HardwareRate> core_peak(const fs::path& cpuinfo, const fs::path& cpus) {

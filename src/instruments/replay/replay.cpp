@@ -51,9 +51,9 @@ void sum_steps(
 
 /// Finds values that are wrong although all that they come from, in the order of the data flow, is
 /// what most runs have.
-class Judge {
+class Comparison {
 public:
-  Judge(const Program& program,
+  Comparison(const Program& program,
       int ranks,
       const std::vector<Sums>& runs,
       const std::vector<std::string>& places)
@@ -75,16 +75,16 @@ private:
     bool after;
   };
 
-  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
+  const Action& at(Place p) const { return action_at(program_, p); }
 
-  [[nodiscard]] std::size_t index(const Value& v) const {
+  std::size_t index(const Value& v) const {
     const std::size_t action = step_ * program_.ranks[v.place.rank].actions.size() + v.place.action;
     return runs_[0].size() / ranks_ * v.place.rank + action * sums_of_action + 2 * v.buffer +
            (v.after ? 1 : 0);
   }
 
   /// What most runs have, if there is such a value.
-  [[nodiscard]] std::optional<std::uint64_t> usual(std::size_t index) const {
+  std::optional<std::uint64_t> usual(std::size_t index) const {
     const auto sum = [index](const Sums& run) { return run[index]; };
     for (const Sums& run : runs_)
       if (2 * std::ranges::count(runs_, run[index], sum) > std::ssize(runs_))
@@ -92,7 +92,7 @@ private:
     return {};
   }
 
-  [[nodiscard]] std::string tensor(const Value& v) const {
+  std::string tensor(const Value& v) const {
     const schedule::Accesses all = schedule::accesses(at(v.place), v.place.rank);
     if (static_cast<int>(v.buffer) < all.count)
       return name_of(all.items[v.buffer].slot);
@@ -126,13 +126,13 @@ private:
 
   /// The rank of the job that had the place of a rank of the program in a run: "rank 3 (node 1,
   /// device 0)".
-  [[nodiscard]] std::string placed(int rank, int run) const {
+  std::string placed(int rank, int run) const {
     const std::size_t r = (rank + ranks_ - run % ranks_) % ranks_;
     return fmt::format("rank {}{}", r, r < places_.size() ? fmt::format(" ({})", places_[r]) : "");
   }
 
   /// `told`: the runs tell which of them is wrong.
-  [[nodiscard]] std::string sentence(int run, const Value& v, std::size_t sides, bool told) const {
+  std::string sentence(int run, const Value& v, std::size_t sides, bool told) const {
     const Action& a = at(v.place);
     const std::string action = schedule::to_text(a, program_);
     const std::string where = fmt::format("run {}, step {}, {}, in the place of rank {}: ",
@@ -156,8 +156,8 @@ private:
   const std::vector<Sums>& runs_;
   const std::vector<std::string>& places_;
   int step_ = 0;
-  std::set<std::tuple<int, int, std::string>>
-      wrong_;  ///< tensors of a rank in a run that may be wrong
+  /// Tensors of a rank in a run that may be wrong.
+  std::set<std::tuple<int, int, std::string>> wrong_;
   std::vector<std::string> findings_;
 };
 
@@ -214,7 +214,7 @@ Report compare_runs(harness::CaseRunner& runner,
     check(MPI_Allreduce(MPI_IN_PLACE, number, 1, MPI_INT64_T, MPI_SUM, runner.comm()),
         "counting check sums");
   if (rank == 0 && report.runs > 2)
-    report.findings = Judge(program, ranks, runs, places).run(c.steps);
+    report.findings = Comparison(program, ranks, runs, places).run(c.steps);
   return report;
 }
 }  // namespace minitaw::replay

@@ -1,36 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include "base/range.hpp"
 #include "instruments/screen/compare.hpp"
 
 namespace minitaw::screen {
 namespace {
-/// Returns whether what a culprit is may be slow at this rank: an adapter only for what passes it.
-bool concerns(const Culprit& culprit, int rank, const Quantity& quantity, const Machine& machine) {
-  switch (culprit.part.kind) {
-  case Part::adapter:
-  case Part::some_adapters:
-    if (!quantity.between_nodes())
-      return false;
-    [[fallthrough]];
-  case Part::rank:
-  case Part::node: return std::ranges::count(ranks_of(culprit, machine), rank) > 0;
-  case Part::some_ranks:
-  case Part::link: break;
-  }
-  return false;
-}
+/// Share of its cores that others may take of a rank that is judged: docs/screen.md.
+constexpr double most_load = 0.1;
 
-/// Returns whether a culprit accounts for what is slow at this rank. One whose kernels are slow by
-/// a tenth does not send at a third of the rate, nor in rounds in which they are not slow. Slow
-/// kernels make no latency: that is the fastest of many round trips, each of which needs no more
-/// than a moment of a core.
-bool explains(const Culprit& culprit, int rank, const Evidence& evidence, const Machine& machine) {
-  if (!concerns(culprit, rank, evidence.quantity, machine))
+/// Returns whether a culprit accounts for what is slow at this rank: an adapter for all that passes
+/// it. A rank or node whose kernels are slow by a tenth does not send at a third of the rate, nor
+/// in rounds in which they are not slow. Slow kernels make no latency: that is the fastest of many
+/// round trips, each of which needs no more than a moment of a core.
+bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
+  const Part& part = culprit.part;
+  if (part.kind == Part::some_ranks || part.kind == Part::link ||
+      std::ranges::count(part.ranks, rank) == 0)
     return false;
-  if (culprit.part.kind == Part::adapter || culprit.part.kind == Part::some_adapters)
-    return true;
+  if (part.is_adapter())
+    return evidence.quantity.between_nodes();
   if (evidence.quantity.is_latency())
     return false;
   double times_slower = 1;
@@ -49,10 +37,9 @@ void add(std::vector<Culprit>& culprits, const Culprit& more) {
     return;
   Part other_way = more.part;
   if (more.part.kind == Part::link)
-    std::swap(other_way.a, other_way.b);
-  const auto known = std::ranges::find_if(culprits, [&](const Culprit& c) {
-    return (c.part == more.part || c.part == other_way) && c.among == more.among;
-  });
+    std::ranges::reverse(other_way.ranks);
+  const auto known = std::ranges::find_if(
+      culprits, [&](const Culprit& c) { return c.part == more.part || c.part == other_way; });
   if (known == culprits.end())
     return culprits.push_back(more);
   known->both_ways |= more.both_ways || known->part != more.part;
@@ -75,7 +62,7 @@ public:
     judgement_.smallest.resize(measured.size());
   }
 
-  [[nodiscard]] Judgement judge() {
+  Judgement judge() {
     // Those first that explain what the others measure too.
     for (const Partner partner : {Partner::none, Partner::node, Partner::inside, Partner::group})
       each(partner, [&](const Measured& m, Smallest& smallest) {
@@ -91,9 +78,7 @@ public:
   }
 
 private:
-  [[nodiscard]] bool has_load(std::size_t round, int rank) const {
-    return loads_[round][rank] > rule_.most_load;
-  }
+  bool has_load(std::size_t round, int rank) const { return loads_[round][rank] > most_load; }
 
   /// Ranks that are left with fewer rounds than a verdict needs.
   void find_loaded() {
@@ -114,7 +99,7 @@ private:
   }
 
   /// Takes out what was measured while others had the cores of a rank which has other rounds.
-  [[nodiscard]] Measured without_loaded(Measured measured) const {
+  Measured without_loaded(Measured measured) const {
     const Partner partner = measured.quantity.partner;
     const int partners = machine_.partners(partner);
     for (std::size_t round = 0; round < std::min(loads_.size(), measured.rounds.size()); ++round) {
@@ -137,14 +122,14 @@ private:
   }
 
   /// A node is slow together if one of its ranks is.
-  [[nodiscard]] bool is_explained(const Part& part, const Evidence& evidence) const {
+  bool is_explained(const Part& part, const Evidence& evidence) const {
     return std::ranges::any_of(judgement_.culprits, [&](const Culprit& known) {
       if (known.part == part)
         return false;
       if (part.kind != Part::node)
-        return explains(known, part.a, evidence, machine_);
+        return explains(known, part.ranks.front(), evidence);
       return evidence.quantity.partner == Partner::group && known.part.kind == Part::rank &&
-             machine_.nodes.group_of(known.part.a) == part.a;
+             std::ranges::count(part.ranks, known.part.ranks.front()) > 0;
     });
   }
 
@@ -157,8 +142,8 @@ private:
 
   void add_links() {
     const auto explained = [&](int rank, const Evidence& evidence) {
-      return std::ranges::any_of(judgement_.culprits,
-          [&](const Culprit& c) { return explains(c, rank, evidence, machine_); });
+      return std::ranges::any_of(
+          judgement_.culprits, [&](const Culprit& c) { return explains(c, rank, evidence); });
     };
     std::vector<Culprit> links;
     for (const Partner partner : {Partner::node, Partner::inside})
@@ -174,7 +159,7 @@ private:
   /// Separates from the culprits what may be the doing of a load.
   void divide() {
     for (Culprit& c : std::exchange(judgement_.culprits, {})) {
-      if (std::ranges::any_of(ranks_of(c, machine_), [&](int rank) { return loaded_[rank]; })) {
+      if (std::ranges::any_of(c.part.ranks, [&](int rank) { return loaded_[rank]; })) {
         const auto unclear = [](const Evidence& e) { return !e.clear; };
         if (std::ranges::all_of(c.evidence, unclear)) {
           judgement_.doubtful.push_back(std::move(c));

@@ -18,7 +18,7 @@ struct Reached {
   double value = none, known = none, share = none;
 
   /// Also where one of the two is nothing.
-  [[nodiscard]] bool is_above(const Reached& other) const { return !(share <= other.share); }
+  bool is_above(const Reached& other) const { return !(share <= other.share); }
 };
 
 /// Compares a quantity with what is known of it.
@@ -28,7 +28,7 @@ public:
       : machine_(machine),
         measured_(measured) {}
 
-  [[nodiscard]] std::vector<Culprit> ranks() const {
+  std::vector<Culprit> ranks() const {
     std::map<int, Reached> low;
     const int ranks = machine_.nodes.ranks();
     for (int rank = 0; rank < ranks; ++rank)
@@ -42,7 +42,7 @@ public:
   /// An adapter is as good as its best way, out and in. It is slow if the other end of that does
   /// better elsewhere; of two whose best way is the same one, no one can tell which of them is
   /// slow, nor whether the way is.
-  [[nodiscard]] std::vector<Culprit> adapters(const std::set<int>& named) const {
+  std::vector<Culprit> adapters(const std::set<int>& named) const {
     const std::map<Port, Way> best = best_ways();
     std::map<int, Reached> certain, unclear;
     for (const auto& [port, way] : best) {
@@ -71,7 +71,7 @@ private:
   };
 
   /// Of each adapter, out and in.
-  [[nodiscard]] std::map<Port, Way> best_ways() const {
+  std::map<Port, Way> best_ways() const {
     std::map<Port, Way> best;
     for (int to = 0; to < machine_.nodes.ranks(); ++to)
       for (int node = 0; node < machine_.nodes.count(); ++node) {
@@ -88,20 +88,16 @@ private:
     return best;
   }
 
-  [[nodiscard]] bool is_latency() const { return measured_.quantity.is_latency(); }
+  bool is_latency() const { return measured_.quantity.is_latency(); }
 
-  [[nodiscard]] double known(int rank) const { return measured_.known.values[rank]; }
+  double known(int rank) const { return measured_.known.values[rank]; }
 
-  [[nodiscard]] bool is_low(const Reached& reached) const {
-    return reached.share < measured_.known.least;
-  }
+  bool is_low(const Reached& reached) const { return reached.share < measured_.known.least; }
 
-  [[nodiscard]] double worse(double a, double b) const {
-    return is_latency() ? std::max(a, b) : std::min(a, b);
-  }
+  double worse(double a, double b) const { return is_latency() ? std::max(a, b) : std::min(a, b); }
 
   /// The median over the rounds.
-  [[nodiscard]] Reached at(int rank, int partner, double known) const {
+  Reached at(int rank, int partner, double known) const {
     std::vector<double> values;
     for (const std::vector<double>& round : measured_.rounds)
       if (const double v = round[rank * machine_.partners(measured_.quantity.partner) + partner];
@@ -115,23 +111,21 @@ private:
         is_latency() ? (known + latency_floor) / (value + latency_floor) : value / known};
   }
 
-  [[nodiscard]] std::vector<Culprit> each_of(
-      Part::Kind kind, const std::map<int, Reached>& low) const {
+  std::vector<Culprit> each_of(Part::Kind kind, const std::map<int, Reached>& low) const {
     return list_of(low, [&](const auto& entry) {
-      return Culprit{{kind, entry.first}, false, {evidence({entry.second})}};
+      return Culprit{{kind, {entry.first}}, false, {evidence({entry.second})}};
     });
   }
 
   /// No one can tell which.
-  [[nodiscard]] Culprit one_of(Part::Kind kind, const std::map<int, Reached>& low) const {
-    return {{kind, low.begin()->first},
+  Culprit one_of(Part::Kind kind, const std::map<int, Reached>& low) const {
+    return {{kind, list_of(low | std::views::keys)},
         false,
-        {evidence(list_of(low | std::views::values))},
-        list_of(low | std::views::keys)};
+        {evidence(list_of(low | std::views::values))}};
   }
 
   /// Of the medians.
-  [[nodiscard]] Evidence evidence(const std::vector<Reached>& reached) const {
+  Evidence evidence(const std::vector<Reached>& reached) const {
     return {.quantity = measured_.quantity,
         .value = median(list_of(reached, &Reached::value)),
         .usual = median(list_of(reached, &Reached::known)),
@@ -155,14 +149,14 @@ std::vector<Culprit> below_known(
   for (const Culprit& c : named)
     for (const Evidence& e : c.evidence)
       if (e.quantity.name == quantity.name && c.part.kind != Part::link)
-        for (const int rank : ranks_of(c, machine))
-          already.insert(rank);
+        already.insert(c.part.ranks.begin(), c.part.ranks.end());
   const KnownComparison comparison(machine, measured);
   if (quantity.between_nodes())
     return comparison.adapters(already);
   std::vector<Culprit> found = comparison.ranks();
-  std::erase_if(found,
-      [&](const Culprit& c) { return c.part.kind == Part::rank && already.contains(c.part.a); });
+  std::erase_if(found, [&](const Culprit& c) {
+    return c.part.kind == Part::rank && already.contains(c.part.ranks.front());
+  });
   return found;
 }
 }  // namespace minitaw::screen

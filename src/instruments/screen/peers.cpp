@@ -11,7 +11,17 @@ namespace minitaw::screen {
 namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
-// docs/screen.md, "What it says", has these numbers.
+// docs/screen.md, "What it says", has these numbers; decision 0022 says why.
+
+/// Standard deviations that are no chance: of one part from round to round, and of its peers if
+/// they are many.
+constexpr double sigmas = 6;
+/// Standard deviations beyond which, in all rounds, no load explains what stands out.
+constexpr double loaded_sigmas = 10;
+/// Of each quantity, expected: the more parts, the more rounds each must stand out in.
+constexpr double false_alarms = 0.05;
+/// Fewer peers tell nothing of their spread: a third of three would be the culprit itself.
+constexpr std::size_t many = 8;
 
 /// Of its partners: a good adapter has good partners, so that its upper quartile is its own speed.
 constexpr double port_quantile = 0.75;
@@ -31,10 +41,10 @@ constexpr double deviation_of_mad = 1.4826;
 double ranked(std::vector<double> values, double share) {
   if (values.empty())
     return none;
-  const auto last = static_cast<double>(values.size() - 1);
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::ceil(share * last));
-  std::ranges::nth_element(values, at);
-  return *at;
+  const auto at = static_cast<std::ptrdiff_t>(std::ceil(share * (values.size() - 1)));
+  const auto found = values.begin() + at;
+  std::ranges::nth_element(values, found);
+  return *found;
 }
 
 /// Of this, more is better: the rate, or 1 / (latency + floor).
@@ -52,9 +62,9 @@ struct Path {
   static constexpr int any = -1;
   int from, to;
 
-  [[nodiscard]] int first() const { return from == any ? to : from; }
+  int first() const { return from == any ? to : from; }
 
-  [[nodiscard]] int last() const { return to == any ? from : to; }
+  int last() const { return to == any ? from : to; }
 
   friend bool operator<(const Path& a, const Path& b) {
     const auto order = [](const Path& p) {
@@ -71,7 +81,7 @@ struct Compared {
   double speed = none;
   double usual = none;  ///< speed that its peers let expect
 
-  [[nodiscard]] double share() const { return speed / usual; }
+  double share() const { return speed / usual; }
 };
 
 using Round = std::map<Path, Compared>;
@@ -149,7 +159,7 @@ public:
         loaded_(loaded),
         rounds_(std::move(rounds)),
         all_loaded_(std::ranges::all_of(loaded, std::identity())),
-        few_(!rounds_.empty() && parts_of(rounds_.front()) < rule.many),
+        few_(!rounds_.empty() && parts_of(rounds_.front()) < many),
         quiet_(noise_of(rounds_, [this](const Path& p) { return !is_loaded(p); })),
         beside_load_(noise_of(rounds_, [this](const Path& p) { return is_loaded(p); })) {
     for (const Round& round : rounds_)
@@ -158,7 +168,7 @@ public:
 
   /// Those that stand out in rounds enough, but for those that are excused.
   template <class Excused>
-  [[nodiscard]] Found find(const Excused& excused) const {
+  Found find(const Excused& excused) const {
     Found found;
     for (const Round& round : rounds_)
       find(found, round);
@@ -174,7 +184,7 @@ public:
 
   /// The smallest fault that find() would have named: the threshold of the round that decides, and
   /// some spare for the noise of the fault itself.
-  [[nodiscard]] double smallest() const {
+  double smallest() const {
     const auto least_rounds = static_cast<std::size_t>(rule_.rounds);
     const std::size_t needed = all_loaded_ || few_ ? rounds_.size() : least_rounds;
     if (needed < least_rounds || rounds_.size() < needed || paths_ < 2)
@@ -197,37 +207,33 @@ public:
   }
 
 private:
-  [[nodiscard]] bool is_loaded(const Path& path) const {
-    return loaded_[path.first()] || loaded_[path.last()];
-  }
+  bool is_loaded(const Path& path) const { return loaded_[path.first()] || loaded_[path.last()]; }
 
-  [[nodiscard]] double gross_loss() const {
-    return quantity_.is_latency() ? gross_latency : gross_rate;
-  }
+  double gross_loss() const { return quantity_.is_latency() ? gross_latency : gross_rate; }
 
   /// Share below the usual speed that is worth a word.
-  [[nodiscard]] double worth_a_word() const {
+  double worth_a_word() const {
     return rule_.least_loss > 0 && !quantity_.is_latency() ? rule_.least_loss
                                                            : quantity_.least_loss;
   }
 
   /// The share from which on a path stands out.
-  [[nodiscard]] double least_loss(const Noise& noise, double spread) const {
-    const double by_chance = rule_.sigmas * std::max(noise.usual, spread);
+  double least_loss(const Noise& noise, double spread) const {
+    const double by_chance = sigmas * std::max(noise.usual, spread);
     return std::max(worth_a_word(), std::min(by_chance, gross_loss()));
   }
 
   /// The share from which on no load explains it.
-  [[nodiscard]] double clear_loss(double spread) const {
-    return std::max(worth_a_word(), rule_.loaded_sigmas * std::max(beside_load_.at_most, spread));
+  double clear_loss(double spread) const {
+    return std::max(worth_a_word(), loaded_sigmas * std::max(beside_load_.at_most, spread));
   }
 
-  [[nodiscard]] static double usual_share(const Round& round) {
+  static double usual_share(const Round& round) {
     return ranked(list_of(round | std::views::values, &Compared::share), 0.5);
   }
 
   /// Ranks, or pairs of ranks: what sends and receives is counted once.
-  [[nodiscard]] static std::size_t parts_of(const Round& round) {
+  static std::size_t parts_of(const Round& round) {
     std::set<std::pair<int, int>> parts;
     for (const auto& [path, compared] : round)
       parts.insert(std::minmax(path.first(), path.last()));
@@ -235,8 +241,8 @@ private:
   }
 
   /// A standard deviation by the median absolute one, where there are many peers; else 0.
-  [[nodiscard]] double spread_of_peers(const Round& round) const {
-    if (parts_of(round) < rule_.many)
+  double spread_of_peers(const Round& round) const {
+    if (parts_of(round) < many)
       return 0;
     const double usual = usual_share(round);
     std::vector<double> apart = list_of(round | std::views::values,
@@ -276,15 +282,13 @@ private:
     double chances = 0;
     for (const auto& [path, seen] : found)
       if (seen.size() < rounds)
-        chances += static_cast<double>(seen.size());
-    const auto paths = static_cast<double>(paths_);
+        chances += seen.size();
     std::erase_if(found, [&](const auto& entry) {
       const std::size_t times = entry.second.size();
-      const double others = chances - (times < rounds ? static_cast<double>(times) : 0);
-      const double share = others / (paths * static_cast<double>(rounds));
-      const double alarms =
-          paths * ways(rounds, times) * std::pow(share, static_cast<double>(times));
-      return times < static_cast<std::size_t>(rule_.rounds) || alarms > rule_.false_alarms;
+      const double others = chances - (times < rounds ? times : 0);
+      const double share = others / (paths_ * rounds);
+      const double alarms = paths_ * ways(rounds, times) * std::pow(share, times);
+      return times < static_cast<std::size_t>(rule_.rounds) || alarms > false_alarms;
     });
   }
 
@@ -292,7 +296,7 @@ private:
   static double ways(std::size_t n, std::size_t k) {
     double product = 1;
     for (std::size_t i = 1; i <= k; ++i)
-      product *= static_cast<double>(n - k + i) / static_cast<double>(i);
+      product *= static_cast<double>(n - k + i) / i;
     return product;
   }
 
@@ -365,15 +369,15 @@ Part part_of(
     const Path& path, const Found& found, const Quantity& quantity, const topology::Groups& nodes) {
   const int rank = path.first();
   if (quantity.between_nodes())
-    return {Part::adapter, rank};
+    return {Part::adapter, {rank}};
   if (quantity.partner == Partner::inside)
-    return {Part::rank, rank};
-  const int node = nodes.group_of(rank);
-  const bool all_slow = std::ranges::all_of(
-      nodes.members(node), [&](int other) { return found.contains({other, other}); });
+    return {Part::rank, {rank}};
+  const std::vector<int> members = nodes.members(nodes.group_of(rank));
+  const bool all_slow =
+      std::ranges::all_of(members, [&](int other) { return found.contains({other, other}); });
   const bool is_node =
-      quantity.partner == Partner::group || (all_slow && nodes.size(node) > 1 && nodes.count() > 1);
-  return is_node ? Part{Part::node, node} : Part{Part::rank, rank};
+      quantity.partner == Partner::group || (all_slow && members.size() > 1 && nodes.count() > 1);
+  return is_node ? Part{Part::node, members} : Part{Part::rank, {rank}};
 }
 }  // namespace
 
@@ -431,7 +435,7 @@ Slower slower_links(const Machine& machine,
   for (const auto& [link, seen] : found) {
     const bool both = found.contains({link.to, link.from});
     if (!both || link.from < link.to)
-      culprits.push_back({{Part::link, link.from, link.to}, both, {evidence_of(quantity, seen)}});
+      culprits.push_back({{Part::link, {link.from, link.to}}, both, {evidence_of(quantity, seen)}});
   }
   return {std::move(culprits), outliers.smallest()};
 }

@@ -56,9 +56,9 @@ public:
     list_quantities();
   }
 
-  [[nodiscard]] const Machine& machine() const override { return machine_; }
+  const Machine& machine() const override { return machine_; }
 
-  [[nodiscard]] std::vector<Quantity> quantities() const override { return quantities_; }
+  std::vector<Quantity> quantities() const override { return quantities_; }
 
   std::vector<std::vector<double>> round() override {
     for (const Quantity& q : quantities_)
@@ -102,16 +102,11 @@ private:
   /// The share of this rank's cores that was taken by others than ranks of the job.
   void measure_load(const rates::CoreUse& before) {
     const rates::CoreUse mine = workbench_->core_use() - before;
-    std::vector<rates::CoreUse> all(ranks_.size());
-    check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, own_.comm),
-        "MPI_Allgather");
-    const double share = rates::share_of_others(ranks_, all, rank_);
+    const double share = rates::share_of_others(ranks_, links::all_gather(mine, own_.comm), rank_);
     keep(load, std::isnan(share) ? nothing : std::max(0.0, share));
   }
 
-  [[nodiscard]] bool has_pairs_inside() const {
-    return std::ranges::max(machine_.nodes.sizes()) > 1;
-  }
+  bool has_pairs_inside() const { return std::ranges::max(machine_.nodes.sizes()) > 1; }
 
   /// All ranks come here before the next stage begins.
   void next(const std::string& stage) {
@@ -229,7 +224,7 @@ private:
   }
 
   /// The node and the rank that this rank exchanges with; -1: none, or it drives no adapter.
-  [[nodiscard]] std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const {
+  std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const {
     const int adapter = machine_.adapter_of(rank_), node = partner_in(pairs, node_);
     if (node < 0 || machine_.driver(node_, adapter) != rank_)
       return {-1, -1};
@@ -245,9 +240,7 @@ private:
       (void)rate(peer, 1, first_message);  // connects
       mine = rate(peer, 1, first_message);
     }
-    std::vector<double> all(machine_.nodes.ranks());
-    check(
-        MPI_Allgather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, own_.comm), "MPI_Allgather");
+    std::vector<double> all = links::all_gather(mine, own_.comm);
     std::erase_if(all, [](double value) { return std::isnan(value); });
     const double bytes =
         std::max<double>(first_message, median(all) * options_.link_seconds / halves);
@@ -266,7 +259,7 @@ private:
   /// Bytes/s of what the peer sends while as much goes the other way, until the last byte is here.
   double rate(int peer, int messages, std::size_t size) {
     (void)workbench_->round_trip(peer);  // both are here
-    return static_cast<double>(size) * messages / workbench_->messages(peer, messages, size);
+    return size * messages / workbench_->messages(peer, messages, size);
   }
 
   /// [quantity][rank][partner]

@@ -23,13 +23,9 @@ int Machine::driver(int node, int adapter) const {
 }
 
 int Machine::partners(Partner partner) const {
-  switch (partner) {
-  case Partner::inside: return std::ranges::max(nodes.sizes());
-  case Partner::node: return nodes.count();
-  case Partner::none:
-  case Partner::group: break;
-  }
-  return 1;
+  if (partner == Partner::inside)
+    return std::ranges::max(nodes.sizes());
+  return partner == Partner::node ? nodes.count() : 1;
 }
 
 int Machine::rank_of(Partner kind, int rank, int partner) const {
@@ -81,35 +77,35 @@ std::string readable(double value, const Quantity& q) {
 
 std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names) {
-  const Part& part = culprit.part;
+  const auto& [kind, ranks] = culprit.part;
+  const int first = ranks.front(), last = ranks.back();
+  const int node = machine.nodes.group_of(first), other = machine.nodes.group_of(last);
   const auto adapter = [&](int driver) {
     return fmt::format("adapter {}of {} (rank {})",
         machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(driver)) : "",
         names[machine.nodes.group_of(driver)],
         driver);
   };
-  switch (part.kind) {
-  case Part::rank: return rank_text(part.a, machine, names);
-  case Part::node: return names[part.a];
-  case Part::adapter: return adapter(part.a);
-  case Part::some_ranks: return ranks_text(culprit.among, machine);
+  switch (kind) {
+  case Part::rank: return rank_text(first, machine, names);
+  case Part::node: return names[node];
+  case Part::adapter: return adapter(first);
+  case Part::some_ranks: return ranks_text(ranks, machine);
   case Part::some_adapters:
-    if (std::ssize(culprit.among) == machine.nodes.count() * machine.adapters &&
-        machine.nodes.count() > 2)
+    if (std::ssize(ranks) == machine.nodes.count() * machine.adapters && machine.nodes.count() > 2)
       return "adapters of all nodes, or the network between them";
     return fmt::format("at least one of {}{}",
-        fmt::join(list_of(culprit.among, adapter), ", "),
-        culprit.among.size() == 2 ? ", the link between them" : "");
+        fmt::join(list_of(ranks, adapter), ", "),
+        ranks.size() == 2 ? ", the link between them" : "");
   case Part::link: break;
   }
   const bool both = culprit.both_ways;
-  const int node = machine.nodes.group_of(part.a), other = machine.nodes.group_of(part.b);
   const int peers = node == other ? machine.nodes.size(node) : machine.nodes.count();
   return fmt::format("link {} {} {} {}{}",
       both ? "between" : "from",
-      rank_text(part.a, machine, names),
+      rank_text(first, machine, names),
       both ? "and" : "to",
-      rank_text(part.b, machine, names),
+      rank_text(last, machine, names),
       peers > 2       ? ""
       : node == other ? ", or one of the two"
                       : ", or the adapter at one of its ends");
@@ -135,22 +131,9 @@ std::string text_of(double smallest, const Quantity& quantity) {
   return fmt::format("{:.0f} % less", std::ceil(100 * smallest - 1e-6));
 }
 
-std::vector<int> ranks_of(const Culprit& culprit, const Machine& machine) {
-  const auto [kind, a, b] = culprit.part;
-  switch (kind) {
-  case Part::node: return machine.nodes.members(a);
-  case Part::link: return {a, b};
-  case Part::some_ranks:
-  case Part::some_adapters: return culprit.among;
-  case Part::rank:
-  case Part::adapter: break;
-  }
-  return {a};
-}
-
-std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine) {
+std::vector<int> nodes_of(const Part& part, const Machine& machine) {
   std::set<int> nodes;
-  for (const int rank : ranks_of(culprit, machine))
+  for (const int rank : part.ranks)
     nodes.insert(machine.nodes.group_of(rank));
   return {nodes.begin(), nodes.end()};
 }

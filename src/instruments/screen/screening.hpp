@@ -71,12 +71,14 @@ struct Measured {
 
 /// The smallest part of the machine that explains what was found.
 struct Part {
-  /// The last ones: at least one of `Culprit::among`, ranks or the drivers of adapters, and no one
-  /// can tell which.
+  /// The last ones: at least one of several, and no one can tell which.
   enum Kind { rank, node, adapter, link, some_ranks, some_adapters } kind = rank;
 
-  /// Rank; node; driver of an adapter; sender and receiver of a link; the first of `among`.
-  int a = -1, b = -1;
+  /// That it consists of: those of a node, the driver of an adapter, sender and receiver of a link.
+  std::vector<int> ranks{};
+
+  [[nodiscard]] bool is_adapter() const { return kind == adapter || kind == some_adapters; }
+
   friend auto operator<=>(const Part&, const Part&) = default;
 };
 
@@ -94,21 +96,12 @@ struct Culprit {
   Part part;
   bool both_ways = false;  ///< of a link
   std::vector<Evidence> evidence{};
-  std::vector<int> among{};
 };
 
-/// When a part is named. docs/screen.md says each number; decision 0022 says why.
+/// When a part is named, as far as the user decides it.
 struct Rule {
-  /// Standard deviations: of one part from round to round, and of its peers if they are many.
-  double sigmas = 6;
-  double least_loss = 0;  ///< replaces that of the rates; 0: does not
-  int rounds = 2;         ///< in which a culprit must stand out
-  /// Of each quantity, expected: the more parts, the more rounds each must stand out in.
-  double false_alarms = 0.05;
-  /// Fewer peers tell nothing of their spread: a third of three would be the culprit itself.
-  std::size_t many = 8;
-  double most_load = 0.1;     ///< share of its cores that others may take of a rank that is judged
-  double loaded_sigmas = 10;  ///< beyond which, in all rounds, no load explains what stands out
+  double least_loss = 0;  ///< share of a rate, instead of the quantity's own; 0: the quantity's
+  int rounds = 2;         ///< in which a culprit must stand out, at least
 };
 
 /// The smallest fault of a quantity that would have been named: share of the rate, or seconds more;
@@ -170,10 +163,8 @@ struct Words {
     const Judgement& judgement,
     int rounds,
     int wanted);
-/// Ranks that a culprit consists of: those of a node, both ends of a link.
-[[nodiscard]] std::vector<int> ranks_of(const Culprit& culprit, const Machine& machine);
-/// Nodes that a culprit is on, ascending.
-[[nodiscard]] std::vector<int> nodes_of(const Culprit& culprit, const Machine& machine);
+/// Nodes that a part is on, ascending.
+[[nodiscard]] std::vector<int> nodes_of(const Part& part, const Machine& machine);
 /// Steps of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or
 /// n if n is odd.
 [[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);

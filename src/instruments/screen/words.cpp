@@ -3,7 +3,6 @@
 #include <cmath>
 #include <fmt/ranges.h>
 #include "base/error.hpp"
-#include "base/range.hpp"
 #include "instruments/screen/screening.hpp"
 #include "topology/system.hpp"
 
@@ -39,7 +38,7 @@ public:
         known_.push_back(m.quantity.name);
   }
 
-  [[nodiscard]] std::string judged() const {
+  std::string judged() const {
     return fmt::format("{} of {}, each beside its peers, in {}; {}",
         counted(machine_.nodes.ranks(), "rank"),
         counted(machine_.nodes.count(), "node"),
@@ -48,7 +47,7 @@ public:
                        : "and beside what the table knows of the hardware");
   }
 
-  [[nodiscard]] std::string sure() const {
+  std::string sure() const {
     Texts all = {"in most rounds a culprit was worse than its peers by what is \"detectable\""};
     all.push_back(std::isnan(judgement_.load)
                       ? "what other programs did meanwhile is not known"
@@ -60,7 +59,7 @@ public:
     return joined(all);
   }
 
-  [[nodiscard]] std::string not_seen() const {
+  std::string not_seen() const {
     Texts all = {"smaller losses than \"detectable\""};
     if (!std::ranges::all_of(
             measured_, [](const Measured& m) { return m.quantity.is_load() || has_known(m); }))
@@ -83,7 +82,7 @@ public:
     return joined(all);
   }
 
-  [[nodiscard]] std::string next() const {
+  std::string next() const {
     int ranks = 0, adapters = 0;
     for (const Culprit& c : judgement_.culprits) {
       ranks += c.part.kind == Part::some_ranks ? 1 : 0;
@@ -107,7 +106,7 @@ public:
     return joined(all);
   }
 
-  [[nodiscard]] std::string verdict() const {
+  std::string verdict() const {
     Texts found;
     if (!judgement_.culprits.empty())
       found.push_back(

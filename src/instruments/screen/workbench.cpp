@@ -46,7 +46,7 @@ template <class E>
 Work product(const model::Shape& s, const ExecutionSpace& exec) {
   const OwnMatrix<E> x(exec, s.tokens(), s.hidden), w(exec, 2 * s.ffn.front(), s.hidden),
       y(exec, s.tokens(), 2 * s.ffn.front());
-  const auto flop = 2.0 * static_cast<double>(s.tokens() * s.hidden * 2 * s.ffn.front());
+  const double flop = 2.0 * (s.tokens() * s.hidden * 2 * s.ffn.front());
   return finished(exec, flop, [=] { kernels::linear_forward<E>(exec, y, x, w); });
 }
 
@@ -57,7 +57,7 @@ Work attention(const model::Shape& s, const ExecutionSpace& exec) {
   const OwnMatrix<E> qkv(exec, t, s.qkv()), y(exec, t, a);
   const OwnMatrix<float> lse(exec, 1, s.heads * t);
   const kernels::AttentionSizes sizes = model::attention_sizes(s);
-  return finished(exec, 2.0 * static_cast<double>(t * s.seq * a), [=] {
+  return finished(exec, 2.0 * (t * s.seq * a), [=] {
     kernels::attention_forward<E>(
         exec, {y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes});
   });
@@ -67,7 +67,7 @@ Work attention(const model::Shape& s, const ExecutionSpace& exec) {
 Work triad(const ExecutionSpace& exec) {
   const std::int64_t n = kernels::on_host ? 8 << 20 : 64 << 20;
   const Kokkos::View<float*, kernels::MemorySpace> a("a", n), b("b", n), c("c", n);
-  return finished(exec, 3.0 * sizeof(float) * static_cast<double>(n), [=] {
+  return finished(exec, 3.0 * sizeof(float) * n, [=] {
     Kokkos::parallel_for(
         "minitaw::triad", Kokkos::RangePolicy(exec, 0, n), Triad{a.data(), b.data(), c.data()});
   });
@@ -78,7 +78,7 @@ Work copy(const ExecutionSpace& exec, bool to_device) {
   const std::size_t bytes = 64 << 20;
   const Bytes there("device", bytes);
   const Kokkos::View<std::byte*, kernels::PinnedSpace> here("pinned", bytes);
-  return finished(exec, static_cast<double>(bytes), [=] {
+  return finished(exec, bytes, [=] {
     if (to_device)
       Kokkos::deep_copy(exec, there, here);
     else
@@ -144,7 +144,7 @@ public:
 
   rates::CoreUse core_use() override { return rates::core_use(cores_); }
 
-  [[nodiscard]] std::vector<Kernel> kernels() const override {
+  std::vector<Kernel> kernels() const override {
     std::vector<Kernel> all;
     model::with_element(shape_.dtype, [&]<class E>(E) {
       all = {{"matrix product", "FLOP/s", [this] { return product<E>(shape_, exec_); }},
@@ -192,9 +192,7 @@ public:
   }
 
 private:
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(elements_) * sizeof(float);
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
 
   /// Returns when what the transport has put on queues of the device is over too.
   void fence() const {

@@ -10,9 +10,10 @@
 #include "schedule/shapes.hpp"
 #include "this_run.hpp"
 
-namespace minitaw::trace {
+namespace minitaw::blame {
 namespace {
-using schedule::Action, schedule::Program, testing::HasSubstr, testing::StartsWith;
+using schedule::Action, schedule::Program, testing::HasSubstr, testing::StartsWith,
+    trace::StepSpans;
 
 /// A job whose ranks take as long as others by these factors.
 struct Job {
@@ -75,11 +76,11 @@ struct Job {
     return as_measured(program, spans);
   }
 
-  [[nodiscard]] Blame blame(int steps = 9) const {
+  [[nodiscard]] Finding find(int steps = 9) const {
     std::vector<StepSpans> all;
     for (int s = 0; s < steps; ++s)
       all.push_back(step(test::seed() + static_cast<unsigned>(s)));
-    return find_blame(program, layout, own, {nodes}, all);
+    return find_culprit(program, layout, own, {nodes}, all);
   }
 
   [[nodiscard]] double length() const {
@@ -114,7 +115,7 @@ TEST(Blame, NamesTheRankAndWhatTheStepWouldBeWithoutIt) {
         job.noise = 0.01;
         job.between = 4e-3;
         job.rank = {{who, factor}};
-        const Blame found = job.blame();
+        const Finding found = job.find();
         const std::string name = nodes.count() == 1
                                      ? fmt::format("rank {}", who)
                                      : fmt::format("rank {} (node {})", who, nodes.group_of(who));
@@ -136,7 +137,7 @@ TEST(Blame, WithoutASlowRankItsTransfersAreFastToo) {
     Job job(spec, topology::Groups({2, 2, 2}), 6);
     job.rank = {{4, 1.5}};
     job.port = {{4, 4}};
-    const Blame found = job.blame();
+    const Finding found = job.find();
     EXPECT_EQ(found.culprit, "rank 4 (node 2)");
     EXPECT_EQ(found.text.find("at least") == std::string::npos, compared) << found.text;
     const double slow = job.length();
@@ -153,7 +154,7 @@ TEST(Blame, WithoutASlowRankItsTransfersAreFastToo) {
 using Seconds = std::vector<std::vector<double>>;  ///< [step][rank]
 
 /// Every rank computes the same once in a step; the job may have more ranks than these.
-Blame blame_of(const Seconds& seconds, const topology::Groups& nodes) {
+Finding finding_of(const Seconds& seconds, const topology::Groups& nodes) {
   std::string text = "program alike\nshards 1\ngroups 1\n";
   for (std::size_t r = 0; r < seconds[0].size(); ++r)
     text += fmt::format("rank {0} slots h1 a1 x1 owned 0\n 0 compute F s0 m{0} h0 a0 x0\n", r);
@@ -166,11 +167,11 @@ Blame blame_of(const Seconds& seconds, const topology::Groups& nodes) {
     for (const double taken : step)
       spans.push_back({{0, 0, taken}});
   }
-  return find_blame(program, layout, {}, {nodes}, steps);
+  return find_culprit(program, layout, {}, {nodes}, steps);
 }
 
-Blame blame_of(const Seconds& seconds) {
-  return blame_of(seconds, topology::Groups({static_cast<int>(seconds[0].size())}));
+Finding finding_of(const Seconds& seconds) {
+  return finding_of(seconds, topology::Groups({static_cast<int>(seconds[0].size())}));
 }
 
 /// As often as there are steps, of ranks that take one second and these.
@@ -186,7 +187,7 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
   // nine steps: 1.4826 * 1.25 / 3, four of them 2.471 of what its lower quartile is below the
   // median.
   const std::vector<double> spread = {0.98, 0.98, 0.98, 0.98, 1.02, 1.02, 1.02, 1.02};
-  const auto behind = [](std::vector<double> list, double last) {
+  const auto followed_by = [](std::vector<double> list, double last) {
     list.push_back(last);
     return list;
   };
@@ -196,19 +197,20 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
       all[s].back() = low;
     return all;
   };
-  for (const auto& [what, quiet, loud] :
-      std::vector<std::tuple<const char*, Seconds, Seconds>>{
-          {"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
-          {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
-          {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
-          {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
-          {"four deviations", alike(3, 1, behind(spread, 1.11)), alike(3, 1, behind(spread, 1.13))},
-          {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
-          {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
-          {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
-          {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
-    EXPECT_EQ(blame_of(quiet).text, "no rank stands out") << what;
-    EXPECT_EQ(blame_of(loud).culprit, fmt::format("rank {}", loud[0].size() - 1)) << what;
+  for (const auto& [what, quiet, loud] : std::vector<std::tuple<const char*, Seconds, Seconds>>{
+           {"5 %", alike(3, 8, {1.045}), alike(3, 8, {1.055})},
+           {"one peer: 20 %", alike(3, 1, {1.19}), alike(3, 1, {1.21})},
+           {"two steps: 20 %", alike(2, 8, {1.19}), alike(2, 8, {1.21})},
+           {"three steps: 5 %", alike(2, 8, {1.19}), alike(3, 8, {1.19})},
+           {"four deviations",
+               alike(3, 1, followed_by(spread, 1.11)),
+               alike(3, 1, followed_by(spread, 1.13))},
+           {"few peers: the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 6, {1.06, 1.13})},
+           {"many: not the oddest", alike(3, 6, {1.06, 1.11}), alike(3, 7, {1.06, 1.11})},
+           {"four errors", varying(9, 3, 1.11), varying(9, 3, 1.13)},
+           {"of few steps they are larger", varying(4, 1, 1.13), varying(9, 3, 1.13)}}) {
+    EXPECT_EQ(finding_of(quiet).text, "no rank stands out") << what;
+    EXPECT_EQ(finding_of(loud).culprit, fmt::format("rank {}", loud[0].size() - 1)) << what;
   }
 }
 
@@ -217,28 +219,28 @@ TEST(Blame, ARankStandsOutBeyondEveryLimit) {
 TEST(Blame, ANodeHasTheMedianOfItsRanks) {
   const topology::Groups nodes({2, 3, 4});
   const auto step = [&](double least) {
-    return blame_of(Seconds(3, {1, 1, 1.2, 1.25, least, 1, 1, 1, 1}), nodes);
+    return finding_of(Seconds(3, {1, 1, 1.2, 1.25, least, 1, 1, 1, 1}), nodes);
   };
-  const Blame found = step(1.35);
+  const Finding found = step(1.35);
   EXPECT_EQ(found.text,
       "node 1 computes 25 % slower than the median of 9 ranks; without it the step would be 20 % "
       "shorter");
   EXPECT_NEAR(found.slower, 0.25, 1e-12);
   EXPECT_NEAR(found.share, 1 - std::max(1.35 / 1.25, 1.0) / 1.35, 1e-12);
   EXPECT_EQ(step(1.41).culprit, "rank 4 (node 1)");
-  EXPECT_EQ(blame_of(Seconds(3, {1, 1, 1.3}), nodes).culprit, "rank 2 (node 1)");
-  EXPECT_EQ(blame_of(Seconds(3, {1, 1.3}), nodes).culprit, "rank 1")
+  EXPECT_EQ(finding_of(Seconds(3, {1, 1, 1.3}), nodes).culprit, "rank 2 (node 1)");
+  EXPECT_EQ(finding_of(Seconds(3, {1, 1.3}), nodes).culprit, "rank 1")
       << "all on one node of the job";
 }
 
 /// Ratios are medians over all steps; what the step would be is of the first one.
 TEST(Blame, RatiosAreOfAllStepsAndTheShareOfTheFirst) {
-  const Blame found =
-      blame_of({{2, 5, 1.8}, {1, 1.6, 0.9}, {1, 1.5, 0.9}, {1, 1.7, 0.9}, {1, 1.4, 0.9}});
+  const Finding found =
+      finding_of({{2, 5, 1.8}, {1, 1.6, 0.9}, {1, 1.5, 0.9}, {1, 1.7, 0.9}, {1, 1.4, 0.9}});
   EXPECT_THAT(found.ratios, testing::ElementsAre(1, 1.6, 0.9));
   EXPECT_NEAR(found.slower, 1.6 / 0.95 - 1, 1e-12);
   EXPECT_NEAR(found.share, 1 - 0.95 / 1.6, 1e-12);
-  EXPECT_TRUE(blame_of({{1, 2, 1}}).culprit == "rank 1" && blame_of({{1}}).text.empty());
+  EXPECT_TRUE(finding_of({{1, 2, 1}}).culprit == "rank 1" && finding_of({{1}}).text.empty());
 }
 
 /// The clock of rank 1's computing is so much early that it begins before its weights are there.
@@ -259,8 +261,8 @@ rank 1 slots w1 a1 x1 owned
   for (const auto& [early, end] :
       {std::pair{0.2, "; without it the step would be at least 25 % shorter"}, {0.3, ""}}) {
     const StepSpans spans = {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6 - early, 8 - early}}};
-    const Blame found =
-        find_blame(program, layout, {}, {topology::Groups({1, 1})}, std::array{spans});
+    const Finding found =
+        find_culprit(program, layout, {}, {topology::Groups({1, 1})}, std::array{spans});
     EXPECT_EQ(found.text, said + end);
     EXPECT_EQ(std::isnan(found.share), early > 0.25);
   }
@@ -269,7 +271,7 @@ rank 1 slots w1 a1 x1 owned
 /// Two messages on every link of three nodes, each alone on its adapters; receivers are there
 /// before them. In `held_steps` of three those of the slow links take `times` as long, of node 2
 /// `last` times that. They carry `shard`; 1 is the larger.
-Blame blame_of(const std::set<std::pair<int, int>>& slow,
+Finding finding_of(const std::set<std::pair<int, int>>& slow,
     double times,
     double last = 1,
     int held_steps = 3,
@@ -297,31 +299,32 @@ Blame blame_of(const std::set<std::pair<int, int>>& slow,
       model::make_layout({2, 64, 2, 2, {128, 512}, 64, 16, 1}, schedule::cut_of(program));
   std::vector<StepSpans> steps(held_steps, spans);
   steps.resize(3, usual);
-  return find_blame(program, layout, {}, {topology::Groups({1, 1, 1})}, steps);
+  return find_culprit(program, layout, {}, {topology::Groups({1, 1, 1})}, steps);
 }
 
 TEST(Blame, ALinkOrAdapterStandsOutBeyondEveryLimit) {
-  EXPECT_EQ(blame_of({{0, 1}}, 1.24).text, "no rank or link stands out");
-  EXPECT_EQ(blame_of({{0, 1}}, 1.5, 1, 1).text, "no rank or link stands out")
+  EXPECT_EQ(finding_of({{0, 1}}, 1.24).text, "no rank or link stands out");
+  EXPECT_EQ(finding_of({{0, 1}}, 1.5, 1, 1).text, "no rank or link stands out")
       << "in one step of three";
-  EXPECT_EQ(blame_of({{0, 1}}, 3, 1, 3, 1).text, "no rank or link stands out") << "larger messages";
-  const Blame link = blame_of({{0, 1}}, 5);
+  EXPECT_EQ(finding_of({{0, 1}}, 3, 1, 3, 1).text, "no rank or link stands out")
+      << "larger messages";
+  const Finding link = finding_of({{0, 1}}, 5);
   EXPECT_EQ(link.text,
       "the link of nodes 0 and 1 moves data at 20 % of the median rate of 6 links; without it the "
       "step would be at least 11 % shorter");
   EXPECT_NEAR(link.slower, 4, 1e-12);
   EXPECT_NEAR(link.share, 1 - 31 / 35.0, 1e-12) << "the last message begins when it did";
-  EXPECT_EQ(blame_of({{0, 1}}, 1.26).culprit, "the link of nodes 0 and 1");
-  EXPECT_EQ(blame_of({{1, 2}}, 1.26).culprit, "the link of nodes 1 and 2");
+  EXPECT_EQ(finding_of({{0, 1}}, 1.26).culprit, "the link of nodes 0 and 1");
+  EXPECT_EQ(finding_of({{1, 2}}, 1.26).culprit, "the link of nodes 1 and 2");
   const std::set<std::pair<int, int>> of_node_1 = {{0, 1}, {1, 2}};
-  EXPECT_EQ(blame_of(of_node_1, 1.24).culprit, "");
-  const Blame adapter = blame_of(of_node_1, 2, 1.4);
+  EXPECT_EQ(finding_of(of_node_1, 1.24).culprit, "");
+  const Finding adapter = finding_of(of_node_1, 2, 1.4);
   EXPECT_EQ(adapter.text,
       "the adapter of node 1 moves data at 50 % of the median rate of 3 adapters; without it the "
       "step would be at least 9 % shorter");
   EXPECT_NEAR(adapter.share, 1 - 30 / 32.8, 1e-12)
       << "the last message begins earlier, as the one before it ends";
-  EXPECT_NE(blame_of(of_node_1, 2, 1.6).culprit, "the adapter of node 1")
+  EXPECT_NE(finding_of(of_node_1, 2, 1.6).culprit, "the adapter of node 1")
       << "more than twice the least";
 }
 
@@ -330,35 +333,35 @@ TEST(Blame, ALinkOrAdapterStandsOutBeyondEveryLimit) {
 TEST(Blame, IsOfWorkOfTheSameFlopsAlone) {
   for (const char* spec : {"1f1b", "zb1", "zb2"}) {
     Job plain(spec, topology::Groups({2, 2}), 5), job = plain;
-    EXPECT_EQ(plain.blame().culprit, "") << spec;
+    EXPECT_EQ(plain.find().culprit, "") << spec;
     job.layout.shape.vocab = 4096;
     job.layout.shape.ffn.back() = 512;
-    EXPECT_EQ(job.blame().culprit, "") << spec;
+    EXPECT_EQ(job.find().culprit, "") << spec;
     for (const int who : {0, 1, 3}) {
       job.rank = {{who, 1.2}};
-      EXPECT_EQ(job.blame().culprit, fmt::format("rank {} (node {})", who, who / 2)) << spec;
-      EXPECT_NEAR(job.blame().slower, 0.2, 1e-9) << spec;
+      EXPECT_EQ(job.find().culprit, fmt::format("rank {} (node {})", who, who / 2)) << spec;
+      EXPECT_NEAR(job.find().slower, 0.2, 1e-9) << spec;
     }
   }
   Job job("tawpipe", topology::Groups({2, 2}), 4);
   job.layout.shape.micro_batch = 3;
   job.own = {3, 1, 1, 1};
-  EXPECT_EQ(job.blame().culprit, "");
+  EXPECT_EQ(job.find().culprit, "");
 }
 
 TEST(Blame, OfReplicasIsAmongAllOfThem) {
   Job job("tawpipe", topology::Groups({2, 2, 2, 2}), 4, 2);
   job.noise = 0.02;
   job.rank = {{6, 1.2}};
-  EXPECT_EQ(job.blame().culprit, "rank 6 (node 3)");
+  EXPECT_EQ(job.find().culprit, "rank 6 (node 3)");
   Job large("ddp", topology::Groups::equal(80, 20), 2);
   large.noise = 0.02;
   large.rank = {{6, 1.2}, {9, 1.1}};
-  EXPECT_EQ(large.blame().culprit, "rank 6 (node 1)") << "the slower one of two";
+  EXPECT_EQ(large.find().culprit, "rank 6 (node 1)") << "the slower one of two";
 }
 
 /// Noise of every action, and of every rank in a step; steps in which a rank is held up.
-TEST(Blame, NobodyIsBlamedForNoise) {
+TEST(Blame, NoPartIsNamedForNoise) {
   int alarms = 0, trials = 0;
   std::mt19937 random(test::seed());
   for (const topology::Groups& nodes : nodes_of_ranks)
@@ -367,7 +370,7 @@ TEST(Blame, NobodyIsBlamedForNoise) {
         Job job(spec, nodes, nodes.ranks());
         job.noise = noise;
         job.burst = noise > 0 ? 0.1 : 0;
-        const Blame found = job.blame(static_cast<int>(3 + random() % 10));
+        const Finding found = job.find(static_cast<int>(3 + random() % 10));
         alarms += found.culprit.empty() ? 0 : 1;
         EXPECT_TRUE(noise > 0 || found.culprit.empty())
             << spec << " " << nodes.text() << ": " << found.text;
@@ -384,9 +387,11 @@ TEST(Replay, OfMeasuredStepsIsExact) {
     Job job(spec, topology::Groups({2, 2}), 4);
     job.noise = 0.3;
     const StepSpans spans = job.step(test::seed());
-    for (const int fold : {1, 2})
-      EXPECT_NEAR(
-          replay(job.program, spans, [=](int, int) { return fold; }), job.length() / fold, 1e-12);
+    for (const double fold : {1, 2}) {
+      const Speedups speedups = list_of(
+          spans, [=](const auto& actions) { return std::vector<double>(actions.size(), fold); });
+      EXPECT_NEAR(replay(job.program, spans, speedups), job.length() / fold, 1e-12);
+    }
   }
 }
 
@@ -408,13 +413,11 @@ rank 1 slots w2 a1 x1 owned 1
   const StepSpans spans = {
       {{0, 0, 1}, {0, 0, 3}}, {{0, 0, 4}, {0, 4, 4.5}, {0, 4, 4.75}, {4, 4.5, 8}}};
   const auto length = [&](double computing) {
-    return replay(program, spans, [=](int rank, int action) {
-      return rank == 1 && action % 3 == 0 ? computing : 1;
-    });
+    return replay(program, spans, {{1, 1}, {computing, 1, 1, computing}});
   };
   EXPECT_DOUBLE_EQ(length(1), 8);
   EXPECT_DOUBLE_EQ(length(2), 2 + 0.5 + 1.75);
   EXPECT_DOUBLE_EQ(length(8), 3 + 0.75) << "the second message goes until 3";
 }
 }  // namespace
-}  // namespace minitaw::trace
+}  // namespace minitaw::blame

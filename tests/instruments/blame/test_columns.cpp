@@ -2,7 +2,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include "fixtures.hpp"
-#include "instruments/blame/columns.hpp"
+#include "instruments/blame/blame.hpp"
 #include "record/recorder.hpp"
 #include "record/sample.hpp"
 
@@ -10,7 +10,7 @@ namespace minitaw::blame {
 namespace {
 using record::Row;
 
-Row row_of(const trace::Blame& found, int number = 0) {
+Row row_of(const Finding& found, int number = 0) {
   CaseResult r = record::sample_case("ddp");
   r.found.clear();
   add(found, r);
@@ -23,7 +23,7 @@ Row row_of(const trace::Blame& found, int number = 0) {
 Row blamed(int number, const std::string& culprit, double share = 0.1) {
   const std::string text =
       culprit.empty() ? "no rank stands out" : fmt::format("{} costs {}", culprit, share);
-  return row_of({text, culprit, culprit.empty() ? trace::Blame::unknown : 0.09, share, {}}, number);
+  return row_of({text, culprit, culprit.empty() ? Finding::unknown : 0.09, share, {}}, number);
 }
 
 /// Half of the cases that were judged, and two of several: disturbances are of one case.
@@ -50,7 +50,7 @@ TEST(StandingOut, NamesWhoStandsOutInHalfOfTheCases) {
           "rank 1 costs 0.1 (case 2); it stands out in 2 of 4 cases"));
 }
 
-TEST(StandingOut, SaysWhyNobodyIsNamed) {
+TEST(StandingOut, SaysWhyNoPartIsNamed) {
   const std::string text = "no rank or link is judged: 4 threads of ranks 0-3 share 2 cores";
   const Row crowd = row_of({text, "", NAN, NAN, {}});
   EXPECT_THAT(standing_out({crowd, blamed(1, ""), crowd}),
@@ -73,7 +73,7 @@ TEST_F(File, OfRepetitionsNamesWhoStandsOutInEachOfThem) {
       CaseResult r = record::sample_case();
       r.settings.repeats = static_cast<int>(culprits.size());
       r.found.clear();
-      trace::Blame found;
+      Finding found;
       found.culprit = culprit;
       found.text = culprit.empty() ? "no rank stands out" : culprit + " is slow";
       if (!culprit.empty())

@@ -7,7 +7,7 @@
 #include "instruments/predict/predict.hpp"
 #include "schedule/shapes.hpp"
 
-namespace minitaw::trace {
+namespace minitaw::blame {
 namespace {
 using testing::AnyOf, testing::EndsWith, testing::HasSubstr;
 
@@ -21,7 +21,7 @@ struct Network {
 };
 
 struct Step {
-  Blame blame;
+  Finding finding;
   double seconds = 0;
 };
 
@@ -49,8 +49,8 @@ Step step_of(const std::string& spec, const Network& network) {
     return (rank == network.slow_rank ? 2 : 1) * work / network.flops;
   };
   const predict::Prediction step = predict::simulate(program, layout, machine, costs);
-  const std::vector<StepSpans> steps(5, step.spans);
-  return {find_blame(program, layout, {}, {network.nodes, network.crowd}, steps), step.seconds};
+  const std::vector<trace::StepSpans> steps(5, step.spans);
+  return {find_culprit(program, layout, {}, {network.nodes, network.crowd}, steps), step.seconds};
 }
 
 const std::vector<topology::Groups> networks = {topology::Groups({2, 2, 2}),
@@ -62,18 +62,19 @@ const std::vector<std::string> specs = {"tawpipe", "tawpipe:gwps=direct", "weipi
 const std::vector<double> speeds = {1e7, 1e8, 1e11};
 
 /// Schedules load equal adapters unlike, and let messages wait for each other.
-TEST(Links, NobodyIsNamedWhereAllAdaptersAreAlike) {
+TEST(Links, NoLinkIsNamedWhereAllAdaptersAreAlike) {
   for (const topology::Groups& nodes : networks)
     for (const std::string& spec : specs)
       for (const double flops : speeds)
         for (const bool eager : {true, false}) {
-          const Blame found = step_of(spec, {.nodes = nodes, .flops = flops, .eager = eager}).blame;
+          const Finding found =
+              step_of(spec, {.nodes = nodes, .flops = flops, .eager = eager}).finding;
           EXPECT_EQ(found.culprit, "")
               << spec << " " << nodes.text() << " " << flops << ": " << found.text;
         }
 }
 
-/// The slow one, or one of its links, or nobody: never another one. Its rate is right wherever it
+/// The slow one, or one of its links, or none: never another one. Its rate is right wherever it
 /// is named.
 TEST(Links, TheSlowAdapterIsNamedAndNoOther) {
   int named = 0, tries = 0;
@@ -98,22 +99,22 @@ TEST(Links, TheSlowAdapterIsNamedAndNoOther) {
   RecordProperty("named", named);
   fmt::print("named in {} of {} tries\n", named, tries);
   for (const int slow : {1, 2, 3, 4})
-    EXPECT_EQ(step_of("1f1b", {.nodes = networks[3], .slow_node = slow}).blame.culprit,
+    EXPECT_EQ(step_of("1f1b", {.nodes = networks[3], .slow_node = slow}).finding.culprit,
         fmt::format("the adapter of node {}", slow));
 }
 
 /// TawPipe's messages always meet others on an adapter: nothing is said of links that nothing is
 /// known of.
 TEST(Links, AreNotJudgedWhereMessagesNeverPassAlone) {
-  EXPECT_EQ(step_of("tawpipe", {.nodes = networks[0], .flops = 1e11, .slow_node = 2}).blame.text,
+  EXPECT_EQ(step_of("tawpipe", {.nodes = networks[0], .flops = 1e11, .slow_node = 2}).finding.text,
       "no rank stands out");
-  EXPECT_EQ(step_of("1f1b", {.nodes = networks[0]}).blame.text, "no rank or link stands out");
+  EXPECT_EQ(step_of("1f1b", {.nodes = networks[0]}).finding.text, "no rank or link stands out");
 }
 
-TEST(Links, NobodyIsNamedWhereRanksShareCores) {
+TEST(Links, NoRankIsNamedWhereRanksShareCores) {
   const Network network{
       .nodes = networks[1], .slow_node = 1, .slow_rank = 2, .crowd = "3 threads share 2 cores"};
-  const Blame found = step_of("weipipe", network).blame;
+  const Finding found = step_of("weipipe", network).finding;
   EXPECT_EQ(found.text,
       "no rank or link is judged: 3 threads share 2 cores; minitaw screen measures each alone");
   EXPECT_EQ(std::tuple(found.culprit, std::isnan(found.slower), std::isnan(found.share)),
@@ -123,11 +124,11 @@ TEST(Links, NobodyIsNamedWhereRanksShareCores) {
 /// What costs more is named; of a slow link of a slow rank the rank.
 TEST(Links, OfTwoCausesTheOneThatCostsMoreIsNamed) {
   Network network{.nodes = topology::Groups::equal(4, 4), .slow_node = 1, .slow_rank = 3};
-  EXPECT_EQ(step_of("1f1b", network).blame.culprit, "rank 3 (node 3)");
+  EXPECT_EQ(step_of("1f1b", network).finding.culprit, "rank 3 (node 3)");
   network.flops = 1e11;
-  EXPECT_EQ(step_of("1f1b", network).blame.culprit, "the adapter of node 1");
+  EXPECT_EQ(step_of("1f1b", network).finding.culprit, "the adapter of node 1");
   network.slow_rank = 1;
-  EXPECT_EQ(step_of("1f1b", network).blame.culprit, "rank 1 (node 1)");
+  EXPECT_EQ(step_of("1f1b", network).finding.culprit, "rank 1 (node 1)");
 }
 }  // namespace
-}  // namespace minitaw::trace
+}  // namespace minitaw::blame

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 #include "harness/cases.hpp"
-#include "instruments/blame/core_load.hpp"
 #include "instruments/blame/listener.hpp"
 
 namespace minitaw::blame {
@@ -40,10 +39,10 @@ TEST(CoreLoad, OthersAreThoseWhoAreNoRankOfTheCase) {
 }
 
 /// The core of rank 1 is busy for 9 s more after each step, says the file.
-TEST(CoreLoad, NobodyIsNamedBesideOtherPrograms) {
+TEST(CoreLoad, NoRankIsNamedBesideOtherPrograms) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), ranks = comm::mpi::size_of(MPI_COMM_WORLD);
   if (ranks == 1)
-    GTEST_SKIP() << "nobody is named";
+    GTEST_SKIP() << "no rank is named";
   const std::string stat = fmt::format("stat-{}", rank);
   int busy = 0;
   const auto write = [&] {
@@ -75,7 +74,7 @@ TEST(CoreLoad, NobodyIsNamedBesideOtherPrograms) {
 }
 
 /// The last rank has the core of the first one.
-TEST(Finder, NobodyIsNamedWhereRanksOfTheCaseShareCores) {
+TEST(Finder, NoRankIsNamedWhereRanksOfTheCaseShareCores) {
   const int ranks = comm::mpi::size_of(MPI_COMM_WORLD);
   std::vector<topology::RankPlace> places;
   for (int r = 0; r < ranks; ++r)

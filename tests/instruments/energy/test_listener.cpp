@@ -40,11 +40,11 @@ public:
 
 /// A meter read before, between and after three steps.
 Readings read_three_steps(Meter& meter, const topology::Groups* nodes = nullptr) {
-  StepMeter reader(meter, nodes);
-  reader.begin();
-  for (int step = 0; step < 3; ++step)
-    reader.sample();
-  reader.end();
+  StepMeter reader(meter, 3, nodes);
+  for (int step = 0; step < 3; ++step) {
+    reader.before_step(step);
+    reader.after_step(step);
+  }
   return reader.collect(MPI_COMM_WORLD);
 }
 
@@ -131,7 +131,7 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   harness::Limits limits;
   std::vector<std::string> times;
   limits.stop = [&] {
-    meter->asked += '|';  // behind every step
+    meter->asked += '|';  // after every step
     times.push_back(utc_now(true));
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     return harness::StopReason::no;
@@ -139,11 +139,11 @@ TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
   Case c = harness::tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = 3;
-  const auto node = world_rank() == 0 ? std::make_shared<Counting>() : std::make_shared<Meter>();
-  const auto energy =
-      std::make_shared<Energy>(meter, node, topology::Groups::equal(world_size(), 1));
+  const auto of_node = world_rank() == 0 ? std::make_shared<Counting>() : std::make_shared<Meter>();
+  const auto devices = std::make_shared<Energy>(meter);
+  const auto nodes = std::make_shared<Energy>(of_node, topology::Groups::equal(world_size(), 1));
   const CaseResult result =
-      harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
+      harness::tests::job(engine::make_queues, {devices, nodes}).run(c, limits).result;
   EXPECT_EQ(meter->asked, "||er|r|re|") << "two steps of warm-up";
   if (world_rank() != 0)
     return;

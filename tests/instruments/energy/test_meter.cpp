@@ -146,7 +146,7 @@ TEST_F(NodeMeter, AddsPackagesAndFollowsThemThroughTheEndOfTheirRange) {
       testing::MatchesRegex(
           "energy of 2 packages \\(rapl\\), divided evenly .*, [0-9.]+ ms a reading"));
   const double before = meter->energy();
-  package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 behind it
+  package("intel-rapl:0", "package-0", "171150");  // 328850 to the end, 171150 after it
   package("intel-rapl:1", "package-1", "7000000");
   package("intel-rapl:2", "psys", "9000000");
   EXPECT_NEAR(meter->energy() - before, 0.5 + 2, 1e-9) << "J";

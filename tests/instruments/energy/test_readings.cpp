@@ -36,7 +36,8 @@ Readings of_four_steps() {
 
 record::Row row_of(const Readings& device, const Readings& node) {
   CaseResult r = four_steps();
-  add(device, node, r);
+  add(device, false, r);
+  add(node, true, r);
   record::Row row = record::make_row(r);
   row.set(extension().columns(r));
   return row;
@@ -74,7 +75,8 @@ TEST(Readings, ColumnsAreMeansAndExtremesOverStepsAndRanks) {
 
 TEST(Readings, HaveTheUnitsAndAxesOfTheLayout) {
   CaseResult r = four_steps();
-  add(of_four_steps(), of_four_steps(), r);
+  for (const bool of_nodes : {false, true})
+    add(of_four_steps(), of_nodes, r);
   for (const Dataset& dataset : r.found)
     EXPECT_EQ(dataset.units, record::units_in_case(dataset.path)) << dataset.path;
   const std::vector<double> power = {500, 300, 600, 100, 550, 350, 450, 250};
@@ -102,7 +104,8 @@ TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
       Readings read{.source = counters, .samples = {}, .energy = {}};
       if (counters == with)
         read = {with, std::vector(4, std::vector<DeviceSample>(3, {1, 2, 3, 4, 0})), {1, 2, 3}};
-      add(read, read, r);
+      for (const bool of_nodes : {false, true})
+        add(read, of_nodes, r);
       recorder.append(r, number++);
     }
     const bool both = first == second;

@@ -15,7 +15,7 @@ namespace minitaw::hang {
 using namespace schedule;
 
 namespace {
-using Fault = Root::Kind;
+using Fault = Culprit::Kind;
 
 Sides sides_of(const Matching& matching, Place p) {
   return matching.sides_of(matching.transfer_of(p));
@@ -25,7 +25,7 @@ Sides sides_of(const Matching& matching, Place p) {
 /// for their receives.
 class Stuck {
 public:
-  Stuck(const Program& program, const Root& fault, bool eager)
+  Stuck(const Program& program, const Culprit& fault, bool eager)
       : program_(program),
         matching_(detail::match(program)),
         fault_(fault),
@@ -51,7 +51,7 @@ public:
 
 private:
   [[nodiscard]] bool is_fault(Fault kind, Place p) const {
-    return fault_ == Root{kind, p.rank, p.action};
+    return fault_ == Culprit{kind, p.rank, p.action};
   }
 
   [[nodiscard]] bool begun(Place p) const {
@@ -93,13 +93,13 @@ private:
 
   const Program& program_;
   Matching matching_;
-  Root fault_;
+  Culprit fault_;
   bool eager_;
   std::vector<RankState> states_;
   std::vector<std::vector<int>> lanes_;
 };
 
-Root expected(const Matching& matching, const Root& fault) {
+Culprit expected(const Matching& matching, const Culprit& fault) {
   if (fault.kind == Fault::silent)
     return {fault.kind, fault.rank};
   if (fault.kind != Fault::lost)
@@ -130,12 +130,13 @@ TEST_P(Hangs, AFaultAtAnyActionIsFoundAndNothingElse) {
     for (int r = 0; r < ranks; ++r)
       for (int i = 0; const Action& a : program.ranks[r].actions) {
         const Fault own = is_communication(a.kind) ? Fault::lost : Fault::unfinished;
-        const Root fault{std::array{Fault::silent, Fault::late, own}[random() % 3], r, i++};
+        const Culprit fault{std::array{Fault::silent, Fault::late, own}[random() % 3], r, i++};
         const bool eager = random() % 2 == 0, left_out = test::sanitized && random() % 8 != 0;
         if (left_out || (eager && fault.kind == Fault::lost && a.kind == Kind::send))
           continue;
-        const Hang hang = find_root(program, Stuck(program, fault, eager).states(), request.groups);
-        ASSERT_TRUE(hang.roots == std::vector{expected(matching, fault)})
+        const Hang hang =
+            find_culprits(program, Stuck(program, fault, eager).states(), request.groups);
+        ASSERT_TRUE(hang.culprits == std::vector{expected(matching, fault)})
             << shapes::name_of(request) << " fault " << static_cast<int>(fault.kind)
             << (eager ? " eager" : "") << " at rank " << r << " " << to_text(a, program) << ": "
             << hang.sentence;
@@ -147,13 +148,13 @@ TEST_P(Hangs, AFaultAtAnyActionIsFoundAndNothingElse) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Hangs, testing::Values(2, 3, 4, 5, 6));
 
-std::string sentence(const Program& program, const Root& fault, const topology::Groups& nodes) {
-  return find_root(program, Stuck(program, fault, false).states(), nodes).sentence;
+std::string sentence(const Program& program, const Culprit& fault, const topology::Groups& nodes) {
+  return find_culprits(program, Stuck(program, fault, false).states(), nodes).sentence;
 }
 
 TEST(Hang, TheSentenceFollowsTheChain) {
   const Program relay = parse_program(hand_written::relay);
-  const auto said = [&](const Root& fault) {
+  const auto said = [&](const Culprit& fault) {
     return sentence(relay, fault, topology::Groups({1, 1}));
   };
   EXPECT_EQ(said({Fault::unfinished, 0, 6}),
@@ -182,8 +183,8 @@ TEST(Hang, OnlyTheStrongestKindOfRootIsNamed) {
   const Program relay = parse_program(hand_written::relay);
   std::vector<RankState> states(2, {.position = 1});  // nothing else has begun
   states[1].begun[0] = 1;
-  const Hang hang = find_root(relay, states, topology::Groups({2}));
-  EXPECT_TRUE(hang.roots == std::vector{Root(Fault::unfinished, 1, 2)}) << hang.sentence;
+  const Hang hang = find_culprits(relay, states, topology::Groups({2}));
+  EXPECT_TRUE(hang.culprits == std::vector{Culprit(Fault::unfinished, 1, 2)}) << hang.sentence;
 }
 
 /// A queue of rank 0 has taken the send before its gradient is there.
@@ -194,7 +195,8 @@ TEST(Hang, WhatWaitsForItsRankHasNotBegun) {
     state.begun[transfers] = 3, state.completed[transfers] = 2;
   states[0].begun[compute] = 3, states[0].completed[compute] = 2;
   states[1].begun[compute] = states[1].completed[compute] = 5;
-  EXPECT_EQ(find_root(parse_program(hand_written::relay), states, topology::Groups({2})).sentence,
+  EXPECT_EQ(
+      find_culprits(parse_program(hand_written::relay), states, topology::Groups({2})).sentence,
       "rank 1 waits for rank 0's send of G1; rank 0 (node 0) has not finished F s1 m0");
 }
 
@@ -204,7 +206,7 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
     std::vector<RankState> states;
     for (const int position : positions)
       states.push_back({.position = position});
-    return find_root({}, states, nodes).sentence;
+    return find_culprits({}, states, nodes).sentence;
   };
   EXPECT_EQ(said({4, 4, -1, 4}), "rank 0 waits for rank 2; rank 2 (node 1) does not answer");
   EXPECT_EQ(said({4, 2, 0, 4}),
@@ -234,17 +236,17 @@ TEST(Hang, BetweenStepsRanksThatAreSilentOrBehindAreNamed) {
 TEST(Hang, WhoHasNoPartInTheCaseOrHasEndedTheStepIsNotWaitedFor) {
   const Program relay = parse_program(hand_written::relay);
   std::vector<RankState> states = {{.position = 2}, {.position = 2}, {.position = 0}};
-  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence, "");
+  EXPECT_EQ(find_culprits(relay, states, topology::Groups({1, 1, 1})).sentence, "");
   states[0].position = 1;
   states[0].begun[index_of(Lane::inputs_recv)] = 2;
   states[0].completed[index_of(Lane::inputs_recv)] = 1;
   states[0].begun[0] = states[0].completed[0] = 2;
-  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+  EXPECT_EQ(find_culprits(relay, states, topology::Groups({1, 1, 1})).sentence,
       "rank 1 waits for rank 0; the send of W1 from rank 1 (node 1) to rank 0 (node 0) has begun "
       "on both sides and "
       "does not arrive");
   states = {{.position = 1}, {}, {}};
-  EXPECT_EQ(find_root(relay, states, topology::Groups({1, 1, 1})).sentence,
+  EXPECT_EQ(find_culprits(relay, states, topology::Groups({1, 1, 1})).sentence,
       "node 1 (rank 1) does not answer: it is down or cut off");
 }
 
@@ -258,7 +260,7 @@ TEST(Hang, StatesThatWaitForEachOtherHaveNoRoot) {
         a.waits[index_of(Lane::inputs_recv)] = 1;
   }
   std::swap(program.ranks[0].actions[0], program.ranks[0].actions[1]);
-  EXPECT_EQ(find_root(program, states, topology::Groups({2})).sentence, "");
+  EXPECT_EQ(find_culprits(program, states, topology::Groups({2})).sentence, "");
 }
 }  // namespace
 }  // namespace minitaw::hang

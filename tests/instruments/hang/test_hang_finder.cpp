@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks of a job say how far they have come: rank 0 says who is behind, and the others say nothing.
+// Ranks of a job say how far they have come: rank 0 says who is late, and the others say nothing.
 #include <gtest/gtest.h>
 #include "harness/cases.hpp"
 #include "instruments/hang/hang_finder.hpp"
@@ -58,7 +58,7 @@ TEST_F(HangFinding, NamesWhoHasNotBegunTheCase) {
   expect("rank 0 waits for rank 2; rank 2 (node 1) has not come as far as the others");
 }
 
-TEST_F(HangFinding, NobodyIsBehindWhereTheLastCaseHadFewerSteps) {
+TEST_F(HangFinding, NoRankIsLateWhereTheLastCaseHadFewerSteps) {
   execute(2 - rank_);
   finder_.between_cases();
   expect("");

@@ -108,7 +108,7 @@ TEST(Machine, EveryFileOfTheRepositoryIsValid) {
   EXPECT_GT(files, 2);
 }
 
-/// What is wrong, what is put in its place, and what the sentence says behind "m.toml".
+/// What is replaced, by what, and what the sentence says after "m.toml".
 TEST(Machine, RefusesInOneSentence) {
   const std::string good = machine_text(2, 2), rate = "rate = \"100 MB/s\"";
   ASSERT_NO_THROW((void)parse_machine(good, "m.toml"));
@@ -130,9 +130,9 @@ TEST(Machine, RefusesInOneSentence) {
            {rate,
                rate + "\nadapters = 3",
                "between.adapters are 3, more than the 2 ranks of a node"},
-           {rate, tree, "between.leaf is missing: a whole number"},
+           {rate, tree, "between.leaf is missing; write for example"},
            {rate, own + "ranks = \"0-4\"", ":13: exceptions[0].ranks has 4, but they are 0 to 3"},
-           {rate, own + "ranks = \"2-1\"", "exceptions[0].ranks has 2 before 1"},
+           {rate, own + "ranks = \"2-1\"", "exceptions[0].ranks must be numbers like"},
            {rate, own + "ranks = \"1,x\"", "exceptions[0].ranks must be numbers like"},
            {rate, own + "device.speed = 2", "exceptions[0].ranks must be numbers like"},
            {rate,
@@ -169,7 +169,7 @@ TEST(Machine, RefusesInOneSentence) {
            {"nodes = 2", "nodes = 0", ":1: nodes must be a whole number from 1"},
            {"nodes = 2", "nodes = 2.5", ":1: nodes must be a whole number from 1"},
            {"[inside]", "[elsewhere]", "m.toml: inside.rate is missing"},
-           {"nodes = 2\n", "", "nodes is missing: a whole number"},
+           {"nodes = 2\n", "", "nodes is missing; write for example"},
            {"fp32",
                "fp64",
                "device.bf16 is missing: a table with the device's rates in a precision"},
@@ -306,7 +306,7 @@ TEST(Predict, EachSideMovesItsBytesOnce) {
     EXPECT_NEAR(transfers.on(machine, {count, "device.moving=20 MB/s"}).seconds, seconds, exact)
         << machine << count;
     EXPECT_LT(transfers.on(machine, {count, "device.moving=20 GB/s"}).seconds, 2.1 * unit)
-        << "hidden behind the wire";
+        << "hidden by the wire";
   }
   const Prediction first =
       Transfers({"   0 compute update W0 h0 t0\n" + send_to_2, "", from_0, ""})
@@ -559,7 +559,7 @@ TEST(Predict, DevicesMayBeUnlike) {
       << "rank 0 has any";
 }
 
-/// Rank 1 has three sequences in place of one, and half the speed.
+/// Rank 1 has three sequences instead of one, and half the speed.
 TEST(Predict, MeasuredActionsReplaceAllOthersButTheSpeed) {
   const Machine machine = parse_machine(machine_text(1, 2),
       "m.toml",

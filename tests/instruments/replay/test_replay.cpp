@@ -95,13 +95,13 @@ TEST_F(Replay, CountsTheBytesOfAllThatIsReadAndWritten) {
 /// What no slot holds: optimiser state and loss, in the first step or between the steps.
 TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
   const int who = ranks() - 1;
-  for (const auto& [kind, in_step, behind, what] :
+  for (const auto& [kind, in_step, afterwards, what] :
       {std::tuple{Kind::update, 0, true, "optimiser state of h0"},
           {Kind::update, 1, false, "optimiser state of h0"},
           {Kind::loss, 1, true, "loss"}}) {
     const auto disturb =
         [&](int run, int step, const engine::Runtime& runtime, const Action& a, bool after) {
-          if (run != 1 || runtime.rank() != who || step != in_step || after != behind ||
+          if (run != 1 || runtime.rank() != who || step != in_step || after != afterwards ||
               a.kind != kind)
             return;
           if (kind == Kind::loss && a.micro_batch % 2 == 0)
@@ -123,8 +123,8 @@ TEST_F(Replay, LocatesABitOfTheOptimiserStateOrLoss) {
         who)))
         << said;
     EXPECT_TRUE(has(said,
-        behind ? fmt::format("' has a wrong {} from right inputs", what)
-               : fmt::format(": {} has changed before 'update W", what)))
+        afterwards ? fmt::format("' has a wrong {} from right inputs", what)
+                   : fmt::format(": {} has changed before 'update W", what)))
         << said;
   }
 }
@@ -141,12 +141,12 @@ TEST_F(Replay, LocatesABitThatFlips) {
       const schedule::Program program = schedule::build_valid(request_of(c));
       const int in_run = random(2), in_step = random(2), rank = random(ranks()),
                 number = random(1 << 30);
-      const int at = random(program.ranks[rank].actions.size()), behind = random(4) != 0;
+      const int at = random(program.ranks[rank].actions.size()), afterwards = random(4) != 0;
       int flipped = 0;
       const auto disturb =
           [&](int run, int step, const engine::Runtime& runtime, const Action& a, bool after) {
             const Action& wanted = runtime.program().ranks[rank].actions[at];
-            if (run != in_run || step != in_step || &a != &wanted || after != behind)
+            if (run != in_run || step != in_step || &a != &wanted || after != afterwards)
               return;
             std::vector<model::Buffer> touched;
             for (const auto& [in, out] : runtime.touched(a))
@@ -168,26 +168,30 @@ TEST_F(Replay, LocatesABitThatFlips) {
           in_step + 1,
           placed(rank),
           rank);
-      SCOPED_TRACE(fmt::format(
-          "{} groups {} {}{} {}", name, c.groups.text(), where, behind ? "after" : "before", what));
+      SCOPED_TRACE(fmt::format("{} groups {} {}{} {}",
+          name,
+          c.groups.text(),
+          where,
+          afterwards ? "after" : "before",
+          what));
       EXPECT_EQ(report.runs > 2, flipped == 1);
       if (job_.rank() != 0 || flipped == 0)
         continue;
       // What changes while several actions read it may be found in another one.
-      const std::string begin = behind ? where + what + " has a wrong " : where;
+      const std::string begin = afterwards ? where + what + " has a wrong " : where;
       const bool sent = is_point_to_point(a.kind) || a.kind == Kind::broadcast;
       const std::string sender = sent ? "what " + placed(a.peer) : "";
-      const std::string end = !behind                    ? "'"
+      const std::string end = !afterwards                ? "'"
                               : is_communication(a.kind) ? sender + " sent is right"
                                                          : " from right inputs";
       const auto is_it = [&](const std::string& found) {
         return found.starts_with(begin) && found.ends_with(end) &&
-               (behind || has(found, " has changed before '"));
+               (afterwards || has(found, " has changed before '"));
       };
-      kinds.insert(!behind ? 0 : is_communication(a.kind) ? 1 : 2);
+      kinds.insert(!afterwards ? 0 : is_communication(a.kind) ? 1 : 2);
       const std::string said = fmt::format("{}", fmt::join(report.findings, "\n"));
       EXPECT_GE(std::ranges::count_if(report.findings, is_it), 1) << said;
-      EXPECT_TRUE(!behind || report.findings.size() == 1) << said;
+      EXPECT_TRUE(!afterwards || report.findings.size() == 1) << said;
       for (const std::string& found : report.findings)
         EXPECT_TRUE(has(found, placed(rank) + ", in the place") ||
                     has(found, "what " + placed(rank) + " sent"))

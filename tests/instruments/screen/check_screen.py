@@ -62,7 +62,7 @@ def check_file():
     assert first["triad"].shape == (2, 3, 1) and first["rate inside the node"].shape == (2, 3, 3)
     assert (
         numpy.isnan(first["rate inside the node"]) == numpy.eye(3, dtype=bool)
-    ).all(), first  # nobody sends to itself
+    ).all(), first  # no rank sends to itself
     assert all((values[~numpy.isnan(values)] > 0).all() for values in first.values()), first
     said = screen("--rounds", 3, "--time-limit", "1h", "-o", "a.h5", code=(0, 1, 3))
     assert (

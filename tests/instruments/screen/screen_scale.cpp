@@ -46,12 +46,12 @@ int main(int argc, char** argv) {
     const int rank = any(4 * nodes), other = (rank + 4 * (1 + any(nodes - 1))) % (4 * nodes);
     plant("none", {{}});
     for (const double factor : {0.5, 0.8, 0.85}) {
-      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Part::rank, rank}, factor});
-      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Part::adapter, rank}, factor});
+      plant(fmt::format("rank at {:.0f} %", 100 * factor), {{Part::rank, {rank}}, factor});
+      plant(fmt::format("adapter at {:.0f} %", 100 * factor), {{Part::adapter, {rank}}, factor});
       plant(fmt::format("link at {:.0f} %", 100 * factor),
-          {{Part::link, std::min(rank, other), std::max(rank, other)}, factor});
+          {{Part::link, {std::min(rank, other), std::max(rank, other)}}, factor});
     }
-    plant("adapter with 50 us more", {{Part::adapter, rank}, 1, 50e-6});
+    plant("adapter with 50 us more", {{Part::adapter, {rank}}, 1, 50e-6});
   }
   fmt::print(
       "| fault, {} nodes of 4 | planted | found | named besides |\n|---|---|---|---|\n", nodes);

@@ -76,16 +76,14 @@ private:
 
   /// A slow rank is slow in all that it does; an adapter slows what passes it; a link its two ends.
   [[nodiscard]] bool touches(const Part& part, const Quantity& q, int from, int to) const {
-    const auto node = [&](int rank) { return machine_.nodes.group_of(rank); };
+    const auto is_one = [&](int rank) { return std::ranges::count(part.ranks, rank) > 0; };
     switch (part.kind) {
     case Part::rank:
-      return from == part.a || to == part.a ||
-             (q.partner == Partner::group && node(to) == node(part.a));
-    case Part::node: return !q.is_of_links() && node(to) == part.a;
-    case Part::adapter: return q.partner == Partner::node && (from == part.a || to == part.a);
-    case Part::link:
-      return q.is_of_links() &&
-             ((from == part.a && to == part.b) || (from == part.b && to == part.a));
+      return is_one(from) || is_one(to) ||
+             (q.partner == Partner::group && machine_.nodes.together(to, part.ranks[0]));
+    case Part::node: return !q.is_of_links() && is_one(to);
+    case Part::adapter: return q.partner == Partner::node && (is_one(from) || is_one(to));
+    case Part::link: return q.is_of_links() && is_one(from) && is_one(to) && from != to;
     case Part::some_ranks:
     case Part::some_adapters: break;
     }
