@@ -129,12 +129,11 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// Returns the part of each shard that the rank's slots of a class hold. Not for those of the
-/// embeddings.
+/// Returns the part of each shard, or of the embeddings, that the rank's slots of a class hold.
 [[nodiscard]] Part part_of(const Program& program, int rank, SlotClass cls);
-/// Returns the number of equal parts that a payload may be divided into: parts of a shard, or
-/// slices of the embeddings; the squares are one number.
-[[nodiscard]] int parts_of(const Program& program, Payload payload);
+/// Returns the number of equal parts that a shard, or the embeddings, may be divided into; 1 for
+/// what has none.
+[[nodiscard]] int parts_of(const Program& program, Data data);
 /// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);
 /// Indices into RankProgram::actions of a lane's actions, in order.

@@ -112,22 +112,22 @@ private:
     }
     check_lane(a);
     check_partners(a);
-    for (const auto& [lane, name] : table_of<Lane>)
-      if (const std::size_t l = index_of(lane); a.waits[l] > issued_[l])
+    for (const LaneRow& lane : table_of<Lane>)
+      if (const std::size_t l = index_of(lane.value); a.waits[l] > issued_[l])
         fail(no_deadlock,
             "waits for {} actions of lane {}, of which {} are issued before it",
             a.waits[l],
-            name,
+            lane.name,
             issued_[l]);
     ++issued_[index_of(a.lane)];
   }
 
   void check_numbers(const Action& a, Names names) const {
     const bool embeddings = of_embeddings(a.payload) && is_compute(a.kind);  // names a slice
-    const bool hidden_state = row_of(a.payload).traffic == Traffic::activations;
+    const Data data = row_of(a.payload).data;
     // The gradient at the input of the head is that of "shard" number `shards`.
-    const int shards =
-        embeddings ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
+    const int shards = embeddings ? program_.embeddings_slices
+                                  : program_.shards + (data == Data::micro_batch ? 1 : 0);
     if (names_shard(names) && !within(a.shard, shards))
       fail(fresh_reads,
           "names {} {}, expected 0 to {}",
@@ -139,7 +139,7 @@ private:
           "names micro-batch {}, expected 0 to {}",
           a.micro_batch,
           program_.micro_batches - 1);
-    const int parts = hidden_state ? 1 : parts_of(program_, a.payload);
+    const int parts = parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }
@@ -236,17 +236,17 @@ private:
 
   void check_access(int i, const LaneCounts& done, const Access& access) const {
     const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
-      for (const auto& [lane, name] : table_of<Lane>)
-        if (const int position = uses[index_of(lane)]; position > done[index_of(lane)])
+      for (const LaneRow& lane : table_of<Lane>)
+        if (const std::size_t l = index_of(lane.value); uses[l] > done[l])
           fail(rule,
               i,
               "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
               does,
               describe(access.slot),
               use,
-              place(program_, rank_, order_.at(index_of(lane), position).action),
-              position,
-              name);
+              place(program_, rank_, order_.at(l, uses[l]).action),
+              uses[l],
+              lane.name);
     };
     const RankOrder::SlotUses& uses = order_.uses(access.slot);
     if (access.read)
@@ -260,13 +260,13 @@ private:
   void check_join(int i, const LaneCounts& done) const {
     if (i + 1 < static_cast<int>(actions_.size()))
       fail(all_waited, i + 1, "comes after join, which must be the rank's last action");
-    for (const auto& [lane, name] : table_of<Lane>)
-      if (const std::size_t l = index_of(lane); done[l] < order_.added()[l])
+    for (const LaneRow& lane : table_of<Lane>)
+      if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
         fail(all_waited,
             order_.at(l, done[l] + 1).action,
             "join does not wait for it; expected a wait for {} actions of lane {}",
             order_.added()[l],
-            name);
+            lane.name);
   }
 
   const Program& program_;

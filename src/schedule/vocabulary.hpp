@@ -67,31 +67,62 @@ inline constexpr int traffic_kinds = table_of<Traffic>.size();
 
 // ---- Lanes ----
 
-/// A queue of a rank, in order, of inputs of the computation or gradients. A transfer waits only in
-/// its lane: receives, sends and collectives of a group pass each other
-/// (docs/decisions/0013-lanes-by-direction.md).
+/// A queue of a rank, in order. A transfer waits only in its lane: receives, sends and collectives
+/// of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
-  inputs_group,     ///< collectives inside a group
-  inputs_recv,      ///< receives, and collectives that leave a group
-  inputs_send,      ///< sends
-  gradients_group,  ///< the same for gradients
+  inputs_group,
+  inputs_recv,
+  inputs_send,
+  gradients_group,
   gradients_recv,
   gradients_send,
 };
 
+/// What the lanes of a flow carry.
+enum class Flow : std::uint8_t {
+  none,
+  inputs,     ///< of the computation
+  gradients,  ///< and other results
+};
+
+/// Which transfers of its flow a lane carries.
+enum class Way : std::uint8_t {
+  none,
+  group,  ///< collectives inside a group
+  recv,   ///< receives, and collectives that leave a group
+  send,
+};
+
+struct LaneRow {
+  Lane value;
+  std::string_view name;
+  Flow flow = Flow::none;
+  Way way = Way::none;
+};
+
 template <>
-inline constexpr auto table_of<Lane> = std::to_array<Named<Lane>>({
+inline constexpr auto table_of<Lane> = std::to_array<LaneRow>({
     {Lane::compute, "compute"},
-    {Lane::inputs_group, "inputs_group"},
-    {Lane::inputs_recv, "inputs_recv"},
-    {Lane::inputs_send, "inputs_send"},
-    {Lane::gradients_group, "gradients_group"},
-    {Lane::gradients_recv, "gradients_recv"},
-    {Lane::gradients_send, "gradients_send"},
+    {Lane::inputs_group, "inputs_group", Flow::inputs, Way::group},
+    {Lane::inputs_recv, "inputs_recv", Flow::inputs, Way::recv},
+    {Lane::inputs_send, "inputs_send", Flow::inputs, Way::send},
+    {Lane::gradients_group, "gradients_group", Flow::gradients, Way::group},
+    {Lane::gradients_recv, "gradients_recv", Flow::gradients, Way::recv},
+    {Lane::gradients_send, "gradients_send", Flow::gradients, Way::send},
 });
 static_assert(is_complete(Lane::gradients_send));
 inline constexpr int lanes = table_of<Lane>.size();
+
+// ---- What slots hold and actions move ----
+
+/// What a slot holds, or an action moves: all of it or one of its equal parts.
+enum class Data : std::uint8_t {
+  number,
+  shard,        ///< weights of a shard, or their gradient
+  embeddings,   ///< weights of embedding and LM head, or their gradient
+  micro_batch,  ///< activations of a micro-batch, never a part
+};
 
 // ---- Classes of slots ----
 
@@ -125,35 +156,36 @@ struct SlotClassRow {
   std::string_view name;  ///< in sentences
   Memory memory;
   Precision precision = Precision::compute;
+  Data data = Data::shard;
   bool permanent = false;  ///< keeps its content from step to step
-  bool of_embeddings = false;
 };
 
 template <>
 inline constexpr auto table_of<SlotClass> = [] {
   using enum Memory;
   using enum Precision;
-  constexpr bool permanent = true, of_embeddings = true;
+  using enum Data;
+  constexpr bool permanent = true;
   return std::to_array<SlotClassRow>({
-      {SlotClass::owned, 'h', "owned weights", weights, compute, permanent},
-      {SlotClass::accumulator, 't', "accumulator", gradients, sum, permanent},
+      {SlotClass::owned, 'h', "owned weights", weights, compute, shard, permanent},
+      {SlotClass::accumulator, 't', "accumulator", gradients, sum, shard, permanent},
       {SlotClass::weights, 'w', "weights", weights},
       {SlotClass::kept, 'k', "kept weights", weights},
       {SlotClass::gradient, 'g', "gradient", gradients, transit},
       {SlotClass::contribution, 'c', "contribution", gradients, transit},
       {SlotClass::partial, 'p', "partial sum", gradients, sum},
-      {SlotClass::saved, 'a', "saved activations", activations},
-      {SlotClass::deferred, 'b', "deferred inputs", activations},
-      {SlotClass::hidden, 'x', "hidden state", activations},
-      {SlotClass::embeddings, 'e', "embeddings", weights, compute, permanent, of_embeddings},
+      {SlotClass::saved, 'a', "saved activations", activations, compute, micro_batch},
+      {SlotClass::deferred, 'b', "deferred inputs", activations, compute, micro_batch},
+      {SlotClass::hidden, 'x', "hidden state", activations, compute, micro_batch},
+      {SlotClass::embeddings, 'e', "embeddings", weights, compute, embeddings, permanent},
       {SlotClass::embeddings_accumulator,
           'f',
           "embeddings' accumulator",
           gradients,
           sum,
-          permanent,
-          of_embeddings},
-      {SlotClass::squares, 'n', "squares", buffers, sum},
+          embeddings,
+          permanent},
+      {SlotClass::squares, 'n', "squares", buffers, sum, number},
   });
 }();
 static_assert(is_complete(SlotClass::squares));
@@ -173,31 +205,29 @@ enum class Payload : std::uint8_t {
   squares,  ///< sum of the squares of all gradients
 };
 
-/// What an action names, in texts and for the validator.
-enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
-
 struct PayloadRow {
   Payload value;
   std::string_view name, prefix;
   std::string_view classes;  ///< letters of the slots that messages move it from and to
   Traffic traffic;
-  Names names = Names::nothing;
-  bool input = false;  ///< of a computation, not a result: decides the lane
+  Data data = Data::number;
+  Flow flow = Flow::gradients;  ///< decides the lanes
 };
 
 template <>
 inline constexpr auto table_of<Payload> = [] {
-  using enum Traffic;
-  using enum Names;
-  constexpr bool input = true;
+  using enum Data;
+  constexpr Flow inputs = Flow::inputs;
+  constexpr Traffic weights = Traffic::weights, gradients = Traffic::gradients;
+  constexpr Traffic activations = Traffic::activations, of_embeddings = Traffic::embeddings;
   return std::to_array<PayloadRow>({
       {Payload::none, "none", "s", "", weights},
-      {Payload::weights, "weights", "W", "hwk", weights, shard, input},
+      {Payload::weights, "weights", "W", "hwk", weights, shard, inputs},
       {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
-      {Payload::activation, "activation", "A", "x", activations, both, input},
-      {Payload::activation_grad, "activation_grad", "D", "x", activations, both},
-      {Payload::embeddings, "embeddings", "E", "e", embeddings, nothing, input},
-      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", embeddings},
+      {Payload::activation, "activation", "A", "x", activations, micro_batch, inputs},
+      {Payload::activation_grad, "activation_grad", "D", "x", activations, micro_batch},
+      {Payload::embeddings, "embeddings", "E", "e", of_embeddings, embeddings, inputs},
+      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", of_embeddings, embeddings},
       {Payload::squares, "squares", "N", "n", gradients},
   });
 }();
@@ -257,6 +287,9 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   all_reduce,
 };
+
+/// What an action names, in texts and for the validator.
+enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
 
 /// What sort of work an action is.
 enum class Work : std::uint8_t {
@@ -407,11 +440,11 @@ constexpr bool is_permanent(SlotClass cls) {
 }
 
 constexpr bool of_embeddings(SlotClass cls) {
-  return row_of(cls).of_embeddings;
+  return row_of(cls).data == Data::embeddings;
 }
 
 constexpr bool of_embeddings(Payload payload) {
-  return row_of(payload).traffic == Traffic::embeddings;
+  return row_of(payload).data == Data::embeddings;
 }
 
 constexpr Traffic traffic_of(Payload payload) {
