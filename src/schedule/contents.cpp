@@ -390,9 +390,11 @@ private:
           describe(slot),
           range.begin,
           range.end - 1);
-    if (there.same_thing(sent))
-      return there.pieces.put(range, pieces);
-    there = {sent.valid, sent.shard, sent.micro_batch, sent.backward, pieces};
+    if (!there.same_thing(sent)) {
+      there = sent;
+      there.pieces = {};
+    }
+    there.pieces.put(range, pieces);
   }
 
   void reduce(Sides calls) {

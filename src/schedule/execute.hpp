@@ -97,20 +97,16 @@ public:
   [[nodiscard]] const Matching& matching() const { return matching_; }
 
 private:
-  using LaneSet = std::uint8_t;  ///< a bit for each lane
-
   struct LaneState {
     std::vector<std::int32_t> actions;
     std::int32_t next = 0;   ///< to start
     std::int32_t first = 0;  ///< that is not finished
     double reached = -1;     ///< when it got to the next one; below 0: it has not
-    LaneSet holds = 0;       ///< lanes of the rank whose next action waits for this one
   };
 
   struct RankLanes {
     std::array<LaneState, lanes> all;
-    LaneSet ready = 0;  ///< lanes that may have become able to start their next action
-    bool queued = false;
+    bool queued = false;  ///< in queue_
   };
 
   [[nodiscard]] bool can_start();
@@ -118,7 +114,7 @@ private:
   [[nodiscard]] Start start();
   [[nodiscard]] Sides begin(Place place);
   void advance(Place finished);
-  void wake(int rank, LaneSet ready);
+  void wake(int rank);
 
   const Program& program_;
   LaneRules rules_;

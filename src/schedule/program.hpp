@@ -57,8 +57,8 @@ struct Action {
 /// The lane of a message or collective, or of a local action beside it; `inside`: all members of
 /// the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
-/// The row of the action's kind, with what follows from its payload filled in.
-[[nodiscard]] KindRow form_of(const Action& action);
+/// The operands that the action must have: those of its kind, with what follows from its payload.
+[[nodiscard]] std::array<Use, most_operands> uses_of(const Action& action);
 /// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t index_of(Kind kind, Operand operand);
 

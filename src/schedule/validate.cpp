@@ -102,11 +102,11 @@ private:
 
   void check_action() {
     const Action& a = here().actions[action_];
-    const KindRow form = form_of(a);
-    check_numbers(a, form.names);
+    const auto uses = uses_of(a);
+    check_numbers(a);
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
-      if (!form.uses[i].classes.empty())
-        check_slot(a, a.slots[i], form.uses[i].classes);
+      if (!uses[i].classes.empty())
+        check_slot(a, a.slots[i], uses[i].classes);
       else if (a.slots[i].valid())
         fail(fresh_reads, "has no use for {}", describe(a.slots[i]));
     }
@@ -122,19 +122,21 @@ private:
     ++issued_[index_of(a.lane)];
   }
 
-  void check_numbers(const Action& a, Names names) const {
-    const bool embeddings = of_embeddings(a.payload) && is_compute(a.kind);  // names a slice
+  void check_numbers(const Action& a) const {
     const Data data = row_of(a.payload).data;
+    const bool slice = data == Data::embeddings && is_compute(a.kind);
+    const bool activations = data == Data::micro_batch;
     // The gradient at the input of the head is that of "shard" number `shards`.
-    const int shards = embeddings ? program_.embeddings_slices
-                                  : program_.shards + (data == Data::micro_batch ? 1 : 0);
-    if (names_shard(names) && !within(a.shard, shards))
+    const int shards = slice ? program_.embeddings_slices : program_.shards + (activations ? 1 : 0);
+    const bool of_shard = is_visit(a.kind) || data == Data::shard || activations;
+    if ((of_shard || slice) && !within(a.shard, shards))
       fail(fresh_reads,
           "names {} {}, expected 0 to {}",
-          embeddings ? "slice" : "shard",
+          slice ? "slice" : "shard",
           a.shard,
           shards - 1);
-    if (names_micro_batch(names) && !within(a.micro_batch, program_.micro_batches))
+    const bool of_micro_batch = is_visit(a.kind) || is_end(a.kind) || activations;
+    if (of_micro_batch && !within(a.micro_batch, program_.micro_batches))
       fail(fresh_reads,
           "names micro-batch {}, expected 0 to {}",
           a.micro_batch,
@@ -180,15 +182,13 @@ private:
   }
 
   void check_partners(const Action& a) const {
-    if (!is_communication(a.kind))
-      return;
-    if (a.payload == Payload::none)
+    const bool needs_payload = !is_visit(a.kind) && !is_end(a.kind) && a.kind != Kind::join;
+    if (needs_payload && a.payload == Payload::none)
       fail(matched_messages, "moves nothing");
-    if (is_point_to_point(a.kind)) {
-      if (a.peer == rank_)
-        fail(matched_messages, "its peer is its own rank");
+    if (is_point_to_point(a.kind) && a.peer == rank_)
+      fail(matched_messages, "its peer is its own rank");
+    if (!is_collective(a.kind))
       return;
-    }
     if (!within(a.communicator, static_cast<int>(members_.size())) ||
         !members_[a.communicator][rank_])
       fail(same_collectives, "the rank is not a member of the communicator");
