@@ -6,7 +6,8 @@
 #include <tuple>
 
 namespace minitaw::schedule::detail {
-std::string place(const Program& program, int rank, int action) {
+std::string text_of(const Program& program, Place place) {
+  const auto [rank, action] = place;
   if (rank < 0)
     return "the program";
   if (action < 0)
@@ -20,9 +21,9 @@ std::string place(const Program& program, int rank, int action) {
 namespace {
 using enum Rule;
 
-class Matcher {
+class Matcher : Check {
 public:
-  explicit Matcher(const Program& program) : program_(program) {}
+  explicit Matcher(const Program& program) : Check(program) {}
 
   /// Messages keep their order between a sender, a receiver and for a payload, collectives in a
   /// lane of a communicator.
@@ -54,14 +55,6 @@ public:
 private:
   using Calls = std::map<int, std::vector<std::int32_t>>;  ///< by rank: numbers of its actions
 
-  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
-
-  template <class... Args>
-  [[noreturn]] void fail(
-      Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
-  }
-
   /// Calls at one place of all members belong together.
   void join(Rule rule, const std::vector<int>& members, Calls& calls) {
     const auto count = [](const auto& of_rank) { return of_rank.second.size(); };
@@ -73,10 +66,7 @@ private:
           fail(rule, first, "rank {} never joins it", member);
         const Place side{member, calls[member][k]};
         if (!same_transfer(at(first), at(side)))
-          fail(rule,
-              side,
-              "meets {}; expected the same transfer",
-              place(program_, first.rank, first.action));
+          fail(rule, side, "meets {}; expected the same transfer", text_of(program_, first));
         result_.sides.push_back(side);
         result_.transfers_of_actions[result_.number(side)] = result_.transfers();
       }
@@ -92,7 +82,6 @@ private:
            is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
   }
 
-  const Program& program_;
   Matching result_;
 };
 
@@ -116,7 +105,7 @@ void execute(const Program& program, const std::function<void(Sides)>& perform) 
 
 namespace minitaw::schedule {
 LaneMachine::LaneMachine(const Program& program, LaneRules rules)
-    : program_(program),
+    : Check(program),
       rules_(std::move(rules)),
       matching_(detail::match(program)),
       ranks_(program.ranks.size()),
@@ -189,7 +178,7 @@ Sides LaneMachine::begin(Place place) {
       transfer < matching_.messages && rules_.eager && rules_.eager(sides[0].rank, sides[1].rank);
   if (!eager)
     return ++arrived_[transfer] == std::ssize(sides) ? sides : Sides();
-  if (action_at(program_, place).kind == Kind::send)
+  if (at(place).kind == Kind::send)
     return sides;
   if (over_[matching_.number(place)])
     advance(place);
@@ -205,7 +194,7 @@ void LaneMachine::finish(Sides sides, double now) {
 }
 
 void LaneMachine::advance(Place finished) {
-  const int l = static_cast<int>(action_at(program_, finished).lane);
+  const int l = static_cast<int>(at(finished).lane);
   LaneState& lane = ranks_[finished.rank].all[l];
   const std::int32_t before = lane.first;
   const auto is_over = [&](std::int32_t i) {
@@ -232,17 +221,15 @@ void LaneMachine::require_end() const {
       const Place head{r, lane.actions[lane.first]};
       if (heads.empty())
         first = head;
-      heads.push_back(detail::place(program_, r, head.action) +
+      heads.push_back(detail::text_of(program_, head) +
                       (lane.first < lane.next ? " waits for the other side"
                                               : " waits for earlier actions of its rank"));
     }
   if (heads.empty())
     return;
   constexpr std::size_t shown = 16;
-  detail::refuse(Rule::no_deadlock,
-      program_,
-      first.rank,
-      first.action,
+  fail(Rule::no_deadlock,
+      first,
       "nothing can go on; {} lanes are stuck, for example: {}",
       heads.size(),
       fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
