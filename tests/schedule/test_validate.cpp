@@ -50,6 +50,8 @@ ShardAfterTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~ran
 MicroBatchAfterTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
 PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1
   => send A1[0/2] | recv A1 => recv A1[0/2] | names part 0 of 2
+PartOfAVisit | fresh reads | relay | shards 2~ => shards 2~shard_parts 2~ | F s0 m0 => F s0[0/2] m0
+  | names part 0 of 2 where there are 1
 SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1]
   | names part 1 of 1
 EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
@@ -101,6 +103,7 @@ UnmatchedSend | matched messages | pipeline | join after inputs_recv:2 => join a
   | 2 compute W s1 => 1 inputs_recv send D1 m0 x0 -> r0~ 2 compute W s1
   | never joins it
 OtherPayload | matched messages | pipeline | recv A1 => recv D1 | never joins it
+UpdateOfNothing | matched messages | pipeline | update W0 h0 => update s0 h0 | moves nothing
 NothingToSend | matched messages | pipeline | send A1 m0 x0 => send s1 | moves nothing
 ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0
   | its peer is its own rank
