@@ -9,16 +9,22 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::schedule {
+namespace {
+/// Elements of a shard, of the embeddings or of a hidden state.
+std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
+  switch (data) {
+  case Data::shard: return layout.shards[shard].elements;
+  case Data::embeddings: return layout.embeddings.elements;
+  case Data::micro_batch: return layout.shape.tokens() * layout.shape.hidden;
+  default: return 1;
+  }
+}
+}  // namespace
+
 Range moved(const Action& a, const model::Layout& layout) {
   if (a.payload == Payload::none)
     throw LogicError("a transfer of nothing");
-  if (a.payload == Payload::squares)
-    return {0, 1};
-  if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
-    return {0, layout.shape.tokens() * layout.shape.hidden};
-  return range_of(
-      of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements,
-      {a.part, a.parts});
+  return range_of(elements_of(row_of(a.payload).data, a.shard, layout), {a.part, a.parts});
 }
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
@@ -31,13 +37,7 @@ model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
 
 Range held(
     const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  if (cls == SlotClass::squares)
-    return {0, 1};
-  if (!of_embeddings(cls))
-    return range_of(layout.shards[shard].elements, part_of(program, rank, cls));
-  const int slice = program.ranks[rank].embeddings_slice;
-  return range_of(
-      layout.embeddings.elements, slice < 0 ? Part{} : Part{slice, program.embeddings_slices});
+  return range_of(elements_of(row_of(cls).data, shard, layout), part_of(program, rank, cls));
 }
 
 ByteMatrix::ByteMatrix(int ranks)
@@ -128,15 +128,13 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
 /// Returns the bytes that an action on `shard` has in a slot of this class.
 std::size_t content_bytes(
     const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  if (cls == SlotClass::saved)
-    return model::plan_saved(layout, shard).bytes;
-  if (cls == SlotClass::deferred)
-    return model::plan_deferred(layout, shard).bytes;
-  if (cls == SlotClass::hidden)
-    return model::hidden_bytes(layout.shape);
-  if (cls == SlotClass::squares)
-    return model::squares_bytes;
-  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
+  switch (cls) {
+  case SlotClass::saved: return model::plan_saved(layout, shard).bytes;
+  case SlotClass::deferred: return model::plan_deferred(layout, shard).bytes;
+  case SlotClass::squares: return model::squares_bytes;
+  default:
+    return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
+  }
 }
 
 /// The slots of a rank, each as large as the largest content that an action has in it.
@@ -215,16 +213,14 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;
       }
-      // Once per collective: at its root, or at the first member.
       const std::vector<int>& ring = program.communicators[a.communicator].ranks;
-      if (r != (is_rooted(a.kind) ? a.peer : ring.front()))
-        continue;
-      const auto root = static_cast<int>(std::ranges::find(ring, r) - ring.begin());
-      for (int i = 0; i < std::ssize(ring); ++i)
-        if (const auto [to, sent] =
-                ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root);
-            sent > 0)
-          matrix.add(ring[i], ring[to], traffic_of(a.payload), sent * each);
+      const auto place_of = [&](int rank) {
+        return static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
+      };
+      const int members = static_cast<int>(ring.size());
+      const int root = is_rooted(a.kind) ? place_of(a.peer) : 0;
+      const auto [to, sent] = ring_send(a.kind, elements, members, place_of(r), root);
+      matrix.add(r, ring[to], traffic_of(a.payload), sent * each);
     }
   return matrix;
 }

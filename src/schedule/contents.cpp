@@ -49,9 +49,9 @@ std::string describe(SlotClass cls, const Content& c) {
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
-class Contents {
+class Contents : Check {
 public:
-  explicit Contents(const Program& program) : program_(program) {
+  explicit Contents(const Program& program) : Check(program) {
     for (int r = 0; r < std::ssize(program.ranks); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -88,15 +88,16 @@ public:
   }
 
 private:
-  // Instead of a shard: what micro-batches contribute to the embeddings' gradient.
-  static constexpr std::int32_t embedding = -1, head = -2;
-
-  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
+  /// Tensors whose gradient gets a contribution from every micro-batch: where they are in a slot,
+  /// and the numbers of the contributions.
+  struct Tensors {
+    Interval parts, numbers;
+  };
 
   void local(Place p) {
     const Action& a = at(p);
     switch (a.kind) {
-    case Kind::embed: need_weights(p, weights, range_of(embedding)); return leave(p, hidden, 0);
+    case Kind::embed: need_weights(p, weights, embedding().parts); return leave(p, hidden, 0);
     case Kind::forward:
       need_weights(p, weights, whole(a[weights].cls));
       need(p, hidden, a.shard);
@@ -106,19 +107,19 @@ private:
       // Its weights are the step's where its gradient lacks something yet.
       need(p, hidden, program_.shards);
       leave(p, hidden, program_.shards - 1, true);
-      return contribute(p, head);
+      return contribute(p, head());
     case Kind::backward:
     case Kind::backward_input:
       need_weights(p, weights, whole(a[weights].cls));
       need(p, saved, a.shard);
       need(p, hidden, a.shard, true);
       leave(p, hidden, a.shard - 1, true);
-      return a.kind == Kind::backward ? contribute(p, a.shard) : leave(p, deferred, a.shard);
+      return a.kind == Kind::backward ? contribute(p, shard()) : leave(p, deferred, a.shard);
     case Kind::backward_weight:
       need(p, saved, a.shard);
       need(p, deferred, a.shard);
-      return contribute(p, a.shard);
-    case Kind::embed_backward: need(p, hidden, -1, true); return contribute(p, embedding);
+      return contribute(p, shard());
+    case Kind::embed_backward: need(p, hidden, -1, true); return contribute(p, embedding());
     case Kind::square: return square(p);
     case Kind::update: return update(p);
     case Kind::zero: content(p, gradient) = blank(p.rank, a[gradient].cls, a.shard); return;
@@ -145,12 +146,6 @@ private:
     return slots_[p.rank][index_of(slot.cls)][slot.index];
   }
 
-  template <class... Args>
-  [[noreturn]] void fail(
-      Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
-  }
-
   [[noreturn]] void unexpected(Rule rule, Place p, Operand operand, const Content& wanted) {
     const Slot slot = at(p)[operand];
     fail(rule,
@@ -161,23 +156,16 @@ private:
         describe(slot.cls, wanted));
   }
 
-  /// The parts of a shard, or the embeddings.
-  Interval whole(SlotClass cls) const {
-    if (cls == SlotClass::squares)
-      return {0, 1};
-    return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
-  }
+  /// All parts of what a slot of this class holds.
+  Interval whole(SlotClass cls) const { return {0, parts_of(program_, row_of(cls).data)}; }
 
   /// Returns the parts that a slot of the rank can hold.
   Interval extent(int rank, SlotClass cls) const {
-    const int slice = program_.ranks[rank].embeddings_slice;
-    if (of_embeddings(cls) && slice >= 0)
-      return {slice, slice + 1};
     return interval_of(whole(cls).size(), part_of(program_, rank, cls));
   }
 
   Interval moved(const Action& a) const {
-    return interval_of(parts_of(program_, a.payload), {a.part, a.parts});
+    return interval_of(parts_of(program_, row_of(a.payload).data), {a.part, a.parts});
   }
 
   /// Returns slice i of a collective, for each of its members; refuses a part that cannot be
@@ -195,17 +183,21 @@ private:
     return {range.begin + among.begin, range.begin + among.end};
   }
 
-  /// Returns where the embedding or head tensors are: in a slice of the embeddings, or in all.
-  Interval range_of(std::int32_t part) const {
-    if (!program_.embeddings_split)
-      return whole(SlotClass::embeddings);
-    return part == embedding ? Interval{0, 1} : Interval{1, 2};
+  Tensors shard() const { return {{0, program_.shard_parts}, {0, program_.micro_batches}}; }
+
+  Tensors embedding() const {
+    return {{0, program_.embeddings_split ? 1 : program_.embeddings_slices},
+        {0, program_.micro_batches}};
   }
 
-  /// Numbers of the contributions to a gradient: of a shard, embedding or head.
-  Interval numbers_of(std::int32_t part) const {
-    const std::int32_t first = part == head ? program_.micro_batches : 0;
-    return {first, first + program_.micro_batches};
+  Tensors head() const {
+    return {{program_.embeddings_split ? 1 : 0, program_.embeddings_slices},
+        {program_.micro_batches, 2 * program_.micro_batches}};
+  }
+
+  /// All that there is in a slot of this class for gradients.
+  std::vector<Tensors> tensors_of(SlotClass cls) const {
+    return of_embeddings(cls) ? std::vector{embedding(), head()} : std::vector{shard()};
   }
 
   /// "micro-batch 1 of shard 2": a contribution to the gradient that an action is about.
@@ -268,8 +260,8 @@ private:
     case Payload::squares: return need_gradient(p, operand, moved(a));
     case Payload::embeddings_gradient:
       need_gradient(p, operand, moved(a));
-      for (const std::int32_t part : {embedding, head})
-        if (extent(p.rank, a[operand].cls).meets(range_of(part)) && !written(p, operand, part))
+      for (const Tensors& tensors : {embedding(), head()})
+        if (extent(p.rank, a[operand].cls).meets(tensors.parts) && !written(p, operand, tensors))
           fail(exact_gradients,
               p,
               "{} still holds a gradient of the last step",
@@ -279,10 +271,10 @@ private:
     }
   }
 
-  /// Returns whether the gradient of embedding or head is one of this step.
-  bool written(Place p, Operand operand, std::int32_t part) {
-    return content(p, operand).pieces.any(range_of(part), [&](const Piece& piece) {
-      return piece.sum.any(numbers_of(part));
+  /// Returns whether the gradient of these tensors is one of this step.
+  bool written(Place p, Operand operand, const Tensors& tensors) {
+    return content(p, operand).pieces.any(tensors.parts, [&](const Piece& piece) {
+      return piece.sum.any(tensors.numbers);
     });
   }
 
@@ -290,23 +282,21 @@ private:
     content(p, operand) = {true, shard, at(p).micro_batch, backward};
   }
 
-  /// The action's micro-batch is added to the gradient of a shard, embedding or head, or replaces
-  /// it.
-  void contribute(Place p, std::int32_t part) {
+  /// The action's micro-batch is added to the gradient of these tensors, or replaces it.
+  void contribute(Place p, const Tensors& tensors) {
     const Slot slot = at(p)[gradient];
     const bool embeddings = of_embeddings(slot.cls), adds = at(p).accumulates;
-    if (embeddings && adds != written(p, gradient, part)) {
+    if (embeddings && adds != written(p, gradient, tensors)) {
       if (adds)
         fail(exact_gradients, p, "adds to the gradient of the last step in {}", describe(slot));
       fail(exact_gradients, p, "overwrites what this step has added to {}", describe(slot));
     }
     Content& c = content(p, gradient);
     if (embeddings ? !c.valid : !adds)
-      c = blank(p.rank, slot.cls, embeddings ? -1 : part);
-    const Interval range = embeddings ? range_of(part) : whole(slot.cls);
-    const std::int32_t number = numbers_of(part).begin + at(p).micro_batch;
-    need_gradient(p, gradient, range);
-    add(p, c.pieces, Pieces({range, false, Sum({{number, number + 1}})}));
+      c = blank(p.rank, slot.cls, wanted(p, gradient).shard);
+    need_gradient(p, gradient, tensors.parts);
+    const std::int32_t number = tensors.numbers.begin + at(p).micro_batch;
+    add(p, c.pieces, Pieces({tensors.parts, false, Sum({{number, number + 1}})}));
   }
 
   /// Adds contributions to pieces of `sum`, which must have their ranges.
@@ -322,24 +312,18 @@ private:
   /// micro-batch there.
   Interval need_whole_gradient(Place p) {
     const Action& a = at(p);
-    const bool embeddings = of_embeddings(a.payload);
-    const Interval range =
-        embeddings ? Interval{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);
+    const Interval range = of_embeddings(a.payload) ? Interval{a.shard, a.shard + 1}
+                                                    : extent(p.rank, SlotClass::owned);
     need_gradient(p, gradient, range);
-    for (const std::int32_t part :
-        embeddings ? std::vector{embedding, head} : std::vector{a.shard}) {
-      if (embeddings && !range_of(part).meets(range))
-        continue;
-      const Interval numbers = numbers_of(part);
-      for (const Piece& piece : content(p, gradient).pieces.within(range))
-        if (const std::int32_t missing = piece.sum.first_missing(numbers.begin);
-            missing < numbers.end)
+    for (const Tensors& tensors : tensors_of(a[gradient].cls))
+      for (const Piece& piece : content(p, gradient).pieces.within(range.common(tensors.parts)))
+        if (const std::int32_t missing = piece.sum.first_missing(tensors.numbers.begin);
+            missing < tensors.numbers.end)
           fail(exact_gradients,
               p,
               "in {}, {} is missing",
               describe(a[gradient]),
               contribution_text(p, missing));
-    }
     return range;
   }
 
@@ -398,9 +382,11 @@ private:
           describe(slot),
           range.begin,
           range.end - 1);
-    if (there.same_thing(sent))
-      return there.pieces.put(range, pieces);
-    there = {sent.valid, sent.shard, sent.micro_batch, sent.backward, pieces};
+    if (!there.same_thing(sent)) {
+      there = sent;
+      there.pieces = {};
+    }
+    there.pieces.put(range, pieces);
   }
 
   void reduce(Sides calls) {
@@ -439,7 +425,6 @@ private:
       content(call, buffer).pieces.put(range, Pieces({range, embeddings}));
   }
 
-  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
 }  // namespace

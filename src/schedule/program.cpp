@@ -28,9 +28,9 @@ void append_rank(std::string& text, const Program& program, int rank) {
   for (const Action& a : r.actions) {
     fmt::format_to(out, "{:>4} {:<15} {}", a.tick, name_of(a.lane), to_text(a, program));
     const char* separator = " after ";
-    for (const auto& [lane, name] : table_of<Lane>)
-      if (const int count = a.waits[index_of(lane)]; count > 0)
-        fmt::format_to(out, "{}{}:{}", std::exchange(separator, " "), name, count);
+    for (const LaneRow& lane : table_of<Lane>)
+      if (const int count = a.waits[index_of(lane.value)]; count > 0)
+        fmt::format_to(out, "{}{}:{}", std::exchange(separator, " "), lane.name, count);
     text += "\n";
   }
 }
@@ -43,21 +43,18 @@ LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
   return c;
 }
 
-KindRow form_of(const Action& action) {
-  KindRow form = row_of(action.kind);
-  if (is_communication(action.kind)) {
-    const PayloadRow& what = row_of(action.payload);
-    form.uses[0].classes = what.classes;
-    form.names = what.names;
-  }
+std::array<Use, most_operands> uses_of(const Action& action) {
+  auto uses = row_of(action.kind).uses;
+  if (is_communication(action.kind))
+    uses[0].classes = row_of(action.payload).classes;
   if (action.kind == Kind::update || action.kind == Kind::square)
-    for (Use& use : form.uses)
+    for (Use& use : uses)
       if (use.classes.size() == 2)
         use.classes = use.classes.substr(of_embeddings(action.payload) ? 1 : 0, 1);
   // Programs say whether updates clip: the validator holds them to it.
   if (action.kind == Kind::update && !action[Operand::squares].valid())
-    form.uses[index_of(action.kind, Operand::squares)] = {};
-  return form;
+    uses[index_of(action.kind, Operand::squares)] = {};
+  return uses;
 }
 
 std::size_t index_of(Kind kind, Operand operand) {
@@ -94,12 +91,13 @@ Accesses accesses(const Action& action, int rank) {
 }
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
-  const bool input = row_of(payload).input;
-  if (kind == Kind::send)
-    return input ? Lane::inputs_send : Lane::gradients_send;
-  if (kind == Kind::recv || !inside)
-    return input ? Lane::inputs_recv : Lane::gradients_recv;
-  return input ? Lane::inputs_group : Lane::gradients_group;
+  Way way = inside ? Way::group : Way::recv;
+  if (kind == Kind::send || kind == Kind::recv)
+    way = kind == Kind::send ? Way::send : Way::recv;
+  const auto carries = [=](const LaneRow& lane) {
+    return lane.flow == row_of(payload).flow && lane.way == way;
+  };
+  return std::ranges::find_if(table_of<Lane>, carries)->value;
 }
 
 std::string payload_text(Payload payload, int shard) {
@@ -123,14 +121,19 @@ Part part_of(const Program& program, int rank, SlotClass cls) {
   case SlotClass::accumulator: return {r.slice, program.owned_slices};
   case SlotClass::kept: return r.kept;
   case SlotClass::partial: return r.partial;
+  case SlotClass::embeddings:
+  case SlotClass::embeddings_accumulator:
+    return r.embeddings_slice < 0 ? Part{} : Part{r.embeddings_slice, program.embeddings_slices};
   default: return {};
   }
 }
 
-int parts_of(const Program& program, Payload payload) {
-  if (payload == Payload::squares)
-    return 1;
-  return of_embeddings(payload) ? program.embeddings_slices : program.shard_parts;
+int parts_of(const Program& program, Data data) {
+  switch (data) {
+  case Data::shard: return program.shard_parts;
+  case Data::embeddings: return program.embeddings_slices;
+  default: return 1;
+  }
 }
 
 model::Cut cut_of(const Program& program) {
@@ -172,10 +175,9 @@ bool may_overlap(const Action& earlier, const Action& later) {
 
 std::vector<int> token_batches_of(const RankProgram& rank) {
   std::set<int> batches;
-  for (const Action& a : rank.actions) {
-    if (a.micro_batch >= 0 && row_of(a.kind).work == Work::compute)  // embed, loss, dembed
+  for (const Action& a : rank.actions)
+    if (is_end(a.kind))
       batches.insert(a.micro_batch);
-  }
   return {batches.begin(), batches.end()};
 }
 

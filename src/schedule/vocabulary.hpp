@@ -67,31 +67,62 @@ inline constexpr int traffic_kinds = table_of<Traffic>.size();
 
 // ---- Lanes ----
 
-/// A queue of a rank, in order, of inputs of the computation or gradients. A transfer waits only in
-/// its lane: receives, sends and collectives of a group pass each other
-/// (docs/decisions/0013-lanes-by-direction.md).
+/// A queue of a rank, in order. A transfer waits only in its lane: receives, sends and collectives
+/// of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
-  inputs_group,     ///< collectives inside a group
-  inputs_recv,      ///< receives, and collectives that leave a group
-  inputs_send,      ///< sends
-  gradients_group,  ///< the same for gradients
+  inputs_group,
+  inputs_recv,
+  inputs_send,
+  gradients_group,
   gradients_recv,
   gradients_send,
 };
 
+/// What the lanes of a flow carry.
+enum class Flow : std::uint8_t {
+  none,
+  inputs,     ///< of the computation
+  gradients,  ///< and other results
+};
+
+/// Which transfers of its flow a lane carries.
+enum class Way : std::uint8_t {
+  none,
+  group,  ///< collectives inside a group
+  recv,   ///< receives, and collectives that leave a group
+  send,
+};
+
+struct LaneRow {
+  Lane value;
+  std::string_view name;
+  Flow flow = Flow::none;
+  Way way = Way::none;
+};
+
 template <>
-inline constexpr auto table_of<Lane> = std::to_array<Named<Lane>>({
+inline constexpr auto table_of<Lane> = std::to_array<LaneRow>({
     {Lane::compute, "compute"},
-    {Lane::inputs_group, "inputs_group"},
-    {Lane::inputs_recv, "inputs_recv"},
-    {Lane::inputs_send, "inputs_send"},
-    {Lane::gradients_group, "gradients_group"},
-    {Lane::gradients_recv, "gradients_recv"},
-    {Lane::gradients_send, "gradients_send"},
+    {Lane::inputs_group, "inputs_group", Flow::inputs, Way::group},
+    {Lane::inputs_recv, "inputs_recv", Flow::inputs, Way::recv},
+    {Lane::inputs_send, "inputs_send", Flow::inputs, Way::send},
+    {Lane::gradients_group, "gradients_group", Flow::gradients, Way::group},
+    {Lane::gradients_recv, "gradients_recv", Flow::gradients, Way::recv},
+    {Lane::gradients_send, "gradients_send", Flow::gradients, Way::send},
 });
 static_assert(is_complete(Lane::gradients_send));
 inline constexpr int lanes = table_of<Lane>.size();
+
+// ---- What slots hold and actions move ----
+
+/// What a slot holds, or an action moves: all of it or one of its equal parts.
+enum class Data : std::uint8_t {
+  number,
+  shard,        ///< weights of a shard, or their gradient
+  embeddings,   ///< weights of embedding and LM head, or their gradient
+  micro_batch,  ///< activations of a micro-batch, never a part
+};
 
 // ---- Classes of slots ----
 
@@ -125,35 +156,36 @@ struct SlotClassRow {
   std::string_view name;  ///< in sentences
   Memory memory;
   Precision precision = Precision::compute;
+  Data data = Data::shard;
   bool permanent = false;  ///< keeps its content from step to step
-  bool of_embeddings = false;
 };
 
 template <>
 inline constexpr auto table_of<SlotClass> = [] {
   using enum Memory;
   using enum Precision;
-  constexpr bool permanent = true, of_embeddings = true;
+  using enum Data;
+  constexpr bool permanent = true;
   return std::to_array<SlotClassRow>({
-      {SlotClass::owned, 'h', "owned weights", weights, compute, permanent},
-      {SlotClass::accumulator, 't', "accumulator", gradients, sum, permanent},
+      {SlotClass::owned, 'h', "owned weights", weights, compute, shard, permanent},
+      {SlotClass::accumulator, 't', "accumulator", gradients, sum, shard, permanent},
       {SlotClass::weights, 'w', "weights", weights},
       {SlotClass::kept, 'k', "kept weights", weights},
       {SlotClass::gradient, 'g', "gradient", gradients, transit},
       {SlotClass::contribution, 'c', "contribution", gradients, transit},
       {SlotClass::partial, 'p', "partial sum", gradients, sum},
-      {SlotClass::saved, 'a', "saved activations", activations},
-      {SlotClass::deferred, 'b', "deferred inputs", activations},
-      {SlotClass::hidden, 'x', "hidden state", activations},
-      {SlotClass::embeddings, 'e', "embeddings", weights, compute, permanent, of_embeddings},
+      {SlotClass::saved, 'a', "saved activations", activations, compute, micro_batch},
+      {SlotClass::deferred, 'b', "deferred inputs", activations, compute, micro_batch},
+      {SlotClass::hidden, 'x', "hidden state", activations, compute, micro_batch},
+      {SlotClass::embeddings, 'e', "embeddings", weights, compute, embeddings, permanent},
       {SlotClass::embeddings_accumulator,
           'f',
           "embeddings' accumulator",
           gradients,
           sum,
-          permanent,
-          of_embeddings},
-      {SlotClass::squares, 'n', "squares", buffers, sum},
+          embeddings,
+          permanent},
+      {SlotClass::squares, 'n', "squares", buffers, sum, number},
   });
 }();
 static_assert(is_complete(SlotClass::squares));
@@ -173,31 +205,29 @@ enum class Payload : std::uint8_t {
   squares,  ///< sum of the squares of all gradients
 };
 
-/// What an action names, in texts and for the validator.
-enum class Names : std::uint8_t { nothing, shard, micro_batch, both };
-
 struct PayloadRow {
   Payload value;
   std::string_view name, prefix;
   std::string_view classes;  ///< letters of the slots that messages move it from and to
   Traffic traffic;
-  Names names = Names::nothing;
-  bool input = false;  ///< of a computation, not a result: decides the lane
+  Data data = Data::number;
+  Flow flow = Flow::gradients;  ///< decides the lanes
 };
 
 template <>
 inline constexpr auto table_of<Payload> = [] {
-  using enum Traffic;
-  using enum Names;
-  constexpr bool input = true;
+  using enum Data;
+  constexpr Flow inputs = Flow::inputs;
+  constexpr Traffic weights = Traffic::weights, gradients = Traffic::gradients;
+  constexpr Traffic activations = Traffic::activations, of_embeddings = Traffic::embeddings;
   return std::to_array<PayloadRow>({
       {Payload::none, "none", "s", "", weights},
-      {Payload::weights, "weights", "W", "hwk", weights, shard, input},
+      {Payload::weights, "weights", "W", "hwk", weights, shard, inputs},
       {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
-      {Payload::activation, "activation", "A", "x", activations, both, input},
-      {Payload::activation_grad, "activation_grad", "D", "x", activations, both},
-      {Payload::embeddings, "embeddings", "E", "e", embeddings, nothing, input},
-      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", embeddings},
+      {Payload::activation, "activation", "A", "x", activations, micro_batch, inputs},
+      {Payload::activation_grad, "activation_grad", "D", "x", activations, micro_batch},
+      {Payload::embeddings, "embeddings", "E", "e", of_embeddings, embeddings, inputs},
+      {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", of_embeddings, embeddings},
       {Payload::squares, "squares", "N", "n", gradients},
   });
 }();
@@ -260,8 +290,9 @@ enum class Kind : std::uint8_t {
 
 /// What sort of work an action is.
 enum class Work : std::uint8_t {
-  visit,       ///< computation of a tick: F, BW, B or W
-  compute,     ///< computation beside it
+  visit,       ///< computation of a tick, of a shard and a micro-batch: F, BW, B or W
+  end,         ///< computation of a micro-batch beside it: the model's embedding or its loss
+  compute,     ///< other computation, of its payload
   local,       ///< copy or addition on one rank
   join,        ///< none
   message,     ///< from one rank to another
@@ -272,90 +303,58 @@ struct KindRow {
   Kind value;
   std::string_view name;  ///< in texts of programs
   Work work;
-  Names names = Names::nothing;
   /// The operands in the order of Action::slots: only this table knows it.
   std::array<Use, most_operands> uses = {};
   bool rooted = false;    ///< a collective from or to one rank
   bool reducing = false;  ///< a collective that adds up
 };
 
-/// The slot classes of a transfer follow from its payload, as does what it names. Of square and
-/// update the second letter is for embeddings.
+/// The slot classes of a transfer follow from its payload. Of square and update the second letter
+/// is for embeddings.
 template <>
 inline constexpr auto table_of<Kind> = [] {
   using enum Operand;
   using enum Touch;
   using enum Work;
-  using enum Names;
   constexpr bool rooted = true, reducing = true;
-  constexpr Use weights_of_shard{weights, "hw", read}, saved_before{saved, "a", read};
-  constexpr Use state{hidden, "x", modify}, left_by_b{deferred, "b", read};
+  constexpr Use weights_of_shard{weights, "hw", read}, weights_of_end{weights, "e", read};
+  constexpr Use saved_before{saved, "a", read}, left_by_b{deferred, "b", read};
+  constexpr Use state{hidden, "x", modify}, gradient_of_end{gradient, "f", accumulate};
+  constexpr Use input{buffer, "", read}, output{buffer, "", write}, both{buffer, "", modify};
   return std::to_array<KindRow>({
-      {Kind::embed, "embed", compute, micro_batch, {{{hidden, "x", write}, {weights, "e", read}}}},
-      {Kind::forward, "F", visit, both, {{weights_of_shard, {saved, "a", write}, state}}},
-      {Kind::loss,
-          "loss",
-          compute,
-          micro_batch,
-          {{state, {weights, "e", read}, {gradient, "f", accumulate}}}},
+      {Kind::embed, "embed", end, {{{hidden, "x", write}, weights_of_end}}},
+      {Kind::forward, "F", visit, {{weights_of_shard, {saved, "a", write}, state}}},
+      {Kind::loss, "loss", end, {{state, weights_of_end, gradient_of_end}}},
       {Kind::backward,
           "BW",
           visit,
-          both,
           {{weights_of_shard, saved_before, state, {gradient, "tgp", accumulate}}}},
       {Kind::backward_input,
           "B",
           visit,
-          both,
           {{weights_of_shard, saved_before, state, {deferred, "b", write}}}},
       {Kind::backward_weight,
           "W",
           visit,
-          both,
           {{saved_before, left_by_b, {gradient, "tg", accumulate}}}},
-      {Kind::embed_backward,
-          "dembed",
-          compute,
-          micro_batch,
-          {{{hidden, "x", read}, {gradient, "f", accumulate}}}},
-      {Kind::square,
-          "square",
-          compute,
-          shard,
-          {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
+      {Kind::embed_backward, "dembed", end, {{{hidden, "x", read}, gradient_of_end}}},
+      {Kind::square, "square", compute, {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
       {Kind::update,
           "update",
           compute,
-          shard,
           {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read}}}},
-      {Kind::zero, "zero", local, shard, {{{gradient, "g", write}}}},
-      {Kind::accumulate,
-          "add",
-          local,
-          shard,
-          {{{source, "gc", read}, {destination, "tp", accumulate}}}},
-      {Kind::load, "load", local, shard, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
+      {Kind::zero, "zero", local, {{{gradient, "g", write}}}},
+      {Kind::accumulate, "add", local, {{{source, "gc", read}, {destination, "tp", accumulate}}}},
+      {Kind::load, "load", local, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
       {Kind::join, "join", join},
-      {Kind::send, "send", message, nothing, {{{buffer, "", read}}}},
-      {Kind::recv, "recv", message, nothing, {{{buffer, "", write}}}},
+      {Kind::send, "send", message, {{input}}},
+      {Kind::recv, "recv", message, {{output}}},
       // The root of a broadcast reads, that of a reduction writes as well.
-      {Kind::broadcast, "broadcast", collective, nothing, {{{buffer, "", write}}}, rooted},
-      {Kind::reduce, "reduce", collective, nothing, {{{buffer, "", read}}}, rooted, reducing},
-      {Kind::all_gather, "all_gather", collective, nothing, {{{buffer, "", modify}}}},
-      {Kind::reduce_scatter,
-          "reduce_scatter",
-          collective,
-          nothing,
-          {{{buffer, "", modify}}},
-          !rooted,
-          reducing},
-      {Kind::all_reduce,
-          "all_reduce",
-          collective,
-          nothing,
-          {{{buffer, "", modify}}},
-          !rooted,
-          reducing},
+      {Kind::broadcast, "broadcast", collective, {{output}}, rooted},
+      {Kind::reduce, "reduce", collective, {{input}}, rooted, reducing},
+      {Kind::all_gather, "all_gather", collective, {{both}}},
+      {Kind::reduce_scatter, "reduce_scatter", collective, {{both}}, !rooted, reducing},
+      {Kind::all_reduce, "all_reduce", collective, {{both}}, !rooted, reducing},
   });
 }();
 static_assert(is_complete(Kind::all_reduce));
@@ -380,14 +379,6 @@ template <class Enum>
   return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
 }
 
-constexpr bool names_shard(Names names) {
-  return names == Names::shard || names == Names::both;
-}
-
-constexpr bool names_micro_batch(Names names) {
-  return names == Names::micro_batch || names == Names::both;
-}
-
 constexpr char letter_of(SlotClass cls) {
   return row_of(cls).letter;
 }
@@ -407,11 +398,11 @@ constexpr bool is_permanent(SlotClass cls) {
 }
 
 constexpr bool of_embeddings(SlotClass cls) {
-  return row_of(cls).of_embeddings;
+  return row_of(cls).data == Data::embeddings;
 }
 
 constexpr bool of_embeddings(Payload payload) {
-  return row_of(payload).traffic == Traffic::embeddings;
+  return row_of(payload).data == Data::embeddings;
 }
 
 constexpr Traffic traffic_of(Payload payload) {
@@ -423,8 +414,13 @@ constexpr bool is_visit(Kind kind) {
   return row_of(kind).work == Work::visit;
 }
 
+/// The embedding or the loss of a micro-batch.
+constexpr bool is_end(Kind kind) {
+  return row_of(kind).work == Work::end;
+}
+
 constexpr bool is_compute(Kind kind) {
-  return is_visit(kind) || row_of(kind).work == Work::compute;
+  return is_visit(kind) || is_end(kind) || row_of(kind).work == Work::compute;
 }
 
 constexpr bool is_point_to_point(Kind kind) {

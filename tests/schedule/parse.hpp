@@ -9,7 +9,7 @@
 /// Programs from their text, for those that tests write down.
 namespace minitaw::schedule {
 namespace parsing {
-/// The number behind a word's first letters.
+/// The number after the first letters of a word.
 inline int number(const std::string& word, std::size_t letters = 0) {
   return std::stoi(word.substr(letters));
 }
@@ -48,7 +48,7 @@ inline Action action_of(std::istream& words, const Program& program) {
   Action a;
   std::string lane, kind;
   words >> a.tick >> lane >> kind;
-  a.lane = named<Lane>(lane, &Named<Lane>::name);
+  a.lane = named<Lane>(lane, &LaneRow::name);
   a.kind = named<Kind>(kind, &KindRow::name);
   std::size_t slots = 0;
   for (std::string word; words >> word;) {
@@ -57,7 +57,7 @@ inline Action action_of(std::istream& words, const Program& program) {
     if (word == "after")
       continue;
     if (colon != std::string::npos)
-      a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] =
+      a.waits[index_of(named<Lane>(word.substr(0, colon), &LaneRow::name))] =
           number(word, colon + 1);
     else if (word[0] == 'm')
       a.micro_batch = number(word, 1);
