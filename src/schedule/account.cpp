@@ -10,7 +10,7 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Elements of a shard, of the embeddings, of a hidden state, or of all keys and values of a block.
+/// Elements of a shard, the embeddings, a hidden state, or all keys and values of a block.
 std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
   switch (data) {
   case Data::shard: return layout.shards[shard].elements;
@@ -216,16 +216,14 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;
       }
-      // Once per collective: at its root, or at the first member.
       const std::vector<int>& ring = program.communicators[a.communicator].ranks;
-      if (r != (is_rooted(a.kind) ? a.peer : ring.front()))
-        continue;
-      const auto root = static_cast<int>(std::ranges::find(ring, r) - ring.begin());
-      for (int i = 0; i < std::ssize(ring); ++i)
-        if (const auto [to, sent] =
-                ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root);
-            sent > 0)
-          matrix.add(ring[i], ring[to], traffic_of(a.payload), sent * each);
+      const auto place_of = [&](int rank) {
+        return static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
+      };
+      const int members = static_cast<int>(ring.size());
+      const int root = is_rooted(a.kind) ? place_of(a.peer) : 0;
+      const auto [to, sent] = ring_send(a.kind, elements, members, place_of(r), root);
+      matrix.add(r, ring[to], traffic_of(a.payload), sent * each);
     }
   return matrix;
 }

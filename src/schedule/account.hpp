@@ -79,16 +79,16 @@ struct Footprint {
 
 /// Returns what the actions of a rank compute.
 [[nodiscard]] model::Duties duties_of(const RankProgram& rank, const model::Layout& layout);
-/// Resident set of a process on a host beside its cases, bytes: its code, its libraries and what
-/// those keep. As found on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of
-/// Debian; rank 0 has more.
+/// Resident bytes of a process on a host without any case: code, libraries and what those keep.
+/// Measured on four ranks with MPICH 4.2, OpenBLAS 0.3.29, HDF5 1.14 and Kokkos 5.2 of Debian;
+/// rank 0 has more.
 inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
-/// Timed steps of which a rank keeps the times of its actions: all, or the last one if some rank
-/// has more than `most` actions in all of them.
+/// Returns how many timed steps a rank keeps the times of its actions of: all, or one, the last, if
+/// the longest program has more than `most` actions in all of them.
 [[nodiscard]] int kept_steps(
     const Program& program, int steps, std::size_t most = std::size_t{1} << 20);
-/// Estimate of what a case of so many timed steps takes of a process beside the buffers of a step,
-/// bytes: for the program, as each rank has the actions of all, and for the times of its own.
+/// Estimates the bytes that a case of so many timed steps takes of a process beside the buffers of
+/// a step: the actions of all ranks, which each rank has, and the times of its own.
 [[nodiscard]] std::uint64_t process_bytes(const Program& program, int rank, int steps);
 /// `micro_batch_per_rank`: B of each rank, instead of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(const Program& program,

@@ -61,9 +61,9 @@ std::string describe(SlotClass cls, const Content& c) {
 
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
-class Contents {
+class Contents : Check {
 public:
-  explicit Contents(const Program& program) : program_(program), scratch_(program.ranks.size()) {
+  explicit Contents(const Program& program) : Check(program), scratch_(program.ranks.size()) {
     for (int r = 0; r < std::ssize(program.ranks); ++r) {
       const RankProgram& rank = program.ranks[r];
       auto& slots = slots_.emplace_back();
@@ -111,8 +111,6 @@ private:
     std::int32_t shard = -1, micro_batch = -1;       ///< of the visit; -1: none is under way
     std::int32_t projected = -1, attended = -1;  ///< blocks, as far as they have come
   };
-
-  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
 
   void local(Place p) {
     const Action& a = at(p);
@@ -255,12 +253,6 @@ private:
   Content& content(Place p, Operand operand) {
     const Slot slot = at(p)[operand];
     return slots_[p.rank][index_of(slot.cls)][slot.index];
-  }
-
-  template <class... Args>
-  [[noreturn]] void fail(
-      Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
   }
 
   [[noreturn]] void unexpected(Rule rule, Place p, Operand operand, const Content& wanted) {
@@ -643,7 +635,6 @@ private:
       content(call, buffer).pieces.put(range, Pieces({range, embeddings}));
   }
 
-  const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
   std::vector<Scratch> scratch_;                                       ///< per rank
 };

@@ -6,7 +6,8 @@
 #include <tuple>
 
 namespace minitaw::schedule::detail {
-std::string place(const Program& program, int rank, int action) {
+std::string text_of(const Program& program, Place place) {
+  const auto [rank, action] = place;
   if (rank < 0)
     return "the program";
   if (action < 0)
@@ -20,142 +21,70 @@ std::string place(const Program& program, int rank, int action) {
 namespace {
 using enum Rule;
 
-/// Returns whether two sides mean the same part of the same data, in the same precision.
-bool same_content(const Action& a, const Action& b) {
-  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.block == b.block &&
-         a.part == b.part && a.parts == b.parts && is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
-}
-
-class Matcher {
+class Matcher : Check {
 public:
-  explicit Matcher(const Program& program) : program_(program) {}
+  explicit Matcher(const Program& program) : Check(program) {}
 
+  /// Messages keep their order between a sender, a receiver and for a payload, collectives in a
+  /// lane of a communicator.
   Matching run() {
-    number_actions();
-    pair_messages();
+    std::map<std::tuple<int, int, Payload>, Calls> messages;
+    std::map<std::pair<int, Lane>, Calls> collectives;
+    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
+      const std::vector<Action>& actions = program_.ranks[r].actions;
+      result_.base.push_back(std::ssize(result_.transfers_of_actions));
+      result_.transfers_of_actions.resize(result_.base.back() + actions.size(), -1);
+      for (std::int32_t i = 0; const Action& a : actions) {
+        if (a.kind == Kind::send)
+          messages[{r, a.peer, a.payload}][r].push_back(i);
+        if (a.kind == Kind::recv)
+          messages[{a.peer, r, a.payload}][r].push_back(i);
+        if (is_collective(a.kind))
+          collectives[{a.communicator, a.lane}][r].push_back(i);
+        ++i;
+      }
+    }
+    for (auto& [key, calls] : messages)
+      join(matched_messages, {std::get<0>(key), std::get<1>(key)}, calls);
     result_.messages = result_.transfers();
-    match_collectives();
+    for (auto& [key, calls] : collectives)
+      join(same_collectives, program_.communicators[key.first].ranks, calls);
     return std::move(result_);
   }
 
 private:
-  [[nodiscard]] const Action& at(Place p) const { return action_at(program_, p); }
+  using Calls = std::map<int, std::vector<std::int32_t>>;  ///< by rank: numbers of its actions
 
-  template <class... Args>
-  [[noreturn]] void fail(
-      Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
-  }
-
-  [[nodiscard]] std::string text(Place p) const { return place(program_, p.rank, p.action); }
-
-  void number_actions() {
-    std::int64_t count = 0;
-    for (const RankProgram& rank : program_.ranks) {
-      result_.base.push_back(count);
-      count += static_cast<std::int64_t>(rank.actions.size());
+  /// Calls at one place of all members belong together.
+  void join(Rule rule, const std::vector<int>& members, Calls& calls) {
+    const auto count = [](const auto& of_rank) { return of_rank.second.size(); };
+    const auto& [rank, most] = *std::ranges::max_element(calls, {}, count);
+    for (std::size_t k = 0; k < most.size(); ++k) {
+      const Place first{rank, most[k]};
+      for (const int member : members) {
+        if (calls[member].size() <= k)
+          fail(rule, first, "rank {} never joins it", member);
+        const Place side{member, calls[member][k]};
+        if (!same_transfer(at(first), at(side)))
+          fail(rule, side, "meets {}; expected the same transfer", text_of(program_, first));
+        result_.sides.push_back(side);
+        result_.transfers_of_actions[result_.number(side)] = result_.transfers();
+      }
+      result_.first_side.push_back(std::ssize(result_.sides));
     }
-    result_.transfers_of_actions.assign(count, -1);
   }
 
-  void add_side(Place side) {
-    result_.sides.push_back(side);
-    result_.transfers_of_actions[result_.number(side)] = result_.transfers();
+  /// Returns whether two sides mean the same part of the same data, in the same precision.
+  static bool same_transfer(const Action& a, const Action& b) {
+    const bool same_call = is_point_to_point(a.kind) || (a.kind == b.kind && a.peer == b.peer);
+    return same_call && a.payload == b.payload && a.shard == b.shard &&
+           a.micro_batch == b.micro_batch && a.block == b.block && a.part == b.part &&
+           a.parts == b.parts && is_sum(a[Operand::buffer].cls) == is_sum(b[Operand::buffer].cls);
   }
 
-  void end_transfer() {
-    result_.first_side.push_back(static_cast<std::int64_t>(result_.sides.size()));
-  }
-
-  /// Messages keep their order between a sender, a receiver and for a payload.
-  void pair_messages() {
-    struct Queue {
-      std::vector<Place> sends, receives;
-    };
-
-    std::map<std::tuple<int, int, Payload>, Queue> queues;
-    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r)
-      for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
-        if (a.kind == Kind::send)
-          queues[{r, a.peer, a.payload}].sends.push_back({r, i});
-        if (a.kind == Kind::recv)
-          queues[{a.peer, r, a.payload}].receives.push_back({r, i});
-        ++i;
-      }
-    for (const auto& [key, queue] : queues)
-      for (std::size_t i = 0; i < std::max(queue.sends.size(), queue.receives.size()); ++i) {
-        if (i == queue.sends.size())
-          fail(matched_messages, queue.receives[i], "no send of the peer is left for it");
-        if (i == queue.receives.size())
-          fail(matched_messages, queue.sends[i], "no receive of the peer is left for it");
-        const Place from = queue.sends[i], to = queue.receives[i];
-        if (!same_content(at(from), at(to)))
-          fail(matched_messages, to, "meets {}; expected the same message", text(from));
-        add_side(from);
-        add_side(to);
-        end_transfer();
-      }
-  }
-
-  /// The calls of each member of a communicator on a lane, in order: those at one place belong
-  /// together.
-  void match_collectives() {
-    std::vector<std::map<std::pair<int, Lane>, std::vector<std::int32_t>>> calls(
-        program_.ranks.size());
-    for (std::size_t r = 0; r < calls.size(); ++r)
-      for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
-        if (is_collective(a.kind))
-          calls[r][{a.communicator, a.lane}].push_back(i);
-        ++i;
-      }
-    for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c)
-      for (int l = 0; l < lanes; ++l) {
-        const std::vector<int>& members = program_.communicators[c].ranks;
-        std::vector<const std::vector<std::int32_t>*> of_member;
-        for (const int rank : members) {
-          of_member.push_back(&calls[rank][{c, static_cast<Lane>(l)}]);
-          compare(members[0], *of_member[0], rank, *of_member.back());
-        }
-        for (std::size_t k = 0; k < of_member[0]->size(); ++k) {
-          for (std::size_t m = 0; m < members.size(); ++m)
-            add_side({members[m], (*of_member[m])[k]});
-          end_transfer();
-        }
-      }
-  }
-
-  void compare(int first,
-      const std::vector<std::int32_t>& expected,
-      int rank,
-      const std::vector<std::int32_t>& calls) const {
-    const auto same = [&](std::int32_t a, std::int32_t b) {
-      return same_call(at({first, a}), at({rank, b}));
-    };
-    const auto [e, c] = std::ranges::mismatch(expected, calls, same);
-    if (e == expected.end() && c == calls.end())
-      return;
-    if (c == calls.end())
-      fail(same_collectives, {first, *e}, "rank {} never joins it", rank);
-    fail(same_collectives,
-        {rank, *c},
-        "{}",
-        e == expected.end() ? fmt::format("rank {} never joins it", first)
-                            : fmt::format("expected the collective of {}", text({first, *e})));
-  }
-
-  static bool same_call(const Action& a, const Action& b) {
-    return a.kind == b.kind && a.payload == b.payload && a.peer == b.peer && same_content(a, b);
-  }
-
-  const Program& program_;
   Matching result_;
 };
 
-constexpr unsigned bit(int lane) {
-  return 1U << static_cast<unsigned>(lane);
-}
-
-constexpr unsigned all_lanes = bit(lanes) - 1;
 }  // namespace
 
 Matching match(const Program& program) {
@@ -175,10 +104,8 @@ void execute(const Program& program, const std::function<void(Sides)>& perform) 
 }  // namespace minitaw::schedule::detail
 
 namespace minitaw::schedule {
-using detail::all_lanes, detail::bit;
-
 LaneMachine::LaneMachine(const Program& program, LaneRules rules)
-    : program_(program),
+    : Check(program),
       rules_(std::move(rules)),
       matching_(detail::match(program)),
       ranks_(program.ranks.size()),
@@ -187,18 +114,15 @@ LaneMachine::LaneMachine(const Program& program, LaneRules rules)
   for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
     for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
       ranks_[r].all[index_of(a.lane)].actions.push_back(i++);
-    wake(r, all_lanes);
+    wake(r);
   }
 }
 
 std::optional<Start> LaneMachine::next() {
   while (true) {
     for (; lane_ < lanes; ++lane_)
-      if (LaneSet& ready = ranks_[rank_].ready; (ready & bit(lane_)) != 0) {
-        if (can_start())
-          return start();
-        ready &= ~bit(lane_);
-      }
+      if (can_start())
+        return start();
     if (queue_.empty())
       return {};
     rank_ = queue_.front();
@@ -208,7 +132,6 @@ std::optional<Start> LaneMachine::next() {
   }
 }
 
-/// Unless the lane's next action waits for another lane, whose progress then wakes this one.
 bool LaneMachine::can_start() {
   RankLanes& rank = ranks_[rank_];
   LaneState& lane = rank.all[lane_];
@@ -218,10 +141,8 @@ bool LaneMachine::can_start() {
     lane.reached = now_;
   const LaneCounts& waits = program_.ranks[rank_].actions[lane.actions[lane.next]].waits;
   for (int l = 0; l < lanes; ++l)
-    if (LaneState& other = rank.all[l]; l != lane_ && other.first < waits[l]) {
-      other.holds |= bit(lane_);
+    if (l != lane_ && rank.all[l].first < waits[l])
       return false;
-    }
   return true;
 }
 
@@ -257,7 +178,7 @@ Sides LaneMachine::begin(Place place) {
       transfer < matching_.messages && rules_.eager && rules_.eager(sides[0].rank, sides[1].rank);
   if (!eager)
     return ++arrived_[transfer] == std::ssize(sides) ? sides : Sides();
-  if (action_at(program_, place).kind == Kind::send)
+  if (at(place).kind == Kind::send)
     return sides;
   if (over_[matching_.number(place)])
     advance(place);
@@ -273,7 +194,7 @@ void LaneMachine::finish(Sides sides, double now) {
 }
 
 void LaneMachine::advance(Place finished) {
-  const int l = static_cast<int>(action_at(program_, finished).lane);
+  const int l = static_cast<int>(at(finished).lane);
   LaneState& lane = ranks_[finished.rank].all[l];
   const std::int32_t before = lane.first;
   const auto is_over = [&](std::int32_t i) {
@@ -282,11 +203,10 @@ void LaneMachine::advance(Place finished) {
   while (lane.first < lane.next && is_over(lane.first))
     ++lane.first;
   if (lane.first > before)
-    wake(finished.rank, bit(l) | std::exchange(lane.holds, 0));
+    wake(finished.rank);
 }
 
-void LaneMachine::wake(int rank, LaneSet ready) {
-  ranks_[rank].ready |= ready;
+void LaneMachine::wake(int rank) {
   if (!std::exchange(ranks_[rank].queued, true))
     queue_.push_back(rank);
 }
@@ -301,17 +221,15 @@ void LaneMachine::require_end() const {
       const Place head{r, lane.actions[lane.first]};
       if (heads.empty())
         first = head;
-      heads.push_back(detail::place(program_, r, head.action) +
+      heads.push_back(detail::text_of(program_, head) +
                       (lane.first < lane.next ? " waits for the other side"
                                               : " waits for earlier actions of its rank"));
     }
   if (heads.empty())
     return;
   constexpr std::size_t shown = 16;
-  detail::refuse(Rule::no_deadlock,
-      program_,
-      first.rank,
-      first.action,
+  fail(Rule::no_deadlock,
+      first,
       "nothing can go on; {} lanes are stuck, for example: {}",
       heads.size(),
       fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));

@@ -24,6 +24,39 @@ struct Place {
 /// collective, in ring order.
 using Sides = std::span<const Place>;
 
+namespace detail {
+/// A program that breaks a rule; a defect wherever it is not what one looks for.
+struct Refusal : LogicError {
+  explicit Refusal(Violation v)
+      : LogicError("this program cannot be executed: " + v.message),
+        violation(std::move(v)) {}
+
+  Violation violation;
+};
+
+/// "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0'", "rank 1" or "the program".
+[[nodiscard]] std::string text_of(const Program& program, Place place);
+
+/// Base of what looks at a program and refuses what is wrong.
+class Check {
+protected:
+  explicit Check(const Program& program) : program_(program) {}
+
+  [[nodiscard]] const Action& at(Place place) const { return action_at(program_, place); }
+
+  /// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
+  template <class... Args>
+  [[noreturn]] void fail(
+      Rule rule, Place place, fmt::format_string<Args...> what, Args&&... args) const {
+    const std::string message = fmt::format(
+        "{}: {}", text_of(program_, place), fmt::format(what, std::forward<Args>(args)...));
+    throw Refusal({rule, place.rank, place.action, message});
+  }
+
+  const Program& program_;
+};
+}  // namespace detail
+
 /// The transfers of a program, counted: messages, then collectives.
 struct Matching {
   std::vector<std::int64_t> base;                  ///< an action's number: base[rank] + its index
@@ -80,7 +113,7 @@ struct Start {
 /// front of it in its lane are finished and what it waits for in other lanes is; a transfer begins
 /// when all of its sides have started. Whoever uses it says when actions end. Actions of a lane
 /// count as finished in order.
-class LaneMachine {
+class LaneMachine : detail::Check {
 public:
   /// Throws Refusal as match().
   explicit LaneMachine(const Program& program, LaneRules rules = {});
@@ -97,20 +130,16 @@ public:
   [[nodiscard]] const Matching& matching() const { return matching_; }
 
 private:
-  using LaneSet = std::uint16_t;  ///< a bit for each lane
-
   struct LaneState {
     std::vector<std::int32_t> actions;
     std::int32_t next = 0;   ///< to start
     std::int32_t first = 0;  ///< that is not finished
     double reached = -1;     ///< when it got to the next one; below 0: it has not
-    LaneSet holds = 0;       ///< lanes of the rank whose next action waits for this one
   };
 
   struct RankLanes {
     std::array<LaneState, lanes> all;
-    LaneSet ready = 0;  ///< lanes that may have become able to start their next action
-    bool queued = false;
+    bool queued = false;  ///< in queue_
   };
 
   [[nodiscard]] bool can_start();
@@ -118,9 +147,8 @@ private:
   [[nodiscard]] Start start();
   [[nodiscard]] Sides begin(Place place);
   void advance(Place finished);
-  void wake(int rank, LaneSet ready);
+  void wake(int rank);
 
-  const Program& program_;
   LaneRules rules_;
   const Matching matching_;
   std::vector<RankLanes> ranks_;
@@ -133,31 +161,6 @@ private:
 };
 
 namespace detail {
-/// A program that breaks a rule; a defect wherever it is not what one looks for.
-struct Refusal : LogicError {
-  explicit Refusal(Violation v)
-      : LogicError("this program cannot be executed: " + v.message),
-        violation(std::move(v)) {}
-
-  Violation violation;
-};
-
-/// "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0'"
-[[nodiscard]] std::string place(const Program& program, int rank, int action);
-
-/// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
-template <class... Args>
-[[noreturn]] void refuse(Rule rule,
-    const Program& program,
-    int rank,
-    int action,
-    fmt::format_string<Args...> what,
-    Args&&... args) {
-  const std::string message = fmt::format(
-      "{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...));
-  throw Refusal({rule, rank, action, message});
-}
-
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);
 

@@ -31,16 +31,16 @@ public:
 
   /// Makes a rank keep one part of what its group keeps.
   void divide(int rank, Part part);
-  /// Copies that serve a visit, one of each rank; empty if the weights must be fetched, whose
-  /// copies the caller puts there.
+  /// The ranks' copies of a visit's shard. If they are empty, the caller fetches the weights and
+  /// puts copies there.
   [[nodiscard]] RankBuffers& copies_for(const Visit& visit);
   /// Sums of a shard's gradient, one of each rank.
   [[nodiscard]] const RankBuffers& sums_of(int shard);
   /// Emits new buffers with these sums, which may be reduced. `inside`: for a collective of a
   /// group.
   [[nodiscard]] RankBuffers load_sums(int shard, int tick, bool inside);
-  /// Adds the gradients of a group to its sums, on the ranks of it that have some. After the
-  /// `last` micro-batch the sums replace the gradients.
+  /// Adds the gradients on some of the ranks to their sums. With the `last` micro-batch, the
+  /// buffers of the gradients get the sums.
   void add_to_sums(
       const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last);
 

@@ -8,10 +8,10 @@
 #include <vector>
 #include "base/range.hpp"
 
-/// What there is of the content of a slot, and which contributions are in it: runs of numbers, so
-/// that programs for a thousand ranks can be followed.
+/// Which parts of its data a slot holds, and which contributions are in them. Kept as runs of
+/// numbers, so that programs for a thousand ranks can be followed.
 namespace minitaw::schedule::detail {
-/// A run of parts, or of contributions: what there is of a slot's content, and what is in it.
+/// Numbers [begin, end), of parts or of contributions.
 struct Interval {
   std::int32_t begin = 0, end = 0;
 

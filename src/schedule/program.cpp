@@ -43,23 +43,15 @@ LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
   return c;
 }
 
-KindRow form_of(const Action& action) {
-  KindRow form = row_of(action.kind);
-  if (is_communication(action.kind)) {
-    const PayloadRow& what = row_of(action.payload);
-    form.uses[0].classes = what.classes;
-    if (what.data == Data::shard)
-      form.names = Names::shard;
-    if (what.data == Data::micro_batch)
-      form.names = Names::both;
-    if (what.data == Data::keys)
-      form.names = Names::block;
-  }
+std::array<Use, most_operands> uses_of(const Action& action) {
+  auto uses = row_of(action.kind).uses;
+  if (is_communication(action.kind))
+    uses[0].classes = row_of(action.payload).classes;
   if (action.kind == Kind::update || action.kind == Kind::square)
-    for (Use& use : form.uses)
+    for (Use& use : uses)
       if (use.classes.size() == 2)
         use.classes = use.classes.substr(of_embeddings(action.payload) ? 1 : 0, 1);
-  return form;
+  return uses;
 }
 
 std::size_t index_of(Kind kind, Operand operand) {
@@ -200,10 +192,9 @@ bool may_overlap(const Action& earlier, const Action& later) {
 
 std::vector<int> token_batches_of(const RankProgram& rank) {
   std::set<int> batches;
-  for (const Action& a : rank.actions) {
-    if (a.micro_batch >= 0 && row_of(a.kind).work == Work::compute)  // embed, loss, dembed
+  for (const Action& a : rank.actions)
+    if (is_end(a.kind))
       batches.insert(a.micro_batch);
-  }
   return {batches.begin(), batches.end()};
 }
 

@@ -58,8 +58,8 @@ struct Action {
 /// The lane of a message or collective, or of a local action beside it; `inside`: all members of
 /// the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
-/// The row of the action's kind, with what follows from its payload filled in.
-[[nodiscard]] KindRow form_of(const Action& action);
+/// The operands that the action must have: those of its kind, with what follows from its payload.
+[[nodiscard]] std::array<Use, most_operands> uses_of(const Action& action);
 /// Index of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t index_of(Kind kind, Operand operand);
 
@@ -110,11 +110,9 @@ struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
   std::vector<int> owned_shards;  ///< owned_shards[k]: shard in owned slot k and accumulator slot k
-  /// Of Program::owned_slices: what the rank has of each shard in `owned_shards`.
-  int slice = 0;
-  /// The only slice of the embeddings that it has, if any; -1: all of them.
-  int embeddings_slice = -1;
-  Part kept{}, partial{};  ///< what the rank's slots of these classes hold of each shard
+  int slice = 0;  ///< of Program::owned_slices: what it owns of each shard in `owned_shards`
+  int embeddings_slice = -1;  ///< of Program::embeddings_slices: all that it has; -1: has all
+  Part kept{}, partial{};     ///< what its slots of these classes hold of each shard
 
   bool has_embeddings() const { return slots[index_of(SlotClass::embeddings)] > 0; }
 
@@ -157,12 +155,12 @@ struct Program {
 [[nodiscard]] model::Cut cut_of(const Program& program);
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
-/// Returns for each action the action after which its buffers are free: itself, or for messages the
-/// last one of the messages of the same tick that follow each other in the program, in any lanes:
-/// they shall not wait for each other.
+/// Returns for each action the index of the one at whose end its buffers are free. This is the
+/// action itself, but for messages of one tick that follow each other in the program, in whatever
+/// lanes: their buffers are free after the last of them, so that none waits for another.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
-/// Returns whether a message may begin before an earlier one of its lane ends: one direction, no
-/// slot in common.
+/// Returns whether a message may begin before an earlier one of its lane ends: both have the same
+/// direction and, if they are received, different slots.
 [[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
 /// Micro-batches whose tokens a rank reads, in ascending order: those that it embeds or has a loss
 /// of.

@@ -3,9 +3,8 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// What the waits and slots of a rank's actions say about their order. Follows the actions in issue
-/// order: the pass that derives waits adds each after its waits are known, the validator as they
-/// are. Positions count the actions of a lane, from 1.
+/// What is finished when an action of a rank begins, and which actions used each slot last. Actions
+/// are added in issue order, with their waits. Positions count the actions of a lane, from 1.
 class RankOrder {
 public:
   /// An action of a lane that has been added.

@@ -61,16 +61,16 @@ struct Entry {
   std::string name, doc;
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
-  bool one_rank = false;    ///< runs on one rank of the job
-  int shards_per_rank = 0;  ///< how many (times the option "chunks"), of at least a layer; 0: any
-  bool passes_activations =
-      false;               ///< micro-batches visit all ranks, and need not be shared evenly by them
-  bool replicable = true;  ///< runs with replicas
+  bool one_rank = false;  ///< runs on one rank of the job
+  /// Shards of each rank, times the option "chunks" if there is one, of a layer at least; 0: any.
+  int shards_per_rank = 0;
+  bool passes_activations = false;  ///< a micro-batch visits all ranks: M need not be a multiple
+  bool replicable = true;           ///< runs with replicas
   /// Why ranks cannot share sequences; empty: they can.
   std::string refuses_context{};
-  bool needs_file = false;  ///< its option "file" must be given
-  void (*check)(
-      const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
+  bool needs_file = false;          ///< its option "file" must be given
+  /// Checks what else it asks of a request. Throws InputError "key: ...".
+  void (*check)(const Request& request) = nullptr;
   /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each
   /// node.
   void (*settle)(Request& request, int adapters) = nullptr;
@@ -83,7 +83,7 @@ struct Entry {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
-/// Shards that every rank of a replica has, or in a pipeline every stage; 0: as it comes.
+/// Shards that every rank of a replica has, or in a pipeline every stage; 0: any number.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 /// Checks replicas, micro-batches, layers and ranks of a request without building it. Throws
 /// InputError "key: ...".
@@ -94,9 +94,8 @@ void check(const Request& request);
 /// with so many adapters each: what is built and recorded. build() takes an `auto` as on nodes with
 /// one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
-/// The options of the request that change nothing in its program (rails between one group, say),
-/// found by building a step of two micro-batches a rank and few layers without each. Nothing for
-/// more than 64 ranks.
+/// Returns the options of a request that do not change its program, such as rails with one group:
+/// a short step without the option is the same. None for more than 64 ranks, where this takes long.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
 [[nodiscard]] Program build(const Request& request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The checks behind validate(): each returns, or throws Refusal with what it found first.
+// The checks of validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
 #include <algorithm>
 #include <array>
@@ -22,36 +22,32 @@ bool within(int number, int count) {
 /// what is not asked here: a peer that there is not sends no message that matches; a rank that a
 /// communicator names twice waits for itself (no_deadlock); a slice or an owned shard that there is
 /// not is never updated, and parts that no owned slice holds are in no weights (check_contents).
-class FormCheck {
+class FormCheck : Check {
 public:
-  explicit FormCheck(const Program& program) : program_(program) {}
+  explicit FormCheck(const Program& program) : Check(program) {}
 
   void run() {
     check_program();
-    for (rank_ = 0; rank_ < static_cast<int>(program_.ranks.size()); ++rank_) {
+    for (place_.rank = 0; place_.rank < std::ssize(program_.ranks); ++place_.rank) {
       check_owned();
       issued_ = {};
-      for (action_ = 0; action_ < static_cast<int>(here().actions.size()); ++action_)
+      for (place_.action = 0; place_.action < std::ssize(here().actions); ++place_.action)
         check_action();
     }
   }
 
 private:
-  const RankProgram& here() const { return program_.ranks[rank_]; }
+  const RankProgram& here() const { return program_.ranks[place_.rank]; }
 
   bool shared() const { return program_.context > 1; }
 
   int slots(SlotClass cls) const { return here().slots[index_of(cls)]; }
 
-  template <class... Args>
-  [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, rank_, action_, what, std::forward<Args>(args)...);
-  }
-
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
       fail(slots_accounted,
+          place_,
           "{} ranks have actions, but the groups {} have {}",
           ranks,
           program_.groups.text(),
@@ -62,26 +58,33 @@ private:
         program_.owned_slices,
         program_.embeddings_slices});
     if (least < 1 || (program_.embeddings_split && program_.embeddings_slices != 2))
-      fail(exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
+      fail(exact_gradients,
+          place_,
+          "the numbers of shards, micro-batches, parts and slices do not fit");
     if (std::ranges::none_of(program_.ranks, &RankProgram::has_embeddings))
-      fail(exact_gradients, "no rank holds the embeddings");
+      fail(exact_gradients, place_, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators)
       check_communicator(c);
     check_context();
   }
 
   /// Ranks that share sequences are of one group, and it is known how many blocks have segments.
-  void check_context() {
+  void check_context() const {
     const int n = program_.context, ranks = program_.groups.ranks();
     if (n < 1 || ranks % n != 0)
-      fail(fresh_reads, "{} ranks do not divide into context groups of {}", ranks, n);
+      fail(fresh_reads, place_, "{} ranks do not divide into context groups of {}", ranks, n);
     for (int first = 0; first < ranks; first += n)
       if (!program_.groups.together(first, first + n - 1))
-        fail(fresh_reads, "ranks {} to {} share sequences across groups", first, first + n - 1);
-    const std::size_t shards = n > 1 ? program_.shards : 0;
+        fail(fresh_reads,
+            place_,
+            "ranks {} to {} share sequences across groups",
+            first,
+            first + n - 1);
+    const std::size_t shards = shared() ? program_.shards : 0;
     if (program_.blocks.size() != shards ||
         std::ranges::any_of(program_.blocks, [](int blocks) { return blocks < 1; }))
       fail(fresh_reads,
+          place_,
           "knows the blocks of {} shards, expected {}",
           program_.blocks.size(),
           shards);
@@ -91,17 +94,22 @@ private:
     const int ranks = program_.groups.ranks();
     if (c.ranks.empty() ||
         !std::ranges::all_of(c.ranks, [=](int rank) { return within(rank, ranks); }))
-      fail(same_collectives, "communicator {} must name ranks from 0 to {}", c.name, ranks - 1);
+      fail(same_collectives,
+          place_,
+          "communicator {} must name ranks from 0 to {}",
+          c.name,
+          ranks - 1);
     std::vector<bool>& members = members_.emplace_back(ranks);
     for (const int rank : c.ranks)
       members[rank] = true;
   }
 
   void check_owned() {
-    action_ = -1;
+    place_.action = -1;
     for (const Part part : {here().kept, here().partial})
       if (!within(part.index, part.count) || program_.shard_parts % part.count != 0)
         fail(fresh_reads,
+            place_,
             "keeps part {} of {} of a shard that is cut into {}",
             part.index,
             part.count,
@@ -112,6 +120,7 @@ private:
     const int shards = static_cast<int>(here().owned_shards.size());
     if (owned != shards || accumulators != shards || embeddings != embeddings_accumulators)
       fail(slots_accounted,
+          place_,
           "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
           owned,
           accumulators,
@@ -121,19 +130,19 @@ private:
   }
 
   void check_action() {
-    const Action& a = here().actions[action_];
-    const KindRow form = form_of(a);
-    check_numbers(a, form.names);
+    const Action& a = at(place_);
+    const auto uses = uses_of(a);
+    check_numbers(a);
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
-      const Use& use = form.uses[i];
-      if (use.classes.empty() && a.slots[i].valid())
-        fail(fresh_reads, "has no use for {}", describe(a.slots[i]));
-      if (!use.classes.empty() && (a.slots[i].valid() || !use.optional))
-        check_slot(a, a.slots[i], use.classes);
+      if (uses[i].classes.empty() && a.slots[i].valid())
+        fail(fresh_reads, place_, "has no use for {}", describe(a.slots[i]));
+      if (!uses[i].classes.empty() && (a.slots[i].valid() || !uses[i].optional))
+        check_slot(a, a.slots[i], uses[i].classes);
     }
     const bool whole = row_of(a.kind).work == Work::visit;
     if (shared() ? whole && a.kind != Kind::backward_weight : is_segment(a.kind))
       fail(fresh_reads,
+          place_,
           "{}",
           shared() ? "attends to the tokens of its rank only"
                    : "is a segment of a visit, and visits are whole here");
@@ -142,6 +151,7 @@ private:
     for (const LaneRow& lane : table_of<Lane>)
       if (const std::size_t l = index_of(lane.value); a.waits[l] > issued_[l])
         fail(no_deadlock,
+            place_,
             "waits for {} actions of lane {}, of which {} are issued before it",
             a.waits[l],
             lane.name,
@@ -149,29 +159,35 @@ private:
     ++issued_[index_of(a.lane)];
   }
 
-  void check_numbers(const Action& a, Names names) const {
-    const bool embeddings = of_embeddings(a.payload) && is_compute(a.kind);  // names a slice
+  void check_numbers(const Action& a) const {
     const Data data = row_of(a.payload).data;
+    const bool slice = data == Data::embeddings && is_compute(a.kind);
+    const bool activations = data == Data::micro_batch;
     // The gradient at the input of the head is that of "shard" number `shards`.
-    const int shards = embeddings ? program_.embeddings_slices
-                                  : program_.shards + (data == Data::micro_batch ? 1 : 0);
-    if (names_shard(names) && !within(a.shard, shards))
+    const int shards = slice ? program_.embeddings_slices : program_.shards + (activations ? 1 : 0);
+    const bool of_keys = data == Data::keys;
+    const bool of_shard = is_visit(a.kind) || data == Data::shard || activations || of_keys;
+    if ((of_shard || slice) && !within(a.shard, shards))
       fail(fresh_reads,
+          place_,
           "names {} {}, expected 0 to {}",
-          embeddings ? "slice" : "shard",
+          slice ? "slice" : "shard",
           a.shard,
           shards - 1);
-    if (names_micro_batch(names) && !within(a.micro_batch, program_.micro_batches))
+    const bool of_micro_batch = is_visit(a.kind) || is_end(a.kind) || activations || of_keys;
+    if (of_micro_batch && !within(a.micro_batch, program_.micro_batches))
       fail(fresh_reads,
+          place_,
           "names micro-batch {}, expected 0 to {}",
           a.micro_batch,
           program_.micro_batches - 1);
-    const int blocks = names == Names::block && shared() ? program_.blocks[a.shard] : 0;
-    if (names == Names::block ? !within(a.block, blocks) : a.block >= 0)
-      fail(fresh_reads, "names block {} of {}", a.block, blocks);
+    const bool of_block = is_segment(a.kind) || of_keys;
+    const int blocks = of_block && shared() ? program_.blocks[a.shard] : 0;
+    if (of_block ? !within(a.block, blocks) : a.block >= 0)
+      fail(fresh_reads, place_, "names block {} of {}", a.block, blocks);
     const int parts = parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
-      fail(fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
+      fail(fresh_reads, place_, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }
 
   /// "weights or kept weights", of the letters "wk".
@@ -187,17 +203,20 @@ private:
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
       fail(fresh_reads,
+          place_,
           "needs a slot of class {} where it has {}",
           names_of_classes(letters),
           slot.valid() ? describe(slot) : "none");
     if (slot.index >= slots(slot.cls))
       fail(slots_accounted,
+          place_,
           "uses {}, but the rank declares {} of this class",
           describe(slot),
           counted(slots(slot.cls), "slot"));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().owned_shards[slot.index] != a.shard)
       fail(slot.cls == SlotClass::owned ? fresh_reads : exact_gradients,
+          place_,
           "{} belongs to shard {}",
           describe(slot),
           here().owned_shards[slot.index]);
@@ -206,103 +225,28 @@ private:
   void check_lane(const Action& a) const {
     const bool computes = is_compute(a.kind) || a.kind == Kind::join;
     if (a.lane == Lane::compute ? is_communication(a.kind) : computes)
-      fail(all_waited, "does not belong in lane {}", name_of(a.lane));
+      fail(all_waited, place_, "does not belong in lane {}", name_of(a.lane));
   }
 
   void check_partners(const Action& a) const {
-    if (!is_communication(a.kind))
+    const bool needs_payload = !is_visit(a.kind) && !is_end(a.kind) && a.kind != Kind::join;
+    if (needs_payload && a.payload == Payload::none)
+      fail(matched_messages, place_, "moves nothing");
+    if (is_point_to_point(a.kind) && a.peer == place_.rank)
+      fail(matched_messages, place_, "its peer is its own rank");
+    if (!is_collective(a.kind))
       return;
-    if (a.payload == Payload::none)
-      fail(matched_messages, "moves nothing");
-    if (is_point_to_point(a.kind)) {
-      if (a.peer == rank_)
-        fail(matched_messages, "its peer is its own rank");
-      return;
-    }
     if (!within(a.communicator, static_cast<int>(members_.size())) ||
-        !members_[a.communicator][rank_])
-      fail(same_collectives, "the rank is not a member of the communicator");
+        !members_[a.communicator][place_.rank])
+      fail(same_collectives, place_, "the rank is not a member of the communicator");
     if (is_rooted(a.kind) &&
         std::ranges::count(program_.communicators[a.communicator].ranks, a.peer) == 0)
-      fail(same_collectives, "the root is not a member of the communicator");
+      fail(same_collectives, place_, "the root is not a member of the communicator");
   }
 
-  const Program& program_;
-  int rank_ = -1, action_ = -1;  // what is looked at
+  Place place_;  // what is looked at
   std::array<int, lanes> issued_{};
   std::vector<std::vector<bool>> members_;  // of each communicator, by rank
-};
-
-/// Checks that the waits of a rank order the readers and writers of each slot, and that join comes
-/// last.
-class OrderCheck {
-public:
-  OrderCheck(const Program& program, int rank)
-      : program_(program),
-        rank_(rank),
-        actions_(program.ranks[rank].actions),
-        order_(program.ranks[rank], rank) {}
-
-  void run() {
-    const int count = static_cast<int>(actions_.size());
-    if (actions_.empty() || actions_.back().kind != Kind::join)
-      fail(all_waited, count - 1, "the rank's last action must be join");
-    for (int i = 0; i < count; ++i) {
-      const Action& a = actions_[i];
-      const LaneCounts done = order_.done_before(a);
-      for (const Access& access : accesses(a, rank_))
-        check_access(i, done, access);
-      if (a.kind == Kind::join)
-        check_join(i, done);
-      order_.add(i, a);
-    }
-  }
-
-private:
-  template <class... Args>
-  [[noreturn]] void fail(Rule rule, int i, fmt::format_string<Args...> what, Args&&... args) const {
-    refuse(rule, program_, rank_, i, what, std::forward<Args>(args)...);
-  }
-
-  void check_access(int i, const LaneCounts& done, const Access& access) const {
-    const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
-      for (const LaneRow& lane : table_of<Lane>)
-        if (const std::size_t l = index_of(lane.value); uses[l] > done[l])
-          fail(rule,
-              i,
-              "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
-              does,
-              describe(access.slot),
-              use,
-              place(program_, rank_, order_.at(l, uses[l]).action),
-              uses[l],
-              lane.name);
-    };
-    const RankOrder::SlotUses& uses = order_.uses(access.slot);
-    if (access.read)
-      follow(fresh_reads, uses.written, "reads", "written");
-    if (!access.write)
-      return;
-    follow(no_overwrite, uses.written, "overwrites", "written");
-    follow(no_overwrite, uses.read, "overwrites", "read");
-  }
-
-  void check_join(int i, const LaneCounts& done) const {
-    if (i + 1 < static_cast<int>(actions_.size()))
-      fail(all_waited, i + 1, "comes after join, which must be the rank's last action");
-    for (const LaneRow& lane : table_of<Lane>)
-      if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
-        fail(all_waited,
-            order_.at(l, done[l] + 1).action,
-            "join does not wait for it; expected a wait for {} actions of lane {}",
-            order_.added()[l],
-            lane.name);
-  }
-
-  const Program& program_;
-  int rank_;
-  const std::vector<Action>& actions_;
-  RankOrder order_;
 };
 
 /// Counts the contents of a slot class that live at once. A content lives from the write that
@@ -348,39 +292,103 @@ private:
   std::vector<int> change_;  ///< of the number of contents alive, at each action
 };
 
-/// The slots of a rank for what passes through are as many as contents live at once.
-void check_slots(const Program& program, int rank) {
-  const RankProgram& here = program.ranks[rank];
-  const std::vector<int> ends = releases(here);
-  std::vector<Peak> peaks;
-  for (const int slots : here.slots)
-    peaks.emplace_back(slots, slots > 0 ? here.actions.size() : 0);
-  for (int i = 0; i < std::ssize(here.actions); ++i)
-    for (const Access& access : accesses(here.actions[i], rank))
-      peaks[index_of(access.slot.cls)].touch(i, here.actions[i], access, ends[i]);
-  for (const SlotClassRow& row : table_of<SlotClass>) {
-    const int declared = here.slots[index_of(row.value)];
-    const int most = std::move(peaks[index_of(row.value)]).most();
-    if (!row.permanent && most < declared)
-      refuse(slots_accounted,
-          program,
-          rank,
-          -1,
-          "declares {} of class {}, but at most {} of their contents live at once",
-          counted(declared, "slot"),
-          row.name,
-          most);
+/// Checks of one rank's actions.
+class RankCheck : Check {
+public:
+  RankCheck(const Program& program, int rank)
+      : Check(program),
+        rank_(rank),
+        actions_(program.ranks[rank].actions),
+        order_(program.ranks[rank], rank) {}
+
+  /// The waits order the readers and writers of each slot, and join comes last.
+  void check_order() {
+    const int count = static_cast<int>(actions_.size());
+    if (actions_.empty() || actions_.back().kind != Kind::join)
+      fail(all_waited, {rank_, count - 1}, "the rank's last action must be join");
+    for (int i = 0; i < count; ++i) {
+      const Action& a = actions_[i];
+      const LaneCounts done = order_.done_before(a);
+      for (const Access& access : accesses(a, rank_))
+        check_access(i, done, access);
+      if (a.kind == Kind::join)
+        check_join(i, done);
+      order_.add(i, a);
+    }
   }
-}
+
+  /// There are as many slots for what passes through as contents live at once.
+  void check_slots() const {
+    const RankProgram& here = program_.ranks[rank_];
+    const std::vector<int> ends = releases(here);
+    std::vector<Peak> peaks;
+    for (const int slots : here.slots)
+      peaks.emplace_back(slots, slots > 0 ? actions_.size() : 0);
+    for (int i = 0; i < std::ssize(actions_); ++i)
+      for (const Access& access : accesses(actions_[i], rank_))
+        peaks[index_of(access.slot.cls)].touch(i, actions_[i], access, ends[i]);
+    for (const SlotClassRow& row : table_of<SlotClass>) {
+      const int declared = here.slots[index_of(row.value)];
+      const int most = std::move(peaks[index_of(row.value)]).most();
+      if (!row.permanent && most < declared)
+        fail(slots_accounted,
+            {rank_, -1},
+            "declares {} of class {}, but at most {} of their contents live at once",
+            counted(declared, "slot"),
+            row.name,
+            most);
+    }
+  }
+
+private:
+  void check_access(int i, const LaneCounts& done, const Access& access) const {
+    const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
+      for (const LaneRow& lane : table_of<Lane>)
+        if (const std::size_t l = index_of(lane.value); uses[l] > done[l])
+          fail(rule,
+              {rank_, i},
+              "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}",
+              does,
+              describe(access.slot),
+              use,
+              text_of(program_, {rank_, order_.at(l, uses[l]).action}),
+              uses[l],
+              lane.name);
+    };
+    const RankOrder::SlotUses& uses = order_.uses(access.slot);
+    if (access.read)
+      follow(fresh_reads, uses.written, "reads", "written");
+    if (!access.write)
+      return;
+    follow(no_overwrite, uses.written, "overwrites", "written");
+    follow(no_overwrite, uses.read, "overwrites", "read");
+  }
+
+  void check_join(int i, const LaneCounts& done) const {
+    if (i + 1 < static_cast<int>(actions_.size()))
+      fail(all_waited, {rank_, i + 1}, "comes after join, which must be the rank's last action");
+    for (const LaneRow& lane : table_of<Lane>)
+      if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
+        fail(all_waited,
+            {rank_, order_.at(l, done[l] + 1).action},
+            "join does not wait for it; expected a wait for {} actions of lane {}",
+            order_.added()[l],
+            lane.name);
+  }
+
+  int rank_;
+  const std::vector<Action>& actions_;
+  RankOrder order_;
+};
 
 void check(const Program& program) {
   FormCheck(program).run();
   const int ranks = static_cast<int>(program.ranks.size());
   for (int r = 0; r < ranks; ++r)
-    OrderCheck(program, r).run();
+    RankCheck(program, r).check_order();
   check_contents(program);
   for (int r = 0; r < ranks; ++r)
-    check_slots(program, r);
+    RankCheck(program, r).check_slots();
 }
 }  // namespace
 

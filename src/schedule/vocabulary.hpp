@@ -336,14 +336,12 @@ enum class Kind : std::uint8_t {
   all_reduce,
 };
 
-/// What an action names, in texts and for the validator; block: of a shard, besides both.
-enum class Names : std::uint8_t { nothing, shard, micro_batch, both, block };
-
 /// What sort of work an action is.
 enum class Work : std::uint8_t {
-  visit,       ///< computation of a tick: F, BW, B or W
+  visit,       ///< computation of a tick, of a shard and a micro-batch: F, BW, B or W
   segment,     ///< a part of one, of a block
-  compute,     ///< computation beside it
+  end,         ///< computation of a micro-batch beside it: the model's embedding or its loss
+  compute,     ///< other computation, of its payload
   local,       ///< copy or addition on one rank
   join,        ///< none
   message,     ///< from one rank to another
@@ -354,66 +352,55 @@ struct KindRow {
   Kind value;
   std::string_view name;  ///< in texts of programs
   Work work;
-  Names names = Names::nothing;
   /// The operands in the order of Action::slots: only this table knows it.
   std::array<Use, most_operands> uses = {};
   bool rooted = false;    ///< a collective from or to one rank
   bool reducing = false;  ///< a collective that adds up
 };
 
-/// The slot classes of a transfer follow from its payload, as does what it names. Of square and
-/// update the second letter is for embeddings.
+/// The slot classes of a transfer follow from its payload. Of square and update the second letter
+/// is for embeddings.
 template <>
 inline constexpr auto table_of<Kind> = [] {
   using enum Operand;
   using enum Touch;
   using enum Work;
-  using enum Names;
   constexpr bool rooted = true, reducing = true, maybe = true;
-  constexpr Use weights_of_shard{weights, "hw", read}, saved_before{saved, "a", read};
-  constexpr Use state{hidden, "x", modify}, left_by_b{deferred, "b", read};
+  constexpr Use weights_of_shard{weights, "hw", read}, weights_of_end{weights, "e", read};
+  constexpr Use saved_before{saved, "a", read}, left_by_b{deferred, "b", read};
+  constexpr Use state{hidden, "x", modify}, gradient_of_end{gradient, "f", accumulate};
+  constexpr Use input{buffer, "", read}, output{buffer, "", write}, both{buffer, "", modify};
   return std::to_array<KindRow>({
-      {Kind::embed, "embed", compute, micro_batch, {{{hidden, "x", write}, {weights, "e", read}}}},
-      {Kind::forward, "F", visit, both, {{weights_of_shard, {saved, "a", write}, state}}},
-      {Kind::loss,
-          "loss",
-          compute,
-          micro_batch,
-          {{state, {weights, "e", read}, {gradient, "f", accumulate}}}},
+      {Kind::embed, "embed", end, {{{hidden, "x", write}, weights_of_end}}},
+      {Kind::forward, "F", visit, {{weights_of_shard, {saved, "a", write}, state}}},
+      {Kind::loss, "loss", end, {{state, weights_of_end, gradient_of_end}}},
       {Kind::backward,
           "BW",
           visit,
-          both,
           {{weights_of_shard, saved_before, state, {gradient, "tgp", accumulate}}}},
       {Kind::backward_input,
           "B",
           visit,
-          both,
           {{weights_of_shard, saved_before, state, {deferred, "b", write}}}},
       {Kind::backward_weight,
           "W",
           visit,
-          both,
           {{saved_before, left_by_b, {gradient, "tg", accumulate}}}},
       {Kind::forward_keys,
           "F.keys",
           segment,
-          block,
           {{weights_of_shard, {saved, "a", modify}, {hidden, "x", read}, {keys, "v", write}}}},
       {Kind::forward_attend,
           "F.attend",
           segment,
-          block,
           {{weights_of_shard, {saved, "a", modify}, state, {keys, "v", read}}}},
       {Kind::backward_keys,
           "B.keys",
           segment,
-          block,
           {{weights_of_shard, saved_before, {keys, "v", write}, {deferred, "b", write, maybe}}}},
       {Kind::backward_attend,
           "B.attend",
           segment,
-          block,
           {{weights_of_shard,
               saved_before,
               {hidden, "x", read},
@@ -423,61 +410,34 @@ inline constexpr auto table_of<Kind> = [] {
       {Kind::backward_attend_weights,
           "B.weights",
           segment,
-          block,
           {{weights_of_shard, saved_before, {hidden, "x", read}, {gradient, "tgp", accumulate}}}},
       {Kind::backward_finish,
           "B.finish",
           segment,
-          block,
           {{weights_of_shard,
               saved_before,
               state,
               {key_gradient, "d", read},
               {gradient, "tgp", accumulate, maybe},
               {deferred, "b", modify, maybe}}}},
-      {Kind::embed_backward,
-          "dembed",
-          compute,
-          micro_batch,
-          {{{hidden, "x", read}, {gradient, "f", accumulate}}}},
-      {Kind::square,
-          "square",
-          compute,
-          shard,
-          {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
+      {Kind::embed_backward, "dembed", end, {{{hidden, "x", read}, gradient_of_end}}},
+      {Kind::square, "square", compute, {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
       {Kind::update,
           "update",
           compute,
-          shard,
           {{{weights, "he", modify}, {gradient, "tf", read}, {squares, "n", read, maybe}}}},
-      {Kind::zero, "zero", local, shard, {{{gradient, "g", write}}}},
-      {Kind::accumulate,
-          "add",
-          local,
-          shard,
-          {{{source, "gc", read}, {destination, "tp", accumulate}}}},
-      {Kind::load, "load", local, shard, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
+      {Kind::zero, "zero", local, {{{gradient, "g", write}}}},
+      {Kind::accumulate, "add", local, {{{source, "gc", read}, {destination, "tp", accumulate}}}},
+      {Kind::load, "load", local, {{{source, "hwkp", read}, {destination, "wkg", write}}}},
       {Kind::join, "join", join},
-      {Kind::send, "send", message, nothing, {{{buffer, "", read}}}},
-      {Kind::recv, "recv", message, nothing, {{{buffer, "", write}}}},
+      {Kind::send, "send", message, {{input}}},
+      {Kind::recv, "recv", message, {{output}}},
       // The root of a broadcast reads, that of a reduction writes as well.
-      {Kind::broadcast, "broadcast", collective, nothing, {{{buffer, "", write}}}, rooted},
-      {Kind::reduce, "reduce", collective, nothing, {{{buffer, "", read}}}, rooted, reducing},
-      {Kind::all_gather, "all_gather", collective, nothing, {{{buffer, "", modify}}}},
-      {Kind::reduce_scatter,
-          "reduce_scatter",
-          collective,
-          nothing,
-          {{{buffer, "", modify}}},
-          !rooted,
-          reducing},
-      {Kind::all_reduce,
-          "all_reduce",
-          collective,
-          nothing,
-          {{{buffer, "", modify}}},
-          !rooted,
-          reducing},
+      {Kind::broadcast, "broadcast", collective, {{output}}, rooted},
+      {Kind::reduce, "reduce", collective, {{input}}, rooted, reducing},
+      {Kind::all_gather, "all_gather", collective, {{both}}},
+      {Kind::reduce_scatter, "reduce_scatter", collective, {{both}}, !rooted, reducing},
+      {Kind::all_reduce, "all_reduce", collective, {{both}}, !rooted, reducing},
   });
 }();
 static_assert(is_complete(Kind::all_reduce));
@@ -500,14 +460,6 @@ constexpr std::string_view name_of(Enum value) {
 template <class Enum>
 [[nodiscard]] std::vector<std::string> names_of() {
   return list_of(table_of<Enum>, [](const auto& row) { return std::string(row.name); });
-}
-
-constexpr bool names_shard(Names names) {
-  return names == Names::shard || names == Names::both || names == Names::block;
-}
-
-constexpr bool names_micro_batch(Names names) {
-  return names == Names::micro_batch || names == Names::both || names == Names::block;
 }
 
 constexpr char letter_of(SlotClass cls) {
@@ -549,8 +501,13 @@ constexpr bool is_visit(Kind kind) {
   return row_of(kind).work == Work::visit || is_segment(kind);
 }
 
+/// The embedding or the loss of a micro-batch.
+constexpr bool is_end(Kind kind) {
+  return row_of(kind).work == Work::end;
+}
+
 constexpr bool is_compute(Kind kind) {
-  return is_visit(kind) || row_of(kind).work == Work::compute;
+  return is_visit(kind) || is_end(kind) || row_of(kind).work == Work::compute;
 }
 
 constexpr bool is_point_to_point(Kind kind) {

@@ -9,7 +9,7 @@
 /// Programs from their text, for those that tests write down.
 namespace minitaw::schedule {
 namespace parsing {
-/// The number behind a word's first letters.
+/// The number after the first letters of a word.
 inline int number(const std::string& word, std::size_t letters = 0) {
   return std::stoi(word.substr(letters));
 }

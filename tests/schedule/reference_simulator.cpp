@@ -258,7 +258,7 @@ private:
     return taken;
   }
 
-  /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.
+  /// Inputs must be as they were found, outputs as they were left: no other action worked on them.
   void check_untouched(int r, const Running& running) {
     const Action& a = at(r, running.action);
     for (int k = 0; k < 4; ++k) {

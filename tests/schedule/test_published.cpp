@@ -137,7 +137,7 @@ constexpr std::array kept_forms = {Kept{"", twice, each},
     Kept{":reshard=group:reduce=none", each, once}};
 
 /// Two all-gathers and a reduce-scatter of every block and micro-batch. A copy in the group or on
-/// the rank is fetched once a micro-batch or a step, in place of once a visit; sums leave once a
+/// the rank is fetched once a micro-batch or a step, not once a visit; sums leave once a
 /// step: (w + g) (D - 1) / D of all blocks leave each group. Without the hierarchy, the last rank
 /// of a group sends (w + g) (P - 1) / P of them to the next one.
 TEST(Published, BytesOfFsdpAndWhatItKeepsDoesNotCrossAgain) {

@@ -50,6 +50,8 @@ ShardAfterTheLast | fresh reads | relay | 4 compute join after inputs_recv:7~ran
 MicroBatchAfterTheLast | fresh reads | relay | embed m1 => embed m2 | names micro-batch 2
 PartOfAHiddenState | fresh reads | pipeline | shards 2~ => shards 2~shard_parts 2~ | send A1
   => send A1[0/2] | recv A1 => recv A1[0/2] | names part 0 of 2
+PartOfAVisit | fresh reads | relay | shards 2~ => shards 2~shard_parts 2~ | F s0 m0 => F s0[0/2] m0
+  | names part 0 of 2 where there are 1
 SecondPartOfOne | fresh reads | pipeline | send A1 => send A1[1/1] | recv A1 => recv A1[1/1]
   | names part 1 of 1
 EmbedsWithTheHead | fresh reads | pipeline | 3 compute join after inputs_recv:2
@@ -93,32 +95,34 @@ ReceivedOverWhatIsSent | no overwrite | pipeline | inputs_recv recv D1 m0 x0 <- 
   => gradients_recv recv D1 m0 x0 <- r1 after compute:2 | b0 after inputs_recv:2
   => b0 after inputs_recv:1 gradients_recv:1
   | overwrites hidden state x0, which may still be read by
-OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0 | the same message
+OtherShard | matched messages | relay | recv G1 g0 <- r0 => recv G0 g0 <- r0
+  | expected the same transfer
 OtherPrecision | matched messages | relay | recv G1 g0 <- r0 => recv G1 t0 <- r0 after compute:5
-  | the same message
+  | expected the same transfer
 UnmatchedSend | matched messages | pipeline | join after inputs_recv:2 => join after inputs_recv:3
   | 2 compute W s1 => 1 inputs_recv send D1 m0 x0 -> r0~ 2 compute W s1
-  | no receive of the peer is left for it
-OtherPayload | matched messages | pipeline | recv A1 => recv D1 | is left for it
+  | never joins it
+OtherPayload | matched messages | pipeline | recv A1 => recv D1 | never joins it
+UpdateOfNothing | matched messages | pipeline | update W0 h0 => update s0 h0 | moves nothing
 NothingToSend | matched messages | pipeline | send A1 m0 x0 => send s1 | moves nothing
 ToItself | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r0
   | its peer is its own rank
 ToNoOne | matched messages | relay | send W0 h0 -> r1 => send W0 h0 -> r2
-  | of the peer is left for it
+  | never joins it
 OtherOrder | same collectives | group | F s0 m1 w0 a0 x0 after inputs_group:1
   => F s0 m1 w0 a0 x0 after inputs_group:2
   | 0 inputs_group broadcast W0 w0 root r0 @group0~ 0 inputs_group broadcast W1 h0 root r1 @group0
   => 0 inputs_group broadcast W1 h0 root r1 @group0~ 0 inputs_group broadcast W0 w0 root r0 @group0
-  | expected the collective of
+  | expected the same transfer
 OtherRoot | same collectives | group | broadcast W1 w0 root r1 => broadcast W1 w0 root r0
-  | expected the collective of
+  | expected the same transfer
 OtherKind | same collectives | relay
   | reduce_scatter EG f0 @world after compute:7~ 4 compute update W0
-  => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the collective of
+  => all_reduce EG f0 @world after compute:7~ 4 compute update W0 | expected the same transfer
 OtherPayloadOfACollective | same collectives | group | broadcast W0 w0 root r0
-  => broadcast G0 g0 root r0 | expected the collective of
+  => broadcast G0 g0 root r0 | expected the same transfer
 OtherShardOfACollective | same collectives | group | broadcast W1 w0 root r1
-  => broadcast W0 w0 root r1 | expected the collective of
+  => broadcast W0 w0 root r1 | expected the same transfer
 OneShardForTwoRanks | same collectives | group | reduce G1 g0 root r1 => reduce_scatter G1 g0
   | 1 parts cannot be shared by 2 ranks
 CommunicatorOfNoOne | same collectives | relay | world 0 1~ => world 0 1~communicator none~
@@ -344,7 +348,7 @@ std::vector<Broken> broken_programs() {
     for (RankProgram& rank : p.ranks)
       write_first_contributions(rank, p.shard_parts);
   };
-  const std::string same = "expected the same message",
+  const std::string same = "expected the same transfer",
                     two_sums = "fsdp:hierarchical=on:reduce=group";
   std::vector<Broken> all = {
       {"SendsOtherWeights",
