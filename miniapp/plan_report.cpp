@@ -66,7 +66,7 @@ Columns varying_columns(const Plans& plans) {
     const auto title = titles.find(name);
     columns.push_back({.title = title == titles.end() ? name : title->second,
         .value = [&setting](const CasePlan& p) {
-          return minitaw::to_text(setting.column.value(p.settings));
+          return minitaw::to_text(setting.value(p.settings));
         }});
   }
   return columns;

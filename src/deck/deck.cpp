@@ -18,7 +18,7 @@ const schedule::Entry& entry_of(const std::string& spec) {
 }
 
 int ranks_of(const Draft& draft, const Job& job) {
-  const int ranks = draft.c.ranks;
+  const int ranks = draft.ranks;
   if (!job.planning && ranks > job.ranks)
     throw InputError(fmt::format(
         "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
@@ -29,10 +29,10 @@ int ranks_of(const Draft& draft, const Job& job) {
     return ranks;
   if (job.ranks > 0)
     return job.ranks;
-  const bool has_sizes = draft.groups.find('+') != std::string::npos;
-  if (has_sizes && !draft.groups.ends_with("*"))
-    return topology::parse_groups(draft.groups).ranks();
-  if (entry_of(draft.c.schedule).one_rank)
+  const bool has_sizes = draft.groups_text.find('+') != std::string::npos;
+  if (has_sizes && !draft.groups_text.ends_with("*"))
+    return topology::parse_groups(draft.groups_text).ranks();
+  if (entry_of(draft.schedule).one_rank)
     return 1;
   throw InputError(
       "ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
@@ -53,8 +53,8 @@ topology::Groups nodes_of(const Job& job, int ranks) {
 }
 
 topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
-  if (!draft.groups.empty())
-    return topology::parse_groups(draft.groups, ranks);
+  if (!draft.groups_text.empty())
+    return topology::parse_groups(draft.groups_text, ranks);
   if (draft.group_size == 0)
     return nodes_of(job, ranks);
   if (ranks % draft.group_size != 0)
@@ -71,7 +71,7 @@ std::int64_t default_ffn(std::int64_t hidden) {
 }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const model::Shape& s = draft.c.shape;
+  const model::Shape& s = draft.shape;
   if (s.ffn.empty())
     return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
   if (std::ssize(s.ffn) != s.layers)
@@ -149,7 +149,7 @@ void complete_micro_batches(Case& c, const Draft& draft) {
 }
 
 int heads_of(const Draft& draft) {
-  const model::Shape& shape = draft.c.shape;
+  const model::Shape& shape = draft.shape;
   if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
   if (shape.heads > 0)
@@ -186,7 +186,7 @@ void check_data(const Case& c, const Job& job) {
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
 /// "key: ...".
 Case complete(const Draft& draft, const Job& job) {
-  Case c = draft.c;
+  Case c = draft;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
   complete_micro_batch(c, draft.tokens);
@@ -387,7 +387,7 @@ void note_what_is_left_out(const Failed& failed,
 /// kept once.
 void expand(const GivenKeys& given, const Job& job, Deck& deck) {
   Draft draft;
-  draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
+  draft.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
   std::vector<std::vector<bool>> used;

@@ -174,7 +174,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"started", result.started},
   };
   for (const deck::Setting& setting : deck::columns())
-    cells.emplace_back(setting.name, setting.column.value(c));
+    cells.emplace_back(setting.name, setting.value(c));
   const Cells results = {
       {"median_s", step},
       {"q1_s", quantile(samples, 0.25)},
