@@ -112,7 +112,7 @@ std::vector<Setting> program_settings() {
           .form = size(&D::group_size, 1, most_ranks),
           .fallback = "ranks / groups",
           .example_value = "8",
-          .doc = "Ranks of each group, in place of groups: what stays the same where ranks are "
+          .doc = "Ranks of each group, instead of groups: what stays the same where ranks are "
                  "swept over nodes.",
           .in_place_of = "groups"},
       {.name = "group_count",
@@ -147,7 +147,7 @@ std::vector<Setting> model_settings() {
           .form = size(&D::head_dim, 1, M),
           .fallback = "hidden / heads",
           .example_value = "128",
-          .doc = "Width of a head, in place of heads: what stays the same where hidden is swept.",
+          .doc = "Width of a head, instead of heads: what stays the same where hidden is swept.",
           .in_place_of = "heads"},
       {.name = "kv_heads",
           .form = size(&S::kv_heads, 1, M),
@@ -170,7 +170,7 @@ std::vector<Setting> model_settings() {
           .axis = false,
           .fallback = "ffn for every block",
           .example_value = "[128, 256]",
-          .doc = "F of each block, `layers` values, in place of ffn.",
+          .doc = "F of each block, `layers` values, instead of ffn.",
           .in_place_of = "ffn"},
       {.name = "parameters",
           .value = [](const Case& c) { return model::parameters(c.shape); },
@@ -229,13 +229,14 @@ std::vector<Setting> batch_settings() {
           .text = micro_batch_text},
       {.name = "micro_batch_per_rank",
           .form = size(&C::micro_batch_per_rank, 1, many),
-          .value = [](const Case& c) {
-            return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
-          },
+          .value =
+              [](const Case& c) {
+                return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
+              },
           .axis = false,
           .fallback = "micro_batch for every rank",
           .example_value = "[1, 3, 2]",
-          .doc = "B of each rank, `ranks` values, in place of micro_batch: for ranks of different "
+          .doc = "B of each rank, `ranks` values, instead of micro_batch: for ranks of different "
                  "speed.",
           .in_place_of = "micro_batch",
           .identity = Identity::never},
@@ -243,7 +244,7 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::tokens, 1, many * K),
           .fallback = "micro_batch * seq",
           .example_value = R"("64K")",
-          .doc = "B times S, in place of micro_batch: what stays the same where seq is swept; a "
+          .doc = "B times S, instead of micro_batch: what stays the same where seq is swept; a "
                  "multiple of seq.",
           .in_place_of = "micro_batch"},
       {.name = "micro_batches",
@@ -256,13 +257,13 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::micro_batches_per_rank, 1, many),
           .fallback = "micro_batches / ranks",
           .example_value = "8",
-          .doc = "M / P, in place of micro_batches: the step grows with the ranks.",
+          .doc = "M / P, instead of micro_batches: the step grows with the ranks.",
           .in_place_of = "micro_batches"},
       {.name = "sequences_per_step",
           .form = size(&D::sequences, 1, many),
           .fallback = "micro_batches * micro_batch",
           .example_value = "1536",
-          .doc = "Sequences of all micro-batches, in place of micro_batches: the step stays the "
+          .doc = "Sequences of all micro-batches, instead of micro_batches: the step stays the "
                  "same where B is swept; a multiple of B.",
           .in_place_of = "micro_batches"},
   };
