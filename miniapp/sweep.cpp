@@ -178,9 +178,9 @@ private:
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
 
-  std::size_t index = 0;  ///< of the case
-  SweepProgress::Limits limits{};
-  bool check = false;  ///< of harness::Limits
+  std::size_t index = 0;           ///< of the case in the deck
+  SweepProgress::Limits limits{};  ///< seconds that a step and the repetition may take
+  bool check = false;              ///< the first step is compared with a serial reference on rank 0
 };
 
 class Sweep {
