@@ -32,8 +32,8 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-// Each rank may have a B of its own: rank r then has micro-batches r M / P .. (r + 1) M / P - 1 of a
-// step.
+// Each rank may have a B of its own: rank r then has micro-batches r M / P .. (r + 1) M / P - 1 of
+// a step.
 /// B of a rank, in sequences; and the shape with this B.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);

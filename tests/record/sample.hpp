@@ -21,10 +21,8 @@ inline std::vector<Dataset> sample_findings(int ranks, int steps) {
         .shape = {static_cast<std::size_t>(steps), static_cast<std::size_t>(ranks)}});
   };
   const auto by_repetition = [&](const std::string& path, const std::vector<double>& values) {
-    found.push_back({.path = path,
-        .axes = "repetition, rank",
-        .values = values,
-        .shape = {1, values.size()}});
+    found.push_back(
+        {.path = path, .axes = "repetition, rank", .values = values, .shape = {1, values.size()}});
   };
   text("counters", "made up 1.2");
   by_step("device/clock", [](int step, int rank) { return 1700.0 + 10 * step + rank; });
