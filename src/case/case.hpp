@@ -16,7 +16,7 @@ struct Case {
   /// B of each rank if ranks differ, shape.micro_batch then being the largest; else empty.
   std::vector<std::int64_t> micro_batch_per_rank{};
   int steps = 1;    ///< timed steps of a repetition
-  int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
+  int repeats = 1;  ///< repetitions: how often the case is set up and timed
   int warmup = 0;   ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
   double clip_norm = 0;  ///< of the whole gradient; 0: not clipped
@@ -32,15 +32,15 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-/// Sequences of a step. If ranks have micro-batch sizes of their own, rank r has micro-batches r M
-/// / P, ...
-
+// Each rank may have a B of its own: rank r then has micro-batches r M / P .. (r + 1) M / P - 1 of
+// a step.
+/// B of a rank, in sequences; and the shape with this B.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
-/// Sequences of a step, all ranks together.
+/// Of all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
 [[nodiscard]] double tokens_of_step(const Case& c);
-/// Sequences of the step before those of this micro-batch.
+/// Sequences of the step in front of this micro-batch, 0 .. M.
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
 /// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
