@@ -43,12 +43,12 @@ std::string picture_of(const schedule::Entry& entry) {
   return text;
 }
 
-struct Options {
+struct HelpOptions {
   std::string topic;
   bool markdown = false;
 };
 
-std::string help(const CLI::App& app, const Options& options) {
+std::string help(const CLI::App& app, const HelpOptions& options) {
   if (options.topic == "keys")
     return options.markdown ? deck::help_markdown() : deck::help_text();
   if (options.topic == "schedules") {  // that run without a file
@@ -91,7 +91,7 @@ std::string help(const CLI::App& app, const Options& options) {
 }  // namespace
 
 void add_help(CLI::App& app, Invocation&) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<HelpOptions>();
   CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
   verb->add_option("TOPIC",
       options->topic,

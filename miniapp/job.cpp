@@ -245,6 +245,17 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
           .notes = is_root()});
 }
 
+std::string MpiJob::head_text(const deck::Deck& deck) const {
+  std::string text = fmt::format("# {}\n{}{}{}",
+      record::version_text(),
+      map_text(),
+      record::settings_text(record::preview(deck.cases)),
+      record::links_text(record::shaped_links()));
+  for (const std::string& sentence : deck.notes)
+    text += fmt::format("# {}\n", sentence);
+  return text;
+}
+
 record::Provenance MpiJob::provenance(
     const deck::Deck& deck, const std::vector<std::string>& arguments) const {
   using record::entry, topology::RankPlace;

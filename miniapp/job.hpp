@@ -48,6 +48,9 @@ struct MpiJob {
 
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
 
+  /// Program, ranks, settings, shaped links and notes: who computes what, and where.
+  [[nodiscard]] std::string head_text(const deck::Deck& deck) const;
+
   /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the
   /// build.
   [[nodiscard]] record::Provenance provenance(

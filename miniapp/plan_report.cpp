@@ -65,9 +65,8 @@ Columns varying_columns(const Plans& plans) {
       continue;
     const auto title = titles.find(name);
     columns.push_back({.title = title == titles.end() ? name : title->second,
-        .value = [&setting](const CasePlan& p) {
-          return minitaw::to_text(setting.column.value(p.settings));
-        }});
+        .value = [&setting](
+                     const CasePlan& p) { return minitaw::to_text(setting.value(p.settings)); }});
   }
   return columns;
 }

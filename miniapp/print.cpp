@@ -108,7 +108,7 @@ void put(Json& object, std::string_view name, const Cell& cell) {
 Json settings_json(const Case& c) {
   Json settings;
   for (const deck::Setting& setting : deck::columns())
-    put(settings, setting.name, setting.column.value(c));
+    put(settings, setting.name, setting.value(c));
   settings["identity"] = deck::identity(c);
   settings["ffn_per_layer"] = c.shape.ffn;
   Json& sizes = settings["micro_batch_per_rank"] = Json::array();

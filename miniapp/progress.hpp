@@ -34,7 +34,7 @@ struct RemainingRuns {
 /// Those of these cases; a file may have more.
 [[nodiscard]] std::vector<record::Row> rows_of(
     const std::vector<Case>& cases, std::vector<record::Row> rows);
-/// Rows with all repetitions, or with a failure, behind which none comes.
+/// Rows with all repetitions, or with a failure, after which none comes.
 [[nodiscard]] std::size_t count_ended(const std::vector<record::Row>& rows);
 
 /// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.

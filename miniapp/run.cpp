@@ -8,18 +8,18 @@
 
 namespace minitaw::app {
 namespace {
-constexpr int progress_width = 22;  ///< of "  [12/100, 1:05 to go]" behind a line
+constexpr int progress_width = 22;  ///< of "  [12/100, 1:05 to go]" after a line
 
 using Seconds = std::chrono::duration<double>;
 
-struct Options {
+struct RunOptions {
   DeckOptions deck;
   SweepOptions sweep;
   TableOptions table;
   JobFlags job;
 };
 
-int run(const Invocation& invocation, Options& options) {
+int run(const Invocation& invocation, RunOptions& options) {
   if (options.sweep.output.empty())
     options.sweep.output =
         std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
@@ -40,7 +40,7 @@ int run(const Invocation& invocation, Options& options) {
 }  // namespace
 
 void add_run(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* verb =
       app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
   add_deck(*verb, options->deck);

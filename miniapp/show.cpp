@@ -9,7 +9,7 @@
 
 namespace minitaw::app {
 namespace {
-struct Options {
+struct ShowOptions {
   std::string file;
   bool json = false;
   TableOptions table;
@@ -28,7 +28,7 @@ std::string text_of(const record::Contents& file, const TableOptions& options) {
   return text + record::closing_text(file.rows, extensions());
 }
 
-int show(const Options& options) {
+int show(const ShowOptions& options) {
   const record::Contents file = record::read_contents(options.file);
   write_stdout(options.json ? record::to_json(file.rows) : text_of(file, options.table));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
@@ -36,7 +36,7 @@ int show(const Options& options) {
 }  // namespace
 
 void add_show(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ShowOptions>();
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");

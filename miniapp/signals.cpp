@@ -26,7 +26,7 @@ void announce(int number) {
           ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
           : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
   if (write(STDERR_FILENO, text.data(), text.size()) < 0)
-    return;  // nobody reads it
+    return;  // no one reads it
 }
 
 /// The handler: calls only what POSIX calls safe there.

@@ -37,12 +37,7 @@ public:
             {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases), options.table)) {
-    say("# {}\n", record::version_text());
-    say("{}", mpi.map_text());
-    say("{}", record::settings_text(record::preview(deck.cases)));
-    say("{}", record::links_text(record::shaped_links()));
-    for (const std::string& sentence : deck.notes)
-      note(sentence);
+    say("{}", mpi.head_text(deck));
     if (!recorder_.note().empty())
       note(recorder_.note());
     std::set<std::size_t> left;
@@ -183,9 +178,9 @@ private:
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
 
-  std::size_t index = 0;  ///< of the case
-  SweepProgress::Limits limits{};
-  bool check = false;  ///< of harness::Limits
+  std::size_t index = 0;           ///< of the case in the deck
+  SweepProgress::Limits limits{};  ///< seconds that a step and the repetition may take
+  bool check = false;              ///< the first step is compared with a serial reference on rank 0
 };
 
 class Sweep {

@@ -219,18 +219,6 @@ void require_judgement(const deck::Deck& deck) {
           most));
 }
 
-/// Who computes what, and where: a verdict holds for this alone.
-std::string head_text(const deck::Deck& deck, const MpiJob& mpi) {
-  std::string text = fmt::format("# {}\n{}{}{}",
-      record::version_text(),
-      mpi.map_text(),
-      record::settings_text(record::preview(deck.cases)),
-      record::links_text(record::shaped_links()));
-  for (const std::string& sentence : deck.notes)
-    text += fmt::format("# {}\n", sentence);
-  return text;
-}
-
 /// Compares every case with the serial reference, and that with the float64 model: losses,
 /// gradients, last weights.
 int verify(const VerifyOptions& options, MpiJob& mpi) {
@@ -249,7 +237,7 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
     say(table.row(c));
     compared.push_back(c);
   };
-  say(head_text(deck, mpi));
+  say(mpi.head_text(deck));
   say(table.header());
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {

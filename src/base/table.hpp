@@ -49,7 +49,7 @@ template <class Entry>
 struct TableColumn {
   std::string title;
   std::string units{};  ///< of the text
-  std::function<Cell(const Entry&)> value;
+  std::function<Cell(const Entry&)> value{};
   Format format{};
   int width = 0;  ///< at least; below zero: left-aligned
   /// Where the lines are too long, columns go in falling order; 0: stays.

@@ -16,7 +16,7 @@ struct Case {
   /// B of each rank if ranks differ, shape.micro_batch then being the largest; else empty.
   std::vector<std::int64_t> micro_batch_per_rank{};
   int steps = 1;    ///< timed steps of a repetition
-  int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
+  int repeats = 1;  ///< repetitions: how often the case is set up and timed
   int warmup = 0;   ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
   double clip_norm = 0;  ///< of the whole gradient; 0: not clipped
@@ -32,10 +32,11 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
+/// B of a rank, in sequences.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
-/// With the rank's part of sequences that ranks share.
+/// With the rank's B, and its part of sequences that ranks share.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
-/// Sequences of a step, all ranks together.
+/// Of all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
 [[nodiscard]] double tokens_of_step(const Case& c);
 /// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks, where

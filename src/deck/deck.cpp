@@ -18,7 +18,7 @@ const schedule::Entry& entry_of(const std::string& spec) {
 }
 
 int ranks_of(const Draft& draft, const Job& job) {
-  const int ranks = draft.c.ranks;
+  const int ranks = draft.ranks;
   if (!job.planning && ranks > job.ranks)
     throw InputError(fmt::format(
         "ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
@@ -29,10 +29,10 @@ int ranks_of(const Draft& draft, const Job& job) {
     return ranks;
   if (job.ranks > 0)
     return job.ranks;
-  const bool has_sizes = draft.groups.find('+') != std::string::npos;
-  if (has_sizes && !draft.groups.ends_with("*"))
-    return topology::parse_groups(draft.groups).ranks();
-  if (entry_of(draft.c.schedule).one_rank)
+  const bool has_sizes = draft.groups_text.find('+') != std::string::npos;
+  if (has_sizes && !draft.groups_text.ends_with("*"))
+    return topology::parse_groups(draft.groups_text).ranks();
+  if (entry_of(draft.schedule).one_rank)
     return 1;
   throw InputError(
       "ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
@@ -53,8 +53,8 @@ topology::Groups nodes_of(const Job& job, int ranks) {
 }
 
 topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
-  if (!draft.groups.empty())
-    return topology::parse_groups(draft.groups, ranks);
+  if (!draft.groups_text.empty())
+    return topology::parse_groups(draft.groups_text, ranks);
   if (draft.group_size == 0)
     return nodes_of(job, ranks);
   if (ranks % draft.group_size != 0)
@@ -71,7 +71,7 @@ std::int64_t default_ffn(std::int64_t hidden) {
 }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const model::Shape& s = draft.c.shape;
+  const model::Shape& s = draft.shape;
   if (s.ffn.empty())
     return std::vector<std::int64_t>(s.layers, draft.ffn > 0 ? draft.ffn : default_ffn(s.hidden));
   if (std::ssize(s.ffn) != s.layers)
@@ -162,7 +162,7 @@ void complete_micro_batches(Case& c, const Draft& draft) {
 }
 
 int heads_of(const Draft& draft) {
-  const model::Shape& shape = draft.c.shape;
+  const model::Shape& shape = draft.shape;
   if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
   if (shape.heads > 0)
@@ -173,7 +173,7 @@ int heads_of(const Draft& draft) {
   return static_cast<int>(shape.hidden / draft.head_dim);
 }
 
-/// A file must give at least one sequence and the token behind it.
+/// A file must give at least one sequence and the token after it.
 void check_data(const Case& c, const Job& job) {
   if (c.data == "synthetic")
     return;
@@ -199,7 +199,7 @@ void check_data(const Case& c, const Job& job) {
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError
 /// "key: ...".
 Case complete(const Draft& draft, const Job& job) {
-  Case c = draft.c;
+  Case c = draft;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, c.ranks, job);
   if (c.ranks % c.shape.context.count != 0)
@@ -235,8 +235,8 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// The message of a check behind the place of the key that it begins with, or of one in place of
-/// it.
+/// The message of a check, after the place of the key that it begins with, or of another key that
+/// gives this one.
 std::string locate(const std::string& text, const GivenKeys& given, const std::string& path) {
   const std::string name = text.substr(0, text.find_first_of(": ="));
   if (const auto at = given.find(name); at != given.end())
@@ -350,49 +350,48 @@ void note_one_group(const GivenKeys& given, const Job& job, Deck& deck) {
             usual_node));
 }
 
-/// The place of each axis' value in combination `i`; the first key of keys() varies slowest.
-std::vector<std::size_t> positions_of(std::size_t i, const std::vector<Axis>& axes) {
-  std::vector<std::size_t> positions(axes.size());
-  for (std::size_t axis = axes.size(); axis > 0; --axis) {
-    const std::size_t count = axes[axis - 1].values.size();
-    positions[axis - 1] = i % count;
+/// A value that a deck gives: its axis, and its position there.
+using AxisValue = std::pair<std::size_t, std::size_t>;
+
+/// Combination `i`: a value of each axis. The first key of keys() varies slowest.
+std::vector<AxisValue> combination_of(std::size_t i, const std::vector<Axis>& axes) {
+  std::vector<AxisValue> values(axes.size());
+  for (std::size_t axis = axes.size(); axis-- > 0;) {
+    const std::size_t count = axes[axis].values.size();
+    values[axis] = {axis, i % count};
     i /= count;
   }
-  return positions;
+  return values;
 }
 
-/// Combinations that cannot be run, by their reasons.
-using Failed = std::map<std::string, std::vector<std::size_t>>;
+/// A combination that cannot be run.
+struct Failure {
+  std::vector<AxisValue> values;
+  std::string reason;
+};
 
 /// Says what is not run: values that no case has, each with its first reason, and how many
-/// combinations of others. `used`: by axis and position.
-void note_what_is_left_out(const Failed& failed,
+/// combinations of others. `used`: by some case.
+void note_what_is_left_out(const std::vector<Failure>& failed,
     const std::vector<Axis>& axes,
-    const std::vector<std::vector<bool>>& used,
+    const std::set<AxisValue>& used,
     Deck& deck) {
   struct Why {
-    std::size_t others, combination;  ///< the fewest other values at fault, then the first
-    std::string reason;
+    std::size_t values = SIZE_MAX;  ///< of the combination that no case has; the fewest count
+    std::string reason{};
   };
 
-  std::map<std::pair<std::size_t, std::size_t>, Why> unused;
+  std::map<AxisValue, Why> unused;
   std::map<std::string, int> left_out;
-  for (const auto& [reason, combinations] : failed)
-    for (const std::size_t i : combinations) {
-      const std::vector<std::size_t> positions = positions_of(i, axes);
-      std::vector<std::size_t> at_fault;
-      for (std::size_t axis = 0; axis < axes.size(); ++axis)
-        if (!used[axis][positions[axis]])
-          at_fault.push_back(axis);
-      if (at_fault.empty())
-        ++left_out[reason];
-      for (const std::size_t axis : at_fault) {
-        Why& why =
-            unused.try_emplace({axis, positions[axis]}, Why{axes.size() + 1, 0, ""}).first->second;
-        if (std::pair(at_fault.size(), i) < std::pair(why.others, why.combination))
-          why = {at_fault.size(), i, reason};
-      }
-    }
+  for (const Failure& failure : failed) {
+    std::vector<AxisValue> at_fault = failure.values;
+    std::erase_if(at_fault, [&](const AxisValue& value) { return used.contains(value); });
+    if (at_fault.empty())
+      ++left_out[failure.reason];
+    for (const AxisValue& value : at_fault)
+      if (Why& why = unused[value]; at_fault.size() < why.values)
+        why = {at_fault.size(), failure.reason};
+  }
   for (const auto& [value, why] : unused) {
     const Axis& axis = axes[value.first];
     deck.unused.push_back(fmt::format(
@@ -408,37 +407,33 @@ void note_what_is_left_out(const Failed& failed,
 /// kept once.
 void expand(const GivenKeys& given, const Job& job, Deck& deck) {
   Draft draft;
-  draft.c.folder = std::filesystem::path(deck.path).parent_path().string();
+  draft.folder = std::filesystem::path(deck.path).parent_path().string();
   const std::vector<Axis> axes = split_axes(given, draft);
   const std::size_t count = count_cases(axes);
-  std::vector<std::vector<bool>> used;
-  for (const Axis& axis : axes)
-    used.emplace_back(axis.values.size(), false);
+  std::set<AxisValue> used;
   std::set<std::string> seen;
-  Failed failed;
-  std::string first_reason;
+  std::vector<Failure> failed;
   int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::vector<std::size_t> positions = positions_of(i, axes);
-    for (std::size_t axis = 0; axis < axes.size(); ++axis)
-      axes[axis].key->form.store(draft, axes[axis].key->name, axes[axis].values[positions[axis]]);
+    const std::vector<AxisValue> values = combination_of(i, axes);
+    for (const auto& [axis, position] : values) {
+      const auto& [key, texts] = axes[axis];
+      key->form.store(draft, key->name, texts[position]);
+    }
     (void)ranks_of(draft, job);  // a job that is too small is no matter of what suits what
     try {
       Case c = complete(draft, job);
-      for (std::size_t axis = 0; axis < axes.size(); ++axis)
-        used[axis][positions[axis]] = true;
+      used.insert(values.begin(), values.end());
       if (seen.insert(identity(c)).second)
         deck.cases.push_back(std::move(c));
       else
         ++equal;
     } catch (const InputError& error) {
-      if (first_reason.empty())
-        first_reason = error.what();
-      failed[error.what()].push_back(i);
+      failed.push_back({values, error.what()});
     }
   }
   if (deck.cases.empty())
-    throw InputError(first_reason);
+    throw InputError(failed.front().reason);
   note_what_is_left_out(failed, axes, used, deck);
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",

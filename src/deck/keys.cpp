@@ -11,26 +11,27 @@ using S = model::Shape;
 
 constexpr std::int64_t K = 1024, M = K * K, many = 1'000'000, most_ranks = topology::most_ranks;
 
-// Where a key stores its value, and where a case has it.
-
-auto& field_of(Draft& draft, auto Draft::* field) {
-  return draft.*field;
+/// The field of a case, of its model, or of a draft, which is a case too.
+template <class T, class Owner>
+auto& field_of(auto& c, T Owner::* field) {
+  if constexpr (std::is_same_v<Owner, S>)
+    return c.shape.*field;
+  else
+    return c.*field;
 }
 
-auto& field_of(Draft& draft, auto Case::* field) {
-  return draft.c.*field;
-}
-
-auto& field_of(Draft& draft, auto model::Shape::* field) {
-  return draft.c.shape.*field;
-}
-
-const auto& field_of(const Case& c, auto Case::* field) {
-  return c.*field;
-}
-
-const auto& field_of(const Case& c, auto model::Shape::* field) {
-  return c.shape.*field;
+/// The value of a field: a word of an enumeration, a number or a text. Empty for what a case does
+/// not keep, or not as one value.
+template <class T, class Owner>
+ValueOf value_of(T Owner::* field) {
+  if constexpr (std::is_same_v<Owner, D> || std::is_same_v<T, std::vector<std::int64_t>>)
+    return {};
+  else if constexpr (std::is_enum_v<T>)
+    return [=](const Case& c) { return std::string(name_of(field_of(c, field))); };
+  else if constexpr (std::is_integral_v<T>)
+    return [=](const Case& c) { return static_cast<std::int64_t>(field_of(c, field)); };
+  else
+    return [=](const Case& c) { return field_of(c, field); };
 }
 
 /// A whole number of [least, most], "4K" allowed; or a list of them.
@@ -44,7 +45,7 @@ KeyForm size(T Owner::* field, std::int64_t least, std::int64_t most) {
     else
       field_of(draft, field).push_back(number);
   };
-  return {one ? "size" : "list of sizes", store, !one};
+  return {one ? "size" : "list of sizes", store, value_of(field), !one};
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
@@ -57,7 +58,7 @@ KeyForm choice(T Owner::* field, std::vector<std::string> words) {
     else
       field_of(draft, field) = words[at];
   };
-  return {"name", store};
+  return {"name", store, value_of(field)};
 }
 
 template <class Owner>
@@ -65,43 +66,26 @@ KeyForm text(std::string Owner::* field, const char* type) {
   const auto store = [=](Draft& draft, const std::string&, const std::string& value) {
     field_of(draft, field) = value;
   };
-  return {type, store};
-}
-
-/// A column of texts.
-RecordColumn texts(std::function<std::string(const Case&)> text_of) {
-  return {"text", std::move(text_of)};
-}
-
-/// The column of a field: a word of an enumeration, a number or a text.
-template <class T, class Owner>
-RecordColumn of(T Owner::* field, const char* units = "1") {
-  if constexpr (std::is_enum_v<T>)
-    return texts([=](const Case& c) { return std::string(name_of(field_of(c, field))); });
-  else if constexpr (std::is_integral_v<T>)
-    return {units, [=](const Case& c) { return static_cast<std::int64_t>(field_of(c, field)); }};
-  else
-    return {std::is_floating_point_v<T> ? units : "text",
-        [=](const Case& c) { return field_of(c, field); }};
+  return {type, store, value_of(field)};
 }
 
 void store_schedule(Draft& draft, const std::string&, const std::string& spec) {
-  draft.c.schedule = schedule::to_text(schedule::parse_spec(spec));
+  draft.schedule = schedule::to_text(schedule::parse_spec(spec));
 }
 
 void store_learning_rate(Draft& draft, const std::string& key, const std::string& value) {
-  draft.c.learning_rate = to_positive(key, value);
-  if (draft.c.learning_rate > 100)
+  draft.learning_rate = to_positive(key, value);
+  if (draft.learning_rate > 100)
     throw InputError(fmt::format(
         "{}: {} is more than 100; usual values are 1e-5 to 1e-2", key, in_quotes(value)));
 }
 
 void store_clip_norm(Draft& draft, const std::string& key, const std::string& value) {
-  draft.c.clip_norm = value == "off" ? 0 : to_positive(key, value);
+  draft.clip_norm = value == "off" ? 0 : to_positive(key, value);
 }
 
 void store_context(Draft& draft, const std::string& key, const std::string& value) {
-  draft.c.shape.context.count = static_cast<int>(to_size(key, value, 1, most_ranks));
+  draft.shape.context.count = static_cast<int>(to_size(key, value, 1, most_ranks));
 }
 
 std::string clip_norm_text(const Case& c) {
@@ -111,21 +95,19 @@ std::string clip_norm_text(const Case& c) {
 std::vector<Setting> program_settings() {
   return {
       {.name = "schedule",
-          .form = {"name", store_schedule},
-          .column = of(&C::schedule),
+          .form = {"name", store_schedule, value_of(&C::schedule)},
           .initial = "tawpipe",
           .example_value = R"(["ddp", "tawpipe:cco=off"])",
           .doc = "How the step is spread over the ranks; options are appended as "
                  "\":option=value\". \"serial\" always uses one rank."},
       {.name = "ranks",
           .form = size(&C::ranks, 1, most_ranks),
-          .column = of(&C::ranks),
           .fallback = "all ranks of the job",
           .example_value = "[2, 4]",
           .doc = "P, ranks that take part; the first P of the job."},
       {.name = "groups",
-          .form = text(&D::groups, "number or text"),
-          .column = texts([](const Case& c) { return c.groups.text(); }),
+          .form = text(&D::groups_text, "number or text"),
+          .value = [](const Case& c) { return c.groups.text(); },
           .fallback = "the nodes of the job",
           .example_value = R"([1, 2, "1+2+3"])",
           .doc = "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for "
@@ -134,15 +116,14 @@ std::vector<Setting> program_settings() {
           .form = size(&D::group_size, 1, most_ranks),
           .fallback = "ranks / groups",
           .example_value = "8",
-          .doc = "Ranks of each group, in place of groups: what stays the same where ranks are "
+          .doc = "Ranks of each group, instead of groups: what stays the same where ranks are "
                  "swept over nodes.",
           .in_place_of = "groups"},
       {.name = "group_count",
-          .column = {"1", [](const Case& c) { return c.groups.count(); }},
+          .value = [](const Case& c) { return c.groups.count(); },
           .identity = Identity::never},
       {.name = "replicas",
           .form = size(&C::replicas, 1, most_ranks),
-          .column = of(&C::replicas),
           .initial = "1",
           .example_value = "2",
           .doc = "Copies of the schedule side by side, each on ranks / replicas ranks, gradients "
@@ -150,7 +131,7 @@ std::vector<Setting> program_settings() {
           .identity = Identity::unless_initial},
       {.name = "context",
           .form = {"size", store_context},
-          .column = {"1", [](const Case& c) { return std::int64_t{c.shape.context.count}; }},
+          .value = [](const Case& c) { return std::int64_t{c.shape.context.count}; },
           .initial = "1",
           .example_value = "[1, 2]",
           .doc = "n, neighbouring ranks of a group that share every sequence of their micro-batches "
@@ -165,17 +146,14 @@ std::vector<Setting> model_settings() {
   return {
       {.name = "layers",
           .form = size(&S::layers, 1, 10'000),
-          .column = of(&S::layers),
           .example_value = "8",
           .doc = "L, transformer blocks."},
       {.name = "hidden",
           .form = size(&S::hidden, 1, M),
-          .column = of(&S::hidden),
           .example_value = "256",
           .doc = "H, width of the hidden state."},
       {.name = "heads",
           .form = size(&S::heads, 1, M),
-          .column = of(&S::heads),
           .fallback = "hidden / head_dim",
           .example_value = "8",
           .doc = "Query heads; must divide hidden, and hidden / heads must be even."},
@@ -183,23 +161,21 @@ std::vector<Setting> model_settings() {
           .form = size(&D::head_dim, 1, M),
           .fallback = "hidden / heads",
           .example_value = "128",
-          .doc = "Width of a head, in place of heads: what stays the same where hidden is swept.",
+          .doc = "Width of a head, instead of heads: what stays the same where hidden is swept.",
           .in_place_of = "heads"},
       {.name = "kv_heads",
           .form = size(&S::kv_heads, 1, M),
-          .column = of(&S::kv_heads),
           .fallback = "heads",
           .example_value = "2",
           .doc = "Key and value heads (grouped query attention); must divide heads."},
       {.name = "vocab",
           .form = size(&S::vocab, 1, 16 * M),
-          .column = of(&S::vocab),
           .fallback = "256 if data is a file, else 32000",
           .example_value = "32000",
           .doc = "V, size of the vocabulary; at least 256 if data is a file."},
       {.name = "ffn",
           .form = size(&D::ffn, 1, 4 * M),
-          .column = texts([](const Case& c) { return ffn_text(c.shape); }),
+          .value = [](const Case& c) { return ffn_text(c.shape); },
           .fallback = "8/3 hidden, rounded up to a multiple of 256",
           .example_value = "768",
           .doc = "F, inner width of the SwiGLU of every block."},
@@ -208,21 +184,20 @@ std::vector<Setting> model_settings() {
           .axis = false,
           .fallback = "ffn for every block",
           .example_value = "[128, 256]",
-          .doc = "F of each block, `layers` values, in place of ffn.",
+          .doc = "F of each block, `layers` values, instead of ffn.",
           .in_place_of = "ffn"},
       {.name = "parameters",
-          .column = {"1", [](const Case& c) { return model::parameters(c.shape); }},
+          .value = [](const Case& c) { return model::parameters(c.shape); },
           .identity = Identity::never},
       {.name = "dtype",
           .form = choice(&S::dtype, {"fp32", "bf16"}),
-          .column = of(&S::dtype),
           .initial = "fp32",
           .example_value = R"("bf16")",
           .doc = "Precision of weights, activations and gradients: fp32 or bf16. Master weights "
                  "and optimiser are fp32."},
       {.name = "grad_dtype",
           .form = choice(&D::grad_dtype, {"auto", "fp32"}),
-          .column = texts([](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); }),
+          .value = [](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); },
           .initial = "auto",
           .example_value = R"("fp32")",
           .doc = "Precision of gradients in transit to where they are summed: auto (as dtype), or "
@@ -232,8 +207,7 @@ std::vector<Setting> model_settings() {
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
       {.name = "context_grad_dtype",
           .form = choice(&D::context_grad_dtype, {"auto", "fp32"}),
-          .column = texts(
-              [](const Case& c) { return std::string(name_of(c.shape.key_gradient_dtype())); }),
+          .value = [](const Case& c) { return std::string(name_of(c.shape.key_gradient_dtype())); },
           .initial = "auto",
           .example_value = R"("fp32")",
           .doc = "Precision of the gradients of keys and values that ranks with context add up: auto "
@@ -242,14 +216,12 @@ std::vector<Setting> model_settings() {
           .text = [](const Case& c) { return c.shape.fp32_key_gradients ? "fp32" : "auto"; }},
       {.name = "recompute",
           .form = choice(&S::recompute, {"block", "keep-attention", "none"}),
-          .column = of(&S::recompute),
           .initial = "block",
           .example_value = R"("none")",
           .doc = "What the backward pass computes again: block (all but the block input), "
                  "keep-attention (all but the block input and the attention), none."},
       {.name = "attention",
           .form = choice(&C::attention, {"auto", "host", "portable", "cudnn"}),
-          .column = of(&C::attention),
           .initial = "auto",
           .example_value = R"("portable")",
           .doc = "Attention kernel: host (vector code, fp32 on a host), portable (Kokkos, any "
@@ -257,7 +229,6 @@ std::vector<Setting> model_settings() {
           .identity = Identity::unless_initial},
       {.name = "transport",
           .form = choice(&C::transport, {"auto", "mpi", "nccl"}),
-          .column = of(&C::transport),
           .initial = "auto",
           .example_value = R"("mpi")",
           .doc = "What moves data between ranks: nccl (device to device), mpi (through host memory "
@@ -271,25 +242,24 @@ std::vector<Setting> batch_settings() {
   return {
       {.name = "seq",
           .form = size(&S::seq, 1, 64 * M),
-          .column = of(&S::seq, "token"),
           .example_value = R"(["1K", "2K", "4K"])",
           .doc = "S, tokens per sequence."},
       {.name = "micro_batch",
           .form = size(&S::micro_batch, 1, many),
-          .column = of(&S::micro_batch, "sequence"),
           .fallback = "1",
           .example_value = "2",
           .doc = "B, sequences per micro-batch.",
           .text = micro_batch_text},
       {.name = "micro_batch_per_rank",
           .form = size(&C::micro_batch_per_rank, 1, many),
-          .column = texts([](const Case& c) {
-            return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
-          }),
+          .value =
+              [](const Case& c) {
+                return c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c);
+              },
           .axis = false,
           .fallback = "micro_batch for every rank",
           .example_value = "[1, 3, 2]",
-          .doc = "B of each rank, `ranks` values, in place of micro_batch: for ranks of different "
+          .doc = "B of each rank, `ranks` values, instead of micro_batch: for ranks of different "
                  "speed.",
           .in_place_of = "micro_batch",
           .identity = Identity::never},
@@ -297,12 +267,11 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::tokens, 1, many * K),
           .fallback = "micro_batch * seq",
           .example_value = R"("64K")",
-          .doc = "B times S, in place of micro_batch: what stays the same where seq is swept; a "
+          .doc = "B times S, instead of micro_batch: what stays the same where seq is swept; a "
                  "multiple of seq.",
           .in_place_of = "micro_batch"},
       {.name = "micro_batches",
           .form = size(&C::micro_batches, 1, many),
-          .column = of(&C::micro_batches, "micro-batch"),
           .fallback = "ranks / context",
           .example_value = "16",
           .doc = "M, micro-batches per step, all ranks together; a multiple of ranks / context, in "
@@ -318,7 +287,7 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::sequences, 1, many),
           .fallback = "micro_batches * micro_batch",
           .example_value = "1536",
-          .doc = "Sequences of all micro-batches, in place of micro_batches: the step stays the "
+          .doc = "Sequences of all micro-batches, instead of micro_batches: the step stays the "
                  "same where B is swept; a multiple of B.",
           .in_place_of = "micro_batches"},
   };
@@ -328,14 +297,12 @@ std::vector<Setting> training_settings() {
   return {
       {.name = "steps",
           .form = size(&C::steps, 1, many),
-          .column = of(&C::steps, "step"),
           .axis = false,
           .initial = "10",
           .example_value = "20",
           .doc = "Timed steps of a repetition; a result needs at least 3 samples to be valid."},
       {.name = "repeats",
           .form = size(&C::repeats, 1, 1000),
-          .column = of(&C::repeats),
           .axis = false,
           .initial = "1",
           .example_value = "3",
@@ -344,28 +311,24 @@ std::vector<Setting> training_settings() {
           .identity = Identity::never},  // more repetitions are no other case
       {.name = "warmup",
           .form = size(&C::warmup, 0, many),
-          .column = of(&C::warmup, "step"),
           .axis = false,
           .initial = "2",
           .example_value = "3",
           .doc = "Steps before the timed ones."},
       {.name = "seed",
           .form = size(&C::seed, 0, INT64_MAX),
-          .column = of(&C::seed),
           .axis = false,
           .initial = "1",
           .example_value = "7",
           .doc = "Of initial weights and synthetic tokens."},
       {.name = "learning_rate",
-          .form = {"number", store_learning_rate},
-          .column = of(&C::learning_rate),
+          .form = {"number", store_learning_rate, value_of(&C::learning_rate)},
           .axis = false,
           .initial = fmt::format("{}", Case{}.learning_rate),
           .example_value = "3e-4",
           .doc = "Of AdamW."},
       {.name = "clip_norm",
-          .form = {"number", store_clip_norm},
-          .column = of(&C::clip_norm),
+          .form = {"number", store_clip_norm, value_of(&C::clip_norm)},
           .axis = false,
           .initial = "off",
           .example_value = "1.0",
@@ -375,7 +338,6 @@ std::vector<Setting> training_settings() {
           .text = clip_norm_text},
       {.name = "data",
           .form = text(&C::data, "text"),
-          .column = of(&C::data),
           .axis = false,
           .initial = "synthetic",
           .example_value = R"("corpus.txt")",
@@ -389,9 +351,12 @@ std::vector<Setting> settings_with(const std::function<bool(const Setting&)>& ha
   std::vector<Setting> found;
   for (const auto& settings :
       {program_settings(), model_settings(), batch_settings(), training_settings()})
-    for (const Setting& setting : settings)
+    for (Setting setting : settings) {
+      if (!setting.value)
+        setting.value = setting.form.value;
       if (has_part(setting))
-        found.push_back(setting);
+        found.push_back(std::move(setting));
+    }
   return found;
 }
 }  // namespace
@@ -404,7 +369,7 @@ const std::vector<Setting>& keys() {
 
 const std::vector<Setting>& columns() {
   static const std::vector<Setting> found =
-      settings_with([](const Setting& s) { return s.column.value != nullptr; });
+      settings_with([](const Setting& s) { return s.value != nullptr; });
   return found;
 }
 
@@ -425,7 +390,7 @@ const Setting* require_key(const std::string& name, const std::string& where) {
 std::string identity(const Case& c) {
   std::string always, others;
   for (const Setting& s : columns()) {
-    const std::string text = s.text ? s.text(c) : to_text(s.column.value(c));
+    const std::string text = s.text ? s.text(c) : to_text(s.value(c));
     if (s.identity == Identity::always)
       always += fmt::format("{}{}={}", always.empty() ? "" : " ", s.name, text);
     if (s.identity == Identity::unless_initial && text != s.initial)

@@ -8,15 +8,16 @@
 
 namespace minitaw::deck {
 /// A case as the user wrote it, values checked one by one. What has no default yet is 0 or empty.
-struct Draft {
-  Case c;
-  std::string groups;      ///< "2", "1+2+3" or "1+2+*"
+struct Draft : Case {
+  std::string groups_text;  ///< "2", "1+2+3" or "1+2+*"
   std::string grad_dtype, context_grad_dtype;  ///< "auto" or "fp32"
   std::int64_t head_dim = 0, ffn = 0, tokens = 0, micro_batches_per_rank = 0, sequences = 0;
   int group_size = 0;
 
-  Draft() { c.ranks = c.micro_batches = 0; }
+  Draft() { ranks = micro_batches = 0; }
 };
+
+using ValueOf = std::function<Cell(const Case&)>;
 
 /// How a deck gives the value of a key.
 struct KeyForm {
@@ -24,26 +25,23 @@ struct KeyForm {
   /// Checks one value of the key that is named and puts it into the draft, after the others if the
   /// key is a list. Throws InputError "key: ...".
   std::function<void(Draft& draft, const std::string& key, const std::string& value)> store{};
+  ValueOf value{};    ///< what was stored; empty: a list, or of the draft only
   bool list = false;  ///< the value itself is a list (never swept)
 };
 
-/// What a record has of a case.
-struct RecordColumn {
-  std::string units{};  ///< "1": a number without unit, "text"
-  std::function<Cell(const Case&)> value{};
-};
-
-/// Whether identity() names a setting that has a column.
+/// Whether identity() names a setting that has a value.
 enum class Identity { always, unless_initial, never };
 
-/// A setting of a case: a key that a deck may have, a column that a record has, or mostly both.
+/// A setting of a case: a key that a deck may have, a value that a record has, or mostly both.
 /// From the table of these come parsing, `minitaw help keys`, docs/keys.md, identity(), the
 /// settings columns of result files and the settings in JSON.
 struct Setting {
   std::string name;
-  KeyForm form{};         ///< empty: no key of a deck
-  RecordColumn column{};  ///< empty: another setting has what this key says
-  bool axis = true;       ///< a list of values is swept
+  KeyForm form{};  ///< empty: no key of a deck
+  /// What a record has of a case; left out: what the key stores. Without that, another setting says
+  /// the same.
+  ValueOf value{};
+  bool axis = true;  ///< a list of values is swept
   /// Default as a text to store; empty if there is none or it depends on other keys.
   std::string initial{};
   /// Default in words, if it depends on other keys; empty: as `initial`, or required.
@@ -52,7 +50,7 @@ struct Setting {
   std::string doc{};
   std::string in_place_of{};  ///< the key that this is another way to write: a deck has one of them
   Identity identity = Identity::always;
-  /// As identity() writes it, if not as the column.
+  /// As identity() writes it, if not as the value.
   std::function<std::string(const Case&)> text{};
 
   [[nodiscard]] const std::string& meaning() const {
@@ -67,7 +65,7 @@ struct Setting {
 
 /// All keys, in the order in which axes are swept: the first is the slowest.
 [[nodiscard]] const std::vector<Setting>& keys();
-/// All that a record says of a case that was asked for, but its identity.
+/// Those with a value: all that a record says of a case that was asked for, but its identity.
 [[nodiscard]] const std::vector<Setting>& columns();
 [[nodiscard]] const Setting* find_key(const std::string& name);
 /// Returns the key. Throws InputError "<where>: unknown key ..." with the nearest key if there is

@@ -36,7 +36,7 @@ using GivenKeys = std::map<std::string, GivenKey>;
 /// and unknown keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices,
 /// does not take it.
 [[nodiscard]] GivenKeys parse_toml(const std::string& text, const std::string& path);
-/// Puts "key=value" in place of what the deck says with this key or one of the same meaning: a list
+/// Lets "key=value" replace what the deck says with this key or one of the same meaning: a list
 /// in brackets or, where the key takes several, with commas, else one value, quoted or not. Throws
 /// InputError without key or "=".
 void override_key(GivenKeys& given, const std::string& text);

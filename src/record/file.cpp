@@ -59,7 +59,7 @@ FileState to_state(const struct stat& s) {
       s.st_mtim.tv_nsec};
 }
 
-/// Before it was locked, another program may have put the copy in place of the file: writing on
+/// Before it was locked, another program may have renamed the copy to the file: writing on
 /// would change that.
 bool is_still(int file, const std::string& copy) {
   struct stat opened{}, named{};
@@ -91,7 +91,7 @@ std::string_view text_of(Bytes bytes) {
       fmt::format("{} is damaged or was changed after it was written: {}", path, what));
 }
 
-/// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error
+/// Options that keep the file in memory. The user gets our one sentence instead of HDF5's error
 /// stack.
 h5::Id memory_access() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -232,7 +232,7 @@ h5::Id load_file(const std::string& path) {
   const std::vector<std::byte> content = read_file(path);
   const Bytes image = unseal(content, path);
   if (image.empty())
-    throw InputError(fmt::format("{} is damaged: nothing stands behind its seal", path));
+    throw InputError(fmt::format("{} is damaged: nothing follows its seal", path));
   const h5::Id access = memory_access();
   // HDF5 takes a copy; it asks for a pointer to what may be changed, but does not.
   h5::check(H5Pset_file_image(access, const_cast<std::byte*>(image.data()), image.size()),

@@ -15,7 +15,7 @@ using FileState = std::array<std::int64_t, 5>;
 /// The name of the copy that replaces `path`, beside it.
 [[nodiscard]] std::string copy_name(const std::string& path);
 
-/// Puts `bytes` in place of the file, if it is still in the state `expected` (nothing: not there):
+/// Replaces the file by `bytes`, if it is still in the state `expected` (nothing: it is not there):
 /// a copy is written, forced to disk and renamed, so that the path always names the old or the new
 /// content. Returns the new state. Throws std::runtime_error if the disk is full, the folder is
 /// read-only, or another program writes it; the old file stays.
@@ -31,11 +31,12 @@ inline constexpr std::size_t seal_size = 512;
 /// The seal of an HDF5 file: a line with its length and CRC-32 (zlib's), then spaces to
 /// `seal_size`, and a newline.
 [[nodiscard]] std::string make_seal(std::int64_t schema, Bytes image);
-/// The HDF5 file behind its seal, a part of `file`. Throws InputError if it is another one, or of
+/// The HDF5 file after its seal, a part of `file`. Throws InputError if it is another one, or of
 /// another schema.
 [[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
 
-// Result files in memory: a run that is killed inside HDF5 would leave a file that nobody can open.
+// Result files in memory: a run that is killed inside HDF5 would leave a file that cannot be
+// opened.
 
 /// A new one, with the attributes of the format and nothing else.
 [[nodiscard]] h5::Id new_file();

@@ -214,51 +214,38 @@ namespace {
 /// Looks at all objects of a file, one after the other.
 class Walk {
 public:
-  explicit Walk(hid_t file) : most_bytes_(size_of_file(file)) { visit(file, "", 0); }
+  explicit Walk(hid_t file) : most_bytes_(size_of_file(file)) {
+    const auto each =
+        [](hid_t root, const char* path, const H5L_info_t* link, void* data) -> herr_t {
+      auto* const walk = static_cast<Walk*>(data);
+      try {
+        walk->visit(root, path, *link);
+        return 0;
+      } catch (...) {
+        walk->error_ = std::current_exception();
+        return -1;
+      }
+    };
+    const herr_t status = H5Lvisit(file, H5_INDEX_NAME, H5_ITER_NATIVE, each, this);
+    if (error_)
+      std::rethrow_exception(error_);
+    check(status, "list the objects of the file");
+  }
 
   Objects found;
 
 private:
-  static constexpr int deepest = 4;
+  static constexpr int deepest = 4;           // groups inside each other
   static constexpr hsize_t least_bytes = 40;  // that an object takes in a file, with its link
-
-  struct Place {
-    Walk* walk;
-    const std::string& path;
-    int depth;
-    std::exception_ptr error = nullptr;  // none may pass through HDF5
-  };
 
   [[noreturn]] static void refuse(const std::string& path, const std::string& what) {
     throw std::runtime_error(fmt::format("/{} {}", path, what));
   }
 
-  void visit(hid_t group, const std::string& path, int depth) {
-    if (depth > deepest)
-      refuse(path, "lies deeper than any part of a result");
-    Place place{this, path, depth};
-    const auto each =
-        [](hid_t parent, const char* name, const H5L_info_t* link, void* data) -> herr_t {
-      auto* const here = static_cast<Place*>(data);
-      try {
-        const std::string at = here->path.empty() ? name : here->path + "/" + name;
-        if (link->type != H5L_TYPE_HARD)
-          refuse(at, "is a link to another place");
-        here->walk->visit_object(
-            Id(H5Oopen(parent, name, H5P_DEFAULT), H5Oclose, "open /" + at), at, here->depth);
-        return 0;
-      } catch (...) {
-        here->error = std::current_exception();
-        return -1;
-      }
-    };
-    const herr_t status = H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, each, &place);
-    if (place.error)
-      std::rethrow_exception(place.error);
-    check(status, "list the members of /" + path);
-  }
-
-  void visit_object(const Id& object, const std::string& at, int depth) {
+  void visit(hid_t root, const std::string& at, const H5L_info_t& link) {
+    if (link.type != H5L_TYPE_HARD)
+      refuse(at, "is a link to another place");
+    const Id object(H5Oopen(root, at.c_str(), H5P_DEFAULT), H5Oclose, "open /" + at);
     H5O_info_t info{};
 #if H5_VERSION_GE(1, 12, 0)
     check(H5Oget_info(object, &info, H5O_INFO_BASIC), "read /" + at);
@@ -273,7 +260,8 @@ private:
       return visit_dataset(object, at);
     if (info.type != H5O_TYPE_GROUP)
       refuse(at, "is neither a group nor a dataset");
-    visit(object, at, depth + 1);
+    if (std::ranges::count(at, '/') >= deepest)
+      refuse(at, "lies deeper than any part of a result");
     H5G_info_t group{};
     check(H5Gget_info(object, &group), "read /" + at);
     found.emplace(at, Extent{H5T_NO_CLASS, {group.nlinks}});
@@ -307,6 +295,7 @@ private:
   }
 
   hsize_t most_bytes_, bytes_ = 0, objects_ = 0;
+  std::exception_ptr error_;  ///< none may pass through HDF5
 };
 }  // namespace
 

@@ -46,8 +46,8 @@ using Objects = std::unordered_map<std::string, Extent>;
 
 /// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in
 /// the file themselves, each reached by one way. Links to other places, storage outside of the
-/// file, filters (whose code HDF5 would load), references, and extents that no bytes of the file
-/// stand behind are no part of a result. Reads no value.
+/// file, filters (whose code HDF5 would load), references, and extents without bytes in the
+/// file are no part of a result. Reads no value.
 [[nodiscard]] Objects objects_of(hid_t file);
 
 template <class T>

@@ -128,7 +128,7 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
 }
 
 Dataset entry(std::string name, std::string_view text) {
-  return {std::move(name), "text", "", one(std::string(text))};
+  return {.path = std::move(name), .units = "text", .values = one(std::string(text))};
 }
 
 Dataset entry(std::string name, std::string axis, std::vector<std::string> list) {

@@ -23,7 +23,7 @@ auto reading(const std::string& path, const Read& read) {
     return read();
   } catch (const std::runtime_error& error) {
     throw InputError(fmt::format(
-        "{} is damaged, or no result of miniTaw: {}; get the file anew from whoever measured it",
+        "{} is damaged, or no result of miniTaw: {}; get the file again from whoever measured it",
         path,
         error.what()));
   }
@@ -42,25 +42,19 @@ std::string session_path(int n) {
   return n == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", n);
 }
 
-template <class T>
-Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
-  using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
-  return {.path = std::move(path),
-      .units = std::move(units),
-      .axes = std::move(axis),
-      .values = std::vector<Stored>(values.begin(), values.end()),
-      .shape = {values.size()}};
-}
-
 // Datasets of a case. Their units are those of layout.txt.
 
 Dataset scalar(std::string path, const Cell& value) {
-  return {.path = std::move(path), .units = "", .axes = "", .values = one(value)};
+  return {.path = std::move(path), .values = one(value)};
 }
 
 template <class T>
 Dataset by(std::string axis, std::string path, const std::vector<T>& values) {
-  return list(std::move(path), "", std::move(axis), values);
+  using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
+  return {.path = std::move(path),
+      .axes = std::move(axis),
+      .values = std::vector<Stored>(values.begin(), values.end()),
+      .shape = {values.size()}};
 }
 
 /// [row][column]
@@ -74,7 +68,6 @@ Dataset table(std::string axes,
     flat.insert(flat.end(), row.begin(), row.end());
   const std::size_t columns = rows.empty() ? 0 : rows[0].size();
   return {.path = std::move(path),
-      .units = "",
       .axes = std::move(axes),
       .values = std::move(flat),
       .shape = {rows.size(), columns},
@@ -120,7 +113,6 @@ std::vector<Dataset> bytes_of_step(const CaseResult& r) {
   const auto matrix = [&](const std::string& path, const std::vector<std::uint64_t>& bytes) {
     const std::size_t ranks = bytes.empty() ? 0 : static_cast<std::size_t>(r.settings.ranks);
     return Dataset{.path = path,
-        .units = "",
         .axes = "from rank, to rank, kind",
         .values = bytes,
         .shape = {ranks, ranks, kinds.size()},
@@ -185,7 +177,6 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
     std::erase_if(all, [&](const Dataset& d) { return d.path == column.in_case; });
     all.push_back({.path = std::string(column.in_case),
         .units = std::string(column.units),
-        .axes = "",
         .values = one(column.value)});
   }
   write(file, path, std::move(all));
@@ -223,7 +214,7 @@ std::vector<std::string> read_list(hid_t file, const std::string& path) {
                               : std::vector<std::string>();
 }
 
-/// The file that is to be replaced: not the link that it lies behind.
+/// The file that is to be replaced: not a link to it.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
     throw InputError(fmt::format(
@@ -367,7 +358,7 @@ void Recorder::resume() {
   others.erase(std::string(build::git_hash));
   if (!others.empty())
     note_ = fmt::format("{} was measured by git hash {}, this program is {}; name another file "
-                        "with -o to measure anew",
+                        "with -o to measure all again",
         path_,
         fmt::join(others, ", "),
         build::git_hash);
@@ -386,13 +377,10 @@ void Recorder::write_progress(std::size_t first) {
     names.emplace_back(column.name);
     std::visit(
         [&]<class T>(const T&) {
-          const auto cells =
-              list_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
-          h5::write(file_,
-              list(
-                  fmt::format("summary/{}", column.name), std::string(column.units), "case", cells),
-              true,
-              first);
+          const auto cell = [&](const Row& row) { return std::get<T>(row.columns[i].value); };
+          Dataset cells = by("case", fmt::format("summary/{}", column.name), list_of(rows_, cell));
+          cells.units = column.units;
+          h5::write(file_, cells, true, first);
         },
         column.value);
   }
@@ -404,7 +392,7 @@ void Recorder::write_progress(std::size_t first) {
   for (const Extension& extension : extensions_)
     if (!extension.attribute.empty())
       h5::write_attribute(summary, extension.attribute, extension.sentences(rows_), true);
-  h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
+  h5::write(file_, entry(session_path(sessions_) + "log", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }
 

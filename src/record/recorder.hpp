@@ -29,7 +29,7 @@ public:
   Recorder(const std::string& path, Provenance session, Extensions extensions = {});
 
   void begin_case(const Case& c) const;
-  /// Writes a repetition of a case behind the others; the first one (0) replaces what the file has.
+  /// Writes a repetition of a case after the others; the first one (0) replaces what the file has.
   /// Returns the row of the summary. Throws std::runtime_error, and the file stays, if the disk is
   /// full or another program changed it.
   Row append(CaseResult result, int repetition = 0);
@@ -42,7 +42,7 @@ public:
   void log(const std::string& text);
   /// Writes what was logged since, if this session has measured anything.
   void finish();
-  /// Writes datasets that are not of a case into a group of their own, in place of what it had, at
+  /// Writes datasets that are not of a case into a group of their own, which loses what it had, at
   /// once.
   void put(const std::string& group, std::vector<Dataset> datasets);
 

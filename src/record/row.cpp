@@ -90,11 +90,12 @@ double variation(const std::vector<double>& samples) {
   return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
 }
 
+/// Of the rank that has most.
 template <class Value>
 std::int64_t worst(const CaseResult& result, const Value& value) {
   std::uint64_t most = 0;
   for (const RankMemory& rank : result.memory)
-    most = std::max(most, value(rank));
+    most = std::max(most, std::invoke(value, rank));
   return static_cast<std::int64_t>(most);
 }
 
@@ -174,7 +175,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"started", result.started},
   };
   for (const deck::Setting& setting : deck::columns())
-    cells.emplace_back(setting.name, setting.column.value(c));
+    cells.emplace_back(setting.name, setting.value(c));
   const Cells results = {
       {"median_s", step},
       {"q1_s", quantile(samples, 0.25)},
@@ -194,9 +195,9 @@ Cells cells_of(const CaseResult& result, int number, int session) {
       {"memory_planned", worst(result, [](const RankMemory& m) { return sum(m.planned); })},
       {"memory_measured",
           worst(result, [](const RankMemory& m) { return sum(m.measured) + m.other; })},
-      {"process_begin", worst(result, [](const RankMemory& m) { return m.process_begin; })},
-      {"process_peak", worst(result, [](const RankMemory& m) { return m.process_peak; })},
-      {"device_used", worst(result, [](const RankMemory& m) { return m.device_used; })},
+      {"process_begin", worst(result, &RankMemory::process_begin)},
+      {"process_peak", worst(result, &RankMemory::process_peak)},
+      {"device_used", worst(result, &RankMemory::device_used)},
       {"bytes_inside", counted.inside},
       {"bytes_between", counted.between},
       {"rate_inside", 1e-9 * static_cast<double>(counted.inside) / step},

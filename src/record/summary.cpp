@@ -56,7 +56,7 @@ struct File {
 /// A group of the file.
 struct Part {
   const File& file;
-  std::string path;  ///< with a slash behind it
+  std::string path;  ///< with a slash at its end
 
   [[nodiscard]] bool has(const std::string& name) const {
     return file.objects.contains(path + name);

@@ -46,7 +46,7 @@ std::string describe(const Row& row, const std::vector<Row>& rows) {
   return text;
 }
 
-/// The doubt behind VALID or the reason behind INVALID; empty if there is none.
+/// The doubt after VALID or the reason after INVALID; empty if there is none.
 std::string detail_of(const Row& row) {
   const std::string& text = row.text("verdict");
   const std::size_t begin = text.find_first_of("(:");
@@ -110,92 +110,71 @@ std::string bytes_text(const Row& row) {
   return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
 
-/// The summary's column of this name.
-std::function<Cell(const Row&)> of(std::string name) {
-  return [name = std::move(name)](const Row& row) { return row.column(name).value; };
+/// The summary's column of this name, shown like this.
+TableColumn<Row> of(std::string name, TableColumn<Row> shown) {
+  shown.value = [name](const Row& row) { return row.column(name).value; };
+  shown.name = std::move(name);
+  return shown;
 }
 
-/// Every column; a narrow line lacks the most spare ones first.
+/// Every column. A narrow line lacks the first spare ones.
 std::vector<TableColumn<Row>> all_columns() {
   constexpr Format loss{.style = Format::fixed, .decimals = 4};
   constexpr Format error{.style = Format::scientific, .decimals = 0};
-  return {
-      {.title = "case", .value = of("case"), .width = 5},
-      {.title = "schedule", .value = of("schedule"), .width = -8},
-      {.title = "ranks", .value = ranks, .width = 5, .spare = 6},
-      {.title = "groups", .value = of("groups"), .width = -6, .spare = 7},
-      {.title = "seq", .units = "token", .value = of("seq"), .width = 7, .spare = 5},
-      {.title = "B", .value = micro_batch, .width = 3, .spare = 13},
-      {.title = "M", .value = of("micro_batches"), .width = 4, .spare = 12},
-      {.title = "step", .units = "s", .value = of("median_s"), .width = 9},
-      {.title = "q1", .units = "s", .value = of("q1_s"), .width = 9, .spare = 17},
-      {.title = "q3", .units = "s", .value = of("q3_s"), .width = 9, .spare = 16},
-      {.title = "rate", .units = "token/s", .value = of("tokens_per_s"), .width = 9},
-      {.title = "rate/rank",
-          .units = "token/s",
-          .value = of("tokens_per_s_rank"),
-          .width = 9,
-          .spare = 11},
-      {.title = "rank", .units = "TFLOP/s", .value = of("tflops_rank"), .width = 9, .spare = 15},
-      {.title = "MFU",
-          .units = "%",
-          .value = of("mfu"),
-          .format = as_percent,
-          .width = 5,
-          .spare = 14},
-      {.title = "memory",
-          .units = "MiB",
-          .value = of("memory_measured"),
-          .format = as_mebibytes,
-          .width = 9},
-      {.title = "inside",
-          .units = "MiB/step",
-          .value = of("bytes_inside"),
-          .format = as_mebibytes,
-          .width = 9,
-          .spare = 4},
-      {.title = "between",
-          .units = "MiB/step",
-          .value = of("bytes_between"),
-          .format = as_mebibytes,
-          .width = 9,
-          .spare = 1},
-      {.title = "inside", .units = "GB/s", .value = of("rate_inside"), .width = 9, .spare = 20},
-      {.title = "between", .units = "GB/s", .value = of("rate_between"), .width = 9, .spare = 19},
-      {.title = "bytes", .value = bytes_text, .width = 8, .spare = 21},
-      {.title = "exposed",
-          .units = "%",
-          .value = of("exposed_share"),
-          .format = as_percent,
-          .width = 7,
-          .spare = 2},
-      {.title = "idle",
-          .units = "%",
-          .value = of("idle_share"),
-          .format = as_percent,
-          .width = 6,
-          .spare = 3},
-      {.title = "overlap",
-          .units = "%",
-          .value = of("overlap"),
-          .format = as_percent,
-          .width = 7,
-          .spare = 10},
-      {.title = "loss0",
-          .units = "nat",
-          .value = of("first_loss"),
-          .format = loss,
-          .width = 8,
-          .spare = 18},
-      {.title = "loss",
-          .units = "nat",
-          .value = of("last_loss"),
-          .format = loss,
-          .width = 8,
-          .spare = 9},
-      {.title = "check", .value = of("gradient_error"), .format = error, .width = 7, .spare = 8},
-      {.title = "status", .value = of("status"), .width = -6},
-  };
+  constexpr std::array spare = {"bytes_source",
+      "rate_inside",
+      "rate_between",
+      "first_loss",
+      "q1_s",
+      "q3_s",
+      "tflops_rank",
+      "mfu",
+      "micro_batch",
+      "micro_batches",
+      "tokens_per_s_rank",
+      "overlap",
+      "last_loss",
+      "gradient_error",
+      "groups",
+      "ranks",
+      "seq",
+      "bytes_inside",
+      "idle_share",
+      "exposed_share",
+      "bytes_between"};
+  std::vector<TableColumn<Row>> columns = {of("case", {.title = "case", .width = 5}),
+      of("schedule", {.title = "schedule", .width = -8}),
+      {.title = "ranks", .value = ranks, .width = 5, .name = "ranks"},
+      of("groups", {.title = "groups", .width = -6}),
+      of("seq", {.title = "seq", .units = "token", .width = 7}),
+      {.title = "B", .value = micro_batch, .width = 3, .name = "micro_batch"},
+      of("micro_batches", {.title = "M", .width = 4}),
+      of("median_s", {.title = "step", .units = "s", .width = 9}),
+      of("q1_s", {.title = "q1", .units = "s", .width = 9}),
+      of("q3_s", {.title = "q3", .units = "s", .width = 9}),
+      of("tokens_per_s", {.title = "rate", .units = "token/s", .width = 9}),
+      of("tokens_per_s_rank", {.title = "rate/rank", .units = "token/s", .width = 9}),
+      of("tflops_rank", {.title = "rank", .units = "TFLOP/s", .width = 9}),
+      of("mfu", {.title = "MFU", .units = "%", .format = as_percent, .width = 5}),
+      of("memory_measured",
+          {.title = "memory", .units = "MiB", .format = as_mebibytes, .width = 9}),
+      of("bytes_inside",
+          {.title = "inside", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
+      of("bytes_between",
+          {.title = "between", .units = "MiB/step", .format = as_mebibytes, .width = 9}),
+      of("rate_inside", {.title = "inside", .units = "GB/s", .width = 9}),
+      of("rate_between", {.title = "between", .units = "GB/s", .width = 9}),
+      {.title = "bytes", .value = bytes_text, .width = 8, .name = "bytes_source"},
+      of("exposed_share", {.title = "exposed", .units = "%", .format = as_percent, .width = 7}),
+      of("idle_share", {.title = "idle", .units = "%", .format = as_percent, .width = 6}),
+      of("overlap", {.title = "overlap", .units = "%", .format = as_percent, .width = 7}),
+      of("first_loss", {.title = "loss0", .units = "nat", .format = loss, .width = 8}),
+      of("last_loss", {.title = "loss", .units = "nat", .format = loss, .width = 8}),
+      of("gradient_error", {.title = "check", .format = error, .width = 7}),
+      of("status", {.title = "status", .width = -6})};
+  for (TableColumn<Row>& column : columns)
+    column.spare = static_cast<int>(spare.end() - std::ranges::find(spare, column.name));
+  return columns;
 }
 
 /// Case, schedule, and the columns of these names.
@@ -214,9 +193,8 @@ std::vector<TableColumn<Row>> chosen_columns(const std::vector<std::string>& nam
           did_you_mean(name, known)));
     const auto column = std::ranges::find(sample.columns, name, &Column::name);
     if (column != sample.columns.end())
-      chosen.push_back({.title = name,
-          .units = column->has_unit() ? std::string(column->units) : "",
-          .value = of(name)});
+      chosen.push_back(
+          of(name, {.title = name, .units = column->has_unit() ? std::string(column->units) : ""}));
     else
       std::ranges::copy_if(
           all, std::back_inserter(chosen), [&](const auto& one) { return one.title == name; });
@@ -335,29 +313,18 @@ TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layou
   if (!layout.columns.empty())
     return {chosen_columns(layout.columns), rows};
   std::vector<TableColumn<Row>> columns = all_columns();
-  const std::vector<std::string_view> varying = varying_settings(rows);
-  const std::map<std::string_view, std::string_view> settings = {{"schedule", "schedule"},
-      {"ranks", "ranks"},
-      {"groups", "groups"},
-      {"replicas", "ranks"},
-      {"seq", "seq"},
-      {"micro_batch", "B"},
-      {"micro_batches", "M"}};
-  auto at = std::ranges::find(columns, "seq", &TableColumn<Row>::title);
-  std::set<std::string_view> told;  // apart from others by these columns
-  for (const std::string_view name : varying) {
-    if (const auto shown = settings.find(name); shown != settings.end()) {
-      told.insert(shown->second);
-      continue;
-    }
-    const std::string title(name);
-    at = columns.insert(at, {.title = title, .value = of(title)}) + 1;
+  auto at = std::ranges::find(columns, "seq", &TableColumn<Row>::name);
+  std::set<std::string> varying;
+  for (const std::string_view setting : varying_settings(rows)) {
+    const std::string name(setting == "replicas" ? "ranks" : setting);  // "2x3"
+    varying.insert(name);
+    if (std::ranges::find(columns, name, &TableColumn<Row>::name) == columns.end())
+      at = columns.insert(at, of(name, {.title = name})) + 1;
   }
   if (layout.width > 0)
-    std::erase_if(columns, [&](const TableColumn<Row>& column) {
-      return column.title != "schedule" && !told.contains(column.title) &&
-             std::ranges::any_of(
-                 settings, [&](const auto& one) { return one.second == column.title; });
+    std::erase_if(columns, [&, sample = empty_row()](const TableColumn<Row>& column) {
+      return column.name != "schedule" && sample.column(column.name).is_setting &&
+             !varying.contains(column.name);
     });
   return {columns, rows, layout.width};
 }

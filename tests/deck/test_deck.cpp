@@ -268,7 +268,7 @@ TEST(Refusal, SaysWhereAndWhat) {
     EXPECT_THAT(refusal(text), AllOf(StartsWith(where), HasSubstr(says))) << text;
 }
 
-/// In the line behind the smallest deck.
+/// In the line after the smallest deck.
 TEST(Refusal, OfAKeyNamesItsLine) {
   for (const auto& [line, where, says] :
       std::initializer_list<std::tuple<const char*, const char*, const char*>>{

@@ -67,7 +67,7 @@ private:
     }
   }
 
-  /// A value in place of another reaches deeper than damage to the syntax.
+  /// A value that replaces another reaches deeper than damage to the syntax.
   void replace_word(std::string& text, const std::string& piece) {
     const std::size_t equals = text.find("= ", text.empty() ? 0 : below(text.size()));
     if (equals == std::string::npos)

@@ -215,7 +215,7 @@ def check_statuses():
 
 
 def check_time_limit():
-    """A case that does not end within the limit is a timeout; behind a finished one, or late in a
+    """A case that does not end within the limit is a timeout; after a finished one, or late in a
     Slurm job, it is left for the next run."""
     now = int(time.time())
     for seq, steps, options, variables, said, statuses in (

@@ -634,7 +634,7 @@ def check_chakra():
 
 
 def check_nodes(lines, nodes):
-    """The actions in their order, each behind the last of its lane and what it waits for; a chain
+    """The actions in their order, each after the last of its lane and what it waits for; a chain
     of messages has several nodes of one name."""
     runs, last = [
         list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank
 // that FAULTY_RANK names, its matrix products are 1 % too large. With NO_DEVICE it is linked into
-// the program in place of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
+// the program instead of what asks for devices: the rank that RANK_WITHOUT_DEVICE names has none.
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>

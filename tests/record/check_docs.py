@@ -52,7 +52,7 @@ MAY_BE_MISSING = {"timeline", "device", "node", "blame"}
 
 
 def expand(rows, file):
-    """The page's paths with the numbers that this file has in place of NNNN and NAME."""
+    """The page's paths with the numbers that this file has instead of NNNN and NAME."""
     settings = {
         path.split("/")[-1]: row
         for path, row in rows.items()

@@ -18,7 +18,7 @@ def recipes():
 
 
 def run(block):
-    """What the block leaves; it reads the sample in place of FILE.h5."""
+    """What the block leaves; it reads the sample instead of FILE.h5."""
     assert block.count('"FILE.h5"') == 1, block
     names = {}
     exec(compile(block.replace('"FILE.h5"', repr(SAMPLE)), PAGE, "exec"), names)

@@ -3,11 +3,12 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
-/// What instruments might have found in a case: device and node readings, and who stands out.
+/// What instruments might have found in a case: device and node readings, and who stands out. Their
+/// units are those of layout.txt.
 inline std::vector<Dataset> sample_findings(int ranks, int steps) {
   std::vector<Dataset> found;
   const auto text = [&](const std::string& path, const std::string& value) {
-    found.push_back({.path = path, .units = "text", .axes = "", .values = one(value)});
+    found.push_back({.path = path, .values = one(value)});
   };
   const auto by_step = [&]<class Value>(const std::string& path, const Value& value) {
     std::vector<std::invoke_result_t<Value, int, int>> values;
@@ -15,17 +16,13 @@ inline std::vector<Dataset> sample_findings(int ranks, int steps) {
       for (int rank = 0; rank < ranks; ++rank)
         values.push_back(value(step, rank));
     found.push_back({.path = path,
-        .units = "",
         .axes = "timed step, rank",
         .values = values,
         .shape = {static_cast<std::size_t>(steps), static_cast<std::size_t>(ranks)}});
   };
   const auto by_repetition = [&](const std::string& path, const std::vector<double>& values) {
-    found.push_back({.path = path,
-        .units = "J",
-        .axes = "repetition, rank",
-        .values = values,
-        .shape = {1, values.size()}});
+    found.push_back(
+        {.path = path, .axes = "repetition, rank", .values = values, .shape = {1, values.size()}});
   };
   text("counters", "made up 1.2");
   by_step("device/clock", [](int step, int rank) { return 1700.0 + 10 * step + rank; });
@@ -42,10 +39,9 @@ inline std::vector<Dataset> sample_findings(int ranks, int steps) {
       "rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
       "shorter");
   text("blame/culprit", "rank 2");
-  found.push_back({.path = "blame/slower", .units = "1", .axes = "", .values = one(0.08)});
-  found.push_back({.path = "blame/share", .units = "1", .axes = "", .values = one(0.06)});
+  found.push_back({.path = "blame/slower", .values = one(0.08)});
+  found.push_back({.path = "blame/share", .values = one(0.06)});
   found.push_back({.path = "blame/ratios",
-      .units = "1",
       .axes = "rank",
       .values = std::vector<double>{1, 0.99, 1.08},
       .shape = {3}});

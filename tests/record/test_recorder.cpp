@@ -238,7 +238,7 @@ TEST_F(File, ThatLacksAFigureIsReadAndGetsItWithTheNextCase) {
   EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr("seq")));
 }
 
-/// As h5py leaves it where nobody asks for more.
+/// As h5py leaves it where no more is asked for.
 TEST_F(File, WhoseColumnsCannotGrowIsGoneOnWith) {
   open().append(sample_case("ddp"));
   const std::string other = changed([](hid_t root) {
