@@ -304,7 +304,7 @@ def main():
     add(
         "--tests",
         metavar="REGEX",
-        help="run these tests in place of those that are named for the file",
+        help="run these tests instead of those that are named for the file",
     )
     add("--again", action="store_true", help="judge survivors once more, as after a new test")
     add(

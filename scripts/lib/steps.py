@@ -55,7 +55,7 @@ def answer(command):
 
 
 def end_all(process, mark):
-    """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks
+    """Ends what a step has left: an orphaned rank would keep the device. Launchers give ranks
     sessions of their own, so the process group is not enough; all inherit a variable."""
     alive, until = True, time.monotonic() + 8
     while alive and time.monotonic() < until:

@@ -34,7 +34,7 @@ PLACES = {
 OWN_BUNDLE = "results/2-core-xeon/2026-11-23-small/bundle.tar.gz"
 
 SHELL = ("export ", "cd ", "tar ")  # they do nothing by themselves
-# In place of what takes long: fewer points of a measurement.
+# Instead of what takes long: fewer points of a measurement.
 FEWER = [
     (r"inputs/performance/host\*\.toml", "inputs/performance/tiny.toml"),
     (r"(experiments\.py (?:measure|tables) \S+)", r"\1 storage"),

@@ -266,16 +266,16 @@ def measured(result, line):
     words = shlex.split(line.partition(": ")[2])
     assert words[:3] == ["mpiexec", "-n", "4"] and words[3:5] == ["minitaw", "run"], line
     deck, sets = words[5], ["-o" if word == "--output" else word for word in words[6:]]
-    anew = line.startswith("# anew")
+    to_another = line.startswith("# again, ")
     assert sets.count("-o") == 1 and sets[sets.index("-o") + 1] == (
-        "again.h5" if anew else "mine.h5"
+        "again.h5" if to_another else "mine.h5"
     ), line
     del sets[sets.index("-o") : sets.index("-o") + 2]
     plan = [*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance" / deck, *sets, "--json"]
     done = subprocess.run(plan, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for settings in (case["settings"] for case in json.loads(done.stdout)["cases"]):
-        names = ("schedule", "seq", *(() if anew else ("steps", "warmup")))
+        names = ("schedule", "seq", *(() if to_another else ("steps", "warmup")))
         (row,) = [
             case.row for case in result.cases if all(case[name] == settings[name] for name in names)
         ]
@@ -314,7 +314,7 @@ def printed_commands_lead_to_an_official_result():
             case.file, case.row["session"] = result, 0
         found = subject.official(result)
         lines = [
-            line for line in found.text().splitlines() if line.startswith(("# again: ", "# anew, "))
+            line for line in found.text().splitlines() if line.startswith(("# again: ", "# again, "))
         ]
         assert found.reason and len(lines) == count, (name, changed, lines)
         for line in lines:

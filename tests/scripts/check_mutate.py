@@ -200,7 +200,7 @@ def a_second_call_judges_what_is_new():
         FILES["check.cpp"].replace("within(1, 2)", "within(2, 2)"), encoding="utf-8"
     )
     (TREE / "tests/mutations.md").write_text(
-        "words.py\n  - return len(a) > len(b)\n  + return len(a) >= len(b)\n  nobody asks\n",
+        "words.py\n  - return len(a) > len(b)\n  + return len(a) >= len(b)\n  never asked\n",
         encoding="utf-8",
     )
     assert "0 survivors are not argued" in mutate("--again", code=0)
