@@ -17,7 +17,10 @@ import xml.etree.ElementTree
 
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 EXAMPLES = REPOSITORY / "examples" / "ci"
-TINY = 'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 32\nseq = 8\nsteps = 3\n'
+TINY = (
+    'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\n'
+    "vocab = 32\nseq = 8\nsteps = 3\n"
+)
 
 
 def check_suites():

@@ -16,7 +16,10 @@ MPIEXEC, NUMBER, PROGRAM, FAKE_HOST, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 HOST, USER = "leak017", "leakjoe"
 
-TEXT = 'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n'
+TEXT = (
+    'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\n'
+    "micro_batches = 4\nsteps = 3\nwarmup = 1\n"
+)
 SECRETIVE = {
     "SLURM_JOB_NODELIST": f"{HOST},leak[018-019]",
     "SLURMD_NODENAME": HOST,

@@ -29,7 +29,8 @@ def cases(*arguments):
 # = 32 and d = 8 in bf16.
 FFN = [48, 16, 80, 176, 112, 144]
 ODD = (
-    f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
+    'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\n'
+    "micro_batches = 12\n"
     f'ffn_per_layer = {FFN}\ndtype = "bf16"\n'
 )
 NODE = [0, 0, 1, 2, 2, 2]

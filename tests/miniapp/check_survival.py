@@ -28,7 +28,8 @@ WATCHDOG = 3
 PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
 
 TEXT = (
-    'schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 256\n'
+    'schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\nlayers = 4\n'
+    "hidden = 16\nheads = 2\nffn = 24\nvocab = 256\n"
     "seq = [9, 20, 33]\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n"
 )
 CASES = 24

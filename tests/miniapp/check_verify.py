@@ -129,8 +129,8 @@ def check_late_rank():
 
 
 def check_faulty_products():
-    """Where the program computes with BLAS. A rank whose matrix products are 1 % too large: run and verify find it, and their exit code
-    says so. verify prints what its JSON has."""
+    """Where the program computes with BLAS. A rank whose matrix products are 1 % too large: run and
+    verify find it, and their exit code says so. verify prints what its JSON has."""
     for ranks, rank, judged in bool(MORE) * (
         (2, 1, ["ok", "WRONG"]),
         (2, 0, ["WRONG", "WRONG"]),

@@ -15,7 +15,10 @@ from support import refused as refused_by
 
 PROGRAM = sys.argv[4]
 BROKEN, PLAIN = "a<b>&\"c'|d`_*.h5", "ü ☃ [x](y).h5"  # names of files stand in reports
-DECK = 'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\nsteps = 8\n'
+DECK = (
+    'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\n'
+    "steps = 8\n"
+)
 
 
 def measure(name, *overrides, code=0):

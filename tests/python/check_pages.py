@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py prints
-now: cell by cell, whatever other columns the page has."""
+"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py
+prints now: cell by cell, whatever other columns the page has."""
 
 import re
 import subprocess
@@ -55,7 +55,10 @@ def differences(page, printed):
 
 
 WITHOUT_PREDICTION = ("correct training",)
-PAGE = "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n**3 of 4** are near.\n## Two\n| a |\n|---|\n"
+PAGE = (
+    "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n"
+    "**3 of 4** are near.\n## Two\n| a |\n|---|\n"
+)
 
 
 def notices_every_change():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for `minitaw
-predict` whose steps follow a formula. Called with the program too, which must accept the machine
+"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for
+`minitaw predict` whose steps follow a formula. Called with the program too, which must accept the machine
 file that is made."""
 
 import json
@@ -16,8 +16,10 @@ from schedule_map import best_of  # noqa: E402
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
 TEXT = (
-    'nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\nmoving = "2 GB/s"\n[device.fp32]\n'
-    'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\nrate = "100 Mbit/s"\n'
+    'nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\n'
+    'moving = "2 GB/s"\n[device.fp32]\n'
+    'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\n'
+    'rate = "100 Mbit/s"\n'
 )
 
 
@@ -163,8 +165,15 @@ def machine_file():
         "kernels",
         says="topo --json failed",
     )
-    device = '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\nproducts = [["1.05 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
-    rates = 'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[device.bf16]\nproducts = [["1 GFLOP", "1000 GFLOP/s"]]\nattention = "800 GFLOP/s"\n\n[inside]\nkind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
+    device = (
+        '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\n'
+        'products = [["1.05 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
+    )
+    rates = (
+        'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[device.bf16]\n'
+        'products = [["1 GFLOP", "1000 GFLOP/s"]]\nattention = "800 GFLOP/s"\n\n[inside]\n'
+        'kind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
+    )
     assert text == (
         "# Measured: links, kernels.\nnodes = 3\nranks_per_node = 2\n\n"
         + device

@@ -301,7 +301,10 @@ def check_sample():
     assert "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens" in text_of(
         tree
     ) and "The file has more, of cases 0, 2: " in text_of(tree)
-    said = "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter (case 0); it stands out in 6 of 6 cases."
+    said = (
+        "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
+        "shorter (case 0); it stands out in 6 of 6 cases."
+    )
     assert said in " ".join(text_of(tree).split()), "no blame"
 
 

@@ -81,9 +81,9 @@ def check_sample():
         ("rank 1 (group 1) compute", 3.9),
         ("rank 2 (group 1) compute", 6.8),
     ], rows
-    assert (
-        timeline.note
-        == "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; 33.3% of communication hidden"
+    assert timeline.note == (
+        "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; "
+        "33.3% of communication hidden"
     )
     nothing_moved = copy.copy(load(SAMPLE).cases[0])
     nothing_moved.row = nothing_moved.row | {"overlap": math.nan}

@@ -24,7 +24,10 @@ import cluster  # noqa: E402
 
 TWO = ["--nodes", "2", "--ranks-per-node", "2"]
 SKIPPED = 77
-DECK = 'schedule = "tawpipe"\nlayers = 5\nhidden = 128\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 4\nwarmup = 1\n'
+DECK = (
+    'schedule = "tawpipe"\nlayers = 5\nhidden = 128\nheads = 2\nvocab = 256\nseq = 32\n'
+    "micro_batches = 4\nwarmup = 1\n"
+)
 
 
 def call(*options, program, code=0, **environment):
@@ -199,7 +202,10 @@ def nothing_is_left_by_signals():
 
 def a_node_can_be_cut():
     cut = FOLDER / "cut"  # all wait until node 1 finds its adapter down
-    wait = f"until [ -e {cut} ]; do [ $(hostname) != node1 ] || ! ip -br link show eth0 | grep -q DOWN || touch {cut}; sleep 0.1; done"
+    wait = (
+        f"until [ -e {cut} ]; do [ $(hostname) != node1 ] || ! ip -br link show eth0 | grep -q "
+        f"DOWN || touch {cut}; sleep 0.1; done"
+    )
     said = call(
         *TWO,
         "--rate",
@@ -223,7 +229,10 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     # A step takes many seconds at this rate, nearly all of them in messages. Rank 2 cuts its node
     # off in the first one, as --cut would: not at a time, before which MPI may not have connected
     # on a crowded machine, but where the node has sent a part of what a step sends.
-    cut = "until [ $(awk '/eth0/ {print $10}' /proc/net/dev) -gt 200000 ]; do sleep 0.1; done; ip link set eth0 down"
+    cut = (
+        "until [ $(awk '/eth0/ {print $10}' /proc/net/dev) -gt 200000 ]; do sleep 0.1; done; ip "
+        "link set eth0 down"
+    )
     said = call(
         *TWO,
         "--rate",
@@ -246,7 +255,8 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
         assert list(file["summary/status"].asstr()[:]) == ["timeout"]
         reason = file["summary/reason"].asstr()[0]
         assert re.fullmatch(
-            r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is down or cut off",
+            r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is "
+            r"down or cut off",
             reason,
         ), reason
         assert said.stderr.index(f"minitaw: {reason}\n") < said.stderr.index(

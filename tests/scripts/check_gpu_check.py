@@ -70,7 +70,10 @@ def failures_are_told_and_the_rest_goes_on():
         test_kernels_matmul=failing("Other"),
         test_model_step=test("case $s in Typed*) kill -SEGV $$ ;; esac"),
         **{"compute-sanitizer": found},
-        test_kernels_attention="echo '[==========] Running 0 tests from 0 test suites.'; echo '[  PASSED  ] 0 tests.'",
+        test_kernels_attention=(
+            "echo '[==========] Running 0 tests from 0 test suites.'; "
+            "echo '[  PASSED  ] 0 tests.'"
+        ),
     )
     table, _ = check("gpu-check", code=1)
     for name, told in (
@@ -85,8 +88,14 @@ def failures_are_told_and_the_rest_goes_on():
 
 
 def what_is_missing_is_skipped():
-    refusal = 'case "$*" in *HOSTID*) echo "minitaw: transport = nccl: this build has no NCCL; use transport = mpi or auto"; exit 2;; esac\n'
-    skips = "echo 'test_device.cpp:26: Skipped'; echo 'this machine has no NVML: libnvidia-ml.so.1'; echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test'"
+    refusal = (
+        'case "$*" in *HOSTID*) echo "minitaw: transport = nccl: this build has no NCCL; use '
+        'transport = mpi or auto"; exit 2;; esac\n'
+    )
+    skips = (
+        "echo 'test_device.cpp:26: Skipped'; echo 'this machine has no NVML: libnvidia-ml.so.1'; "
+        "echo '[  PASSED  ] 0 tests.'; echo '[  SKIPPED ] 1 test'"
+    )
     machine(
         test_comm_device=None,
         test_energy_device=skips,
@@ -108,7 +117,10 @@ def what_is_missing_is_skipped():
 
 def time_runs_out_and_nobody_is_left():
     """Not even a rank whose launcher gave it a session of its own and died first."""
-    orphan = f"[ -n \"$MINITAW_SMALL_SHAPES\" ] || setsid sh -c 'echo $$ >{FOLDER}/orphan; trap : TERM; while :; do sleep 1; done' &\n"
+    orphan = (
+        f'[ -n "$MINITAW_SMALL_SHAPES" ] || setsid sh -c \'echo $$ >{FOLDER}/orphan; trap : '
+        "TERM; while :; do sleep 1; done' &\n"
+    )
     machine(
         test_kernels_layers=test(orphan + "sleep 60"),
         test_kernels_matmul=None,

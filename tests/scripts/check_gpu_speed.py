@@ -17,7 +17,9 @@ from stand_ins import (
 PEER = """
 import json, sys
 value = lambda name: int(sys.argv[sys.argv.index(name) + 1])
-print(json.dumps({"hidden": value("--hidden"), "seq": value("--seq"), "recompute": "--no-recompute" not in sys.argv}, indent=1))"""
+recompute = "--no-recompute" not in sys.argv
+found = {"hidden": value("--hidden"), "seq": value("--seq"), "recompute": recompute}
+print(json.dumps(found, indent=1))"""
 
 
 def peer(text=PEER):

@@ -17,9 +17,16 @@ import slips  # noqa: E402
 
 FILES = {
     ".gitignore": "/build/\n",
-    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.25)\nproject(tiny CXX)\nenable_testing()\nadd_executable(check check.cpp)\n"
-    "add_test(NAME judge COMMAND check)\nadd_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)\n",
-    "CMakePresets.json": '{"version": 6, "configurePresets": [{"name": "host", "generator": "Ninja", "binaryDir": "${sourceDir}/build/host"}]}',
+    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.25)
+project(tiny CXX)
+enable_testing()
+add_executable(check check.cpp)
+add_test(NAME judge COMMAND check)
+add_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)
+""",
+    "CMakePresets.json": """{"version": 6, "configurePresets": [
+  {"name": "host", "generator": "Ninja", "binaryDir": "${sourceDir}/build/host"}]}
+""",
     "judge.hpp": """// never a < b
 inline bool within(double error, double limit) { return error <= limit; }
 inline int rounds(int n) {
@@ -28,7 +35,9 @@ inline int rounds(int n) {
   return count + 0;
 }
 """,
-    "check.cpp": '#include "judge.hpp"\nint main() { return within(1, 2) && !within(3, 2) && rounds(3) == 3 ? 0 : 1; }\n',
+    "check.cpp": """#include "judge.hpp"
+int main() { return within(1, 2) && !within(3, 2) && rounds(3) == 3 ? 0 : 1; }
+""",
     "words.py": 'def longer(a, b):\n    """a > b"""\n    return len(a) > len(b)\n',
     "check.py": "from words import longer\nassert longer('aa', 'b') and not longer('a', 'bb')\n",
 }

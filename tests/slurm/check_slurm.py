@@ -19,7 +19,8 @@ RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
 ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
 
 DECK = (
-    'schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
+    'schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\n'
+    "heads = 2\nvocab = 256\nseq = {seq}\n"
     "micro_batches = 8\nsteps = {steps}\nwarmup = 1\n"
 )
 
@@ -129,7 +130,8 @@ def check_gpu(cluster):
     """One rank for each GPU; each sees all of its node."""
     stand_in = program(
         "stand-in",
-        '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES $(($SLURM_JOB_END_TIME - $(date +%s)))"\n',
+        '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES '
+        '$(($SLURM_JOB_END_TIME - $(date +%s)))"\n',
     )
     code, said = batch(
         cluster,

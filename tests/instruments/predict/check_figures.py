@@ -12,7 +12,8 @@ import sys
 
 PROGRAM, FOLDER = sys.argv[1:3]
 MACHINE = (
-    'nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n[device.fp32]\npeak = "2 GFLOP/s"\nproducts = "1 GFLOP/s"\n'
+    'nodes = 2\nranks_per_node = {}\n[device]\nmemory_rate = "1e9 GB/s"\n[device.fp32]\n'
+    'peak = "2 GFLOP/s"\nproducts = "1 GFLOP/s"\n'
     '[inside]\nrate = "1 GB/s"\n[between]\nrate = "{}"\nadapters = {}\n'
 )
 DECK = "layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmicro_batches = 4\n"

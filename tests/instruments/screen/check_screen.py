@@ -78,7 +78,8 @@ def check_file():
 
 def check_options():
     (FOLDER / "deck.toml").write_text(
-        'schedule = "fsdp"\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 3\n'
+        'schedule = "fsdp"\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\n'
+        "micro_batches = 3\n"
     )
     said = screen("deck.toml", "-o", "a.h5", code=[2])
     assert "a.h5 was measured with other settings" in said.stderr, said.stderr
@@ -316,9 +317,12 @@ def check_nodes():
         with h5py.File(FOLDER / "d.h5") as file:
             assert list(file["screen/node_of_rank"][:]) == [0, 0, 1, 1, 2]
             assert slow or list(file["screen/culprits"].asstr()[:]) == [
-                "adapter of node 1 (rank 2); rate between nodes, out: 4 Gbit/s where 8 Gbit/s is usual (50 % less) in 2 rounds; "
-                "rate between nodes, in: 3.2 Gbit/s where 8 Gbit/s is usual (60 % less) in 2 rounds",
-                "link between rank 0 (node 0) and rank 4 (node 2); latency between nodes: 1 ms where 100.0 us is usual (10.0 times) in 2 rounds",
+                "adapter of node 1 (rank 2); rate between nodes, out: 4 Gbit/s where 8 Gbit/s is "
+                "usual (50 % less) in 2 rounds; "
+                "rate between nodes, in: 3.2 Gbit/s where 8 Gbit/s is usual (60 % less) in 2 "
+                "rounds",
+                "link between rank 0 (node 0) and rank 4 (node 2); latency between nodes: 1 ms "
+                "where 100.0 us is usual (10.0 times) in 2 rounds",
             ]
 
 
@@ -331,8 +335,8 @@ def check_load():
     put("e.h5", values)
     said = screen("--rounds", 3, *ALONE, "-o", "e.h5", code=[3]).stdout
     assert (
-        "VERDICT: INCONCLUSIVE: other programs took up to 60 % of the cores of 3 ranks in 3 rounds\n"
-        in said
+        "VERDICT: INCONCLUSIVE: other programs took up to 60 % of the cores of 3 ranks in 3 "
+        "rounds\n" in said
         and "CULPRIT" not in said
     ), said
     assert (
@@ -370,8 +374,8 @@ def check_expected():
     machine.write_text(MACHINE.format("2.6 GB/s", "9 GFLOP/s"))
     said = screen("--rounds", 2, "--expect", machine, "-o", "f.h5", code=[1]).stdout
     assert (
-        "CULPRIT: all 3 ranks\n  triad: 1 GB/s where 1.3 GB/s is known (machine file) (23 % less) in 2 rounds\n"
-        in said
+        "CULPRIT: all 3 ranks\n  triad: 1 GB/s where 1.3 GB/s is known (machine file) (23 % "
+        "less) in 2 rounds\n" in said
     ), said
     assert (
         "800 % of 1 GFLOP/s (machine file; at least 80 %)" in said and "89 % of 4.5 GFLOP/s" in said
