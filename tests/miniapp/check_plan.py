@@ -42,6 +42,7 @@ KINDS = {
     "E": "embeddings",
 }
 VISITS = ("F", "BW", "B", "W")
+REACHES = ("between", "inside")
 
 
 def padded(elements, parts=1):
@@ -362,82 +363,76 @@ def check_table():
     ), names
 
 
-def check_text():
-    """The text of a case, line by line. Sizes have two decimals."""
-    arguments = ("odd.toml", *settings(schedule="tawpipe"), "--device-memory", "8G")
-    lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
-    memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
-    assert (
-        lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
-    ), lines[0]
+class Text:
+    """The text of a case of `plan`."""
 
-    def line(name):
-        return next(line.split(name, 1)[1] for line in lines if line.startswith(f"  {name}"))
+    def __init__(self, text):
+        self.lines = text.splitlines()
 
-    def has(name, sizes):
-        found = [
-            (float(number), UNITS[unit])
-            for number, unit in re.findall(r"([\d.]+) (B|[KMG]iB)\b", line(name))
-        ]
-        assert len(found) == len(sizes) and all(
-            abs(number - size / unit) <= 0.0051 for (number, unit), size in zip(found, sizes)
-        ), (line(name), sizes)
+    def line(self, name):
+        """After the name that it begins with."""
+        return next(line.split(name, 1)[1] for line in self.lines if line.startswith(f"  {name}"))
 
+    def numbers(self, name):
+        return [float(number) for number in re.findall(r"\d[\d.e+-]*", self.line(name))]
+
+    def has_sizes(self, name, sizes):
+        """Fails unless its sizes are these; they have two decimals."""
+        found = re.findall(r"([\d.]+) (B|[KMG]iB)\b", self.line(name))
+        assert len(found) == len(sizes), (self.line(name), sizes)
+        for (number, unit), size in zip(found, sizes):
+            assert abs(float(number) - size / UNITS[unit]) <= 0.0051, (self.line(name), sizes)
+
+
+TRACED = ("odd.toml", *settings(schedule="tawpipe"), "--device-memory", "8G")
+
+
+def check_text_of_sizes():
+    text = Text(accepted(*TRACED).split("\n\n")[1])
+    (case,) = cases(*TRACED)
+    memory, device = case["memory_bytes"], case["device"]
     for reach in ("inside", "between"):
-        has(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
-    for name, rank in [
-        (f"worst: rank {memory['worst']['rank']} ", memory["worst"]),
-        *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"])),
-    ]:
-        has(name, [*rank.values()][1:])
-    host = case["host_bytes"][memory["worst"]["rank"]]
-    has("on a host", [host["step"], host["process_estimate"], host["total"]])
-    has("busiest NIC", [case["busiest_out"]["bytes"], case["busiest_in"]["bytes"]])
-    has(
-        "device",
-        [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]],
+        text.has_sizes(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
+    worst = memory["worst"]["rank"]
+    text.has_sizes(f"worst: rank {worst} ", [*memory["worst"].values()][1:])
+    for number, rank in enumerate(memory["ranks"]):
+        text.has_sizes(f"rank {number} ", [*rank.values()][1:])
+    host = case["host_bytes"][worst]
+    text.has_sizes("on a host", [host["step"], host["process_estimate"], host["total"]])
+    out, into = case["busiest_out"], case["busiest_in"]
+    text.has_sizes("busiest NIC", [out["bytes"], into["bytes"]])
+    assert f"out (group {out['group']})" in text.line("busiest NIC")
+    assert f"in (group {into['group']})" in text.line("busiest NIC")
+    names = ("arena_bytes", "libraries_estimate_bytes", "available_bytes")
+    text.has_sizes("device", [device[name] for name in names])
+    assert f"largest S that fits is {device['largest_seq']}" in text.line("device")
+    assert text.line("device").split(":")[0].strip() == "fits"
+    assert text.line("slots").endswith(f" on rank {worst}") and worst not in (0, 5)
+
+
+def check_text_of_counts():
+    text = Text(accepted(*TRACED).split("\n\n")[1])
+    (case,) = cases(*TRACED)
+    assert text.lines[0] == (
+        "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
     )
-    numbers = {
-        name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name))))
-        for name in ("model", "step", "messages", "ticks", "idle")
-    }
-    assert numbers["messages"] == [
-        messages[name]
-        for name in (
-            "weights_between",
-            "weights_inside",
-            "gradients_between",
-            "gradients_inside",
-            "broadcasts",
-            "reduces",
-        )
-    ]
-    computing, shares = case["ticks"]["computing_per_rank"], [
-        case["idle"]["share"],
-        min(case["idle"]["share_per_rank"]),
-        max(case["idle"]["share_per_rank"]),
-    ]
-    assert numbers["ticks"] == [case["ticks"]["total"], min(computing), max(computing)] and numbers[
-        "idle"
-    ] == [round(100 * share, 2) for share in shares]
+    counts = case["messages"]
+    moved = [f"{what}_{reach}" for what in ("weights", "gradients") for reach in REACHES]
+    assert text.numbers("messages") == [counts[name] for name in (*moved, "broadcasts", "reduces")]
+    computing = case["ticks"]["computing_per_rank"]
+    assert text.numbers("ticks") == [case["ticks"]["total"], min(computing), max(computing)]
+    idle = case["idle"]
+    shares = (idle["share"], min(idle["share_per_rank"]), max(idle["share_per_rank"]))
+    assert text.numbers("idle") == [round(100 * share, 2) for share in shares]
+
     matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
-    assert (
-        near(numbers["model"][0], matrices + 51 * 32 + 6 * 64) and numbers["model"][1] == 6
-    ), "embedding and gains besides"
-    assert numbers["step"][0] == 12 * 16 and near(
-        numbers["step"][1], 192e-12 * 6 * (matrices + attention)
-    ), numbers["step"]
-    assert near(numbers["step"][2], 192e-12 * 6 * (matrices + 2 * attention)), numbers["step"]
-    assert f"out (group {case['busiest_out']['group']})" in line(
-        "busiest NIC"
-    ) and f"in (group {case['busiest_in']['group']})" in line("busiest NIC")
-    assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"][
-        "rank"
-    ] not in (0, 5)
-    assert (
-        f"largest S that fits is {device['largest_seq']}" in line("device")
-        and line("device").split(":")[0].strip() == "fits"
-    )
+    parameters, layers = text.numbers("model")[:2]
+    assert near(parameters, matrices + 51 * 32 + 6 * 64), "embedding and gains besides"
+    assert layers == 6
+    tokens, causal, full = text.numbers("step")[:3]
+    assert tokens == 12 * 16
+    assert near(causal, 192e-12 * 6 * (matrices + attention)), causal
+    assert near(full, 192e-12 * 6 * (matrices + 2 * attention)), full
 
 
 def check_fit():
@@ -570,72 +565,77 @@ def node_of(found):
     )
 
 
+class Graph:
+    """Traces of all ranks as one graph, in which a transfer is a node that all of its sides are;
+    and the bytes that they move, by reach and kind."""
+
+    def __init__(self, groups):
+        self.groups = groups  # {name: ranks, as a ring}
+        self.moved = {reach: collections.Counter() for reach in REACHES}
+        self.needs = collections.defaultdict(set)
+        self.sides = collections.Counter()  # of each node
+
+    def add(self, rank, nodes):
+        places, passed = {}, collections.Counter()
+        for node in nodes:
+            transfer = node.type, *(node.of.get(name) for name in TRANSFER)
+            passed[transfer] += 1
+            computes = node.type == 4
+            place = (rank, node.id) if computes else (*transfer[1:], passed[transfer])
+            places[node.id] = place
+            self.sides[place] += 1
+            self.needs[place].update(places[need] for need in node.deps + node.turn)
+            self.count(rank, node)
+
+    def count(self, rank, node):
+        """The bytes that it moves: once of a message, by its sender, and of a ring, by its first
+        rank."""
+        links = []
+        if node.type in (5, 6):
+            source, target = node.of["comm_src"], node.of["comm_dst"]
+            assert rank == (source if node.type == 5 else target), node
+            if node.type == 5:
+                links = [(source, target, node.of["comm_size"])]
+        elif node.type == 7 and rank == (ring := self.groups[node.of["pg_name"]])[0]:
+            size = {2: 5, 7: 5 / 6}[node.of["comm_type"]] * node.of["comm_size"]
+            links = [(a, b, size) for a, b in zip(ring, ring[1:] + ring[:1])]
+        for a, b, size in links:
+            kind = KINDS[node.name.split()[1][0]]
+            self.moved["inside" if NODE[a] == NODE[b] else "between"][kind] += size
+
+
+# What tells transfers apart; the third is the group of a collective.
+TRANSFER = ("comm_src", "comm_dst", "comm_tag", "comm_size", "pg_name", "comm_type")
+
+
 def check_chakra():
     for schedule in ("tawpipe", "zb1", "fsdp"):
         words = ("odd.toml", *settings(schedule=schedule))
         accepted(*words, "--chakra", "traces", "--flops", "1M")
-        account, traces = Account(accepted(*words, "--program")), list(map(trace_of, range(6)))
-        groups = json.loads(
-            (pathlib.Path(FOLDER) / "traces" / "comm_groups.json").read_text(encoding="utf-8")
-        )
-        assert list(groups.values()) == list(account.rings.values()) and list(groups) == [
-            str(1 + i) for i in range(len(groups))
-        ]
-        for rank, nodes in zip(account.ranks, traces, strict=True):
+        account = Account(accepted(*words, "--program"))
+        text = pathlib.Path(FOLDER, "traces/comm_groups.json").read_text(encoding="utf-8")
+        groups = json.loads(text)
+        assert list(groups.values()) == list(account.rings.values())
+        assert list(groups) == [str(1 + i) for i in range(len(groups))]
+        graph = Graph(groups)
+        for number, rank in enumerate(account.ranks):
+            nodes = trace_of(number)
             check_nodes(rank.splitlines()[1:-1], nodes)
-        moved, graph, sides = (
-            {"inside": collections.Counter(), "between": collections.Counter()},
-            collections.defaultdict(set),
-            collections.Counter(),
-        )
-        for rank, nodes in enumerate(traces):
-            places, passed = {}, collections.Counter()
-            for node in nodes:  # a transfer is a node of the graph that all of its sides are
-                kind, *what = node.type, *(
-                    node.of.get(name)
-                    for name in (
-                        "comm_src",
-                        "comm_dst",
-                        "comm_tag",
-                        "comm_size",
-                        "pg_name",
-                        "comm_type",
-                    )
-                )
-                passed[kind, *what] += 1
-                places[node.id] = (rank, node.id) if kind == 4 else (*what, passed[kind, *what])
-                sides[places[node.id]] += 1
-                graph[places[node.id]].update(places[need] for need in node.deps + node.turn)
-                if kind in (5, 6):
-                    assert rank == what[0 if kind == 5 else 1], node
-                ring = groups[node.of["pg_name"]] if kind == 7 else []
-                links = [(what[0], what[1], what[3])] if kind == 5 else []
-                if ring and ring[0] == rank:
-                    links = [
-                        (a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3])
-                        for a, b in zip(ring, ring[1:] + ring[:1])
-                    ]
-                for a, b, size in links:
-                    moved["inside" if NODE[a] == NODE[b] else "between"][
-                        KINDS[node.name.split()[1][0]]
-                    ] += size
-        assert all(
-            count == (1 if len(place) == 2 else len(groups.get(place[4], "ab")))
-            for place, count in sides.items()
-        ), "both sides of each"
-        assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(
-            graph
-        ), "no node needs itself"
+            graph.add(number, nodes)
+
+        for place, count in graph.sides.items():
+            sides = 1 if len(place) == 2 else len(groups.get(place[4], "ab"))
+            assert count == sides, (place, count)
+        order = list(graphlib.TopologicalSorter(graph.needs).static_order())
+        assert len(order) == len(graph.needs), "no node needs itself"
         planned = cases(*words)[0]["bytes_per_step"]
-        assert all(
-            round(moved[reach][kind]) == planned[reach][kind]
-            for reach in moved
-            for kind in KINDS.values()
-        ), (schedule, moved, planned)
+        for reach, moved in graph.moved.items():
+            for kind in KINDS.values():
+                assert round(moved[kind]) == planned[reach][kind], (schedule, graph.moved, planned)
 
 
 def check_nodes(lines, nodes):
-    """The actions in their order, each behind the last of its lane and what it waits for; a chain
+    """The actions in their order, each after the last of its lane and what it waits for; a chain
     of messages has several nodes of one name."""
     runs, last = [
         list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)

@@ -14,6 +14,7 @@ import sys
 
 import h5py
 import numpy
+from programs import run_checks
 
 MPIEXEC, NUMBER, PROGRAM = sys.argv[1:4]
 FOLDER, REPOSITORY = map(pathlib.Path, sys.argv[4:])
@@ -148,15 +149,20 @@ def short(found):
     return [(c["kind"], c["ranks"], c["nodes"]) for c in found["culprits"]]
 
 
-def check_judgement():
+def three_culprits(rounds):
     """Rank 1 computes at half the rate in most rounds, rank 2 in fewer; rank 0 adds 15 % less, and
     what it sends to rank 2 takes twice as long."""
-    values = usual([3], 5)
+    values = usual([3], rounds)
     values["matrix_product"][[0, 2, 4], 1] = 4e9
     values["attention"][:2, 2] = 2e9
     values["triad"][:, 0] = 0.85e9
     values["rate_inside_the_node"][:, 2, 0] = 1e9
-    put("b.h5", values)
+    return values
+
+
+def check_judgement():
+    """In JSON."""
+    put("b.h5", three_culprits(5))
     found = json.loads(screen("--rounds", 5, *ALONE, "--json", "-o", "b.h5", code=[1]).stdout)
     assert found["verdict"] == "FOUND: 3 culprits in 5 rounds" and found["rounds"] == 5, found
     assert short(found) == [
@@ -167,59 +173,50 @@ def check_judgement():
     assert found["culprits"][0]["evidence"] == [
         {"quantity": "matrix product", "units": "FLOP/s", "value": 4e9, "usual": 8e9, "rounds": 3}
     ], found
-    attention = found["quantities"][1]
-    assert [attention.pop(name) for name in ("known", "known_from", "detectable")] == [
-        None,
-        "",
-        {"part": 0.1, "link": None},
-    ], found
-    assert attention == {
+    assert found["quantities"][1] == {
         "name": "attention",
         "units": "FLOP/s",
         "lowest": 2e9,
         "median": 4e9,
         "highest": 4e9,
+        "known": None,
+        "known_from": "",
+        "detectable": {"part": 0.1, "link": None},
     }, found
-    assert (
-        found["quantities"][3]["detectable"] == {"part": 0.2, "link": 0.2} and found["load"] == 0.01
-    ), found
+    assert found["quantities"][3]["detectable"] == {"part": 0.2, "link": 0.2}, found
+    assert found["load"] == 0.01, found
+
+
+NOTES = ("# judged: ", "# sure: ", "# not seen: ", "# next: ")
+
+
+def check_text():
+    """A table of quantities, what was judged, the culprits and the command that drains their node;
+    hosts are named only if asked for."""
+    values = three_culprits(5)
+    put("b.h5", values)
     host = socket.gethostname()
-    said = screen(
-        "--rounds", 2, *ALONE, "--hosts", "--least", 14, "-o", "b.h5", code=[1]
-    ).stdout.splitlines()  # which has more, and keeps them
-    assert (
-        stored("b.h5", "triad").shape == (5, 3, 1)
-        and (stored("b.h5", "attention") == values["attention"]).all()
-    )
-    rows = [
-        re.split("  +", line.strip())
-        for line in said
-        if line.startswith("  ") and "usual" not in line
-    ]
+    options = ("--rounds", 2, *ALONE, "--hosts", "--least", 14, "-o", "b.h5")
+    said = screen(*options, code=[1]).stdout.splitlines()
+    assert stored("b.h5", "triad").shape == (5, 3, 1), "the file has more rounds, and keeps them"
+    assert (stored("b.h5", "attention") == values["attention"]).all()
+
+    rows = [re.split("  +", line.strip()) for line in said if line.startswith("  ")]
+    rows = [row for row in rows if "usual" not in " ".join(row)]
     assert [row[:5] for row in rows[:4]] == [
         ["matrix product", "4 GFLOP/s", "8 GFLOP/s", "8 GFLOP/s", "14 % less"],
         ["attention", "2 GFLOP/s", "4 GFLOP/s", "4 GFLOP/s", "14 % less"],
         ["triad", "850 MB/s", "1 GB/s", "1 GB/s", "14 % less"],
         ["rate inside the node", "1 GB/s", "2 GB/s", "2 GB/s", "14 % less"],
     ], said
-    assert next(row for row in rows if row[0].startswith("cores")) == [
-        "cores taken by others",
-        "1 %",
-        "1 %",
-        "1 %",
-    ], said
-    words = [
-        line
-        for line in said
-        if line.startswith(("# judged: ", "# sure: ", "# not seen: ", "# next: "))
-    ]
-    said = [line for line in said if line not in words]
-    assert (
-        len(words) == 4
-        and "3 ranks of 1 node, each beside its peers, in 5 rounds" in words[0]
-        and "took at most 1 %" in words[1]
-    ), words
-    assert said[said.index(f"CULPRIT: rank 1 ({host})") :] == [
+    assert ["cores taken by others", "1 %", "1 %", "1 %"] in rows, said
+
+    notes = [line for line in said if line.startswith(NOTES)]
+    assert len(notes) == 4, said
+    assert "3 ranks of 1 node, each beside its peers, in 5 rounds" in notes[0], notes
+    assert "took at most 1 %" in notes[1], notes
+    closing = [line for line in said if line not in notes]
+    assert closing[closing.index(f"CULPRIT: rank 1 ({host})") :] == [
         f"CULPRIT: rank 1 ({host})",
         "  matrix product: 4 GFLOP/s where 8 GFLOP/s is usual (50 % less) in 3 rounds",
         f"CULPRIT: rank 0 ({host})",
@@ -230,50 +227,42 @@ def check_judgement():
         "VERDICT: FOUND: 3 culprits in 5 rounds",
         "# results: b.h5",
     ], said
-    assert (
-        "CULPRIT" in (said := screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout)
-        and "scontrol" not in said
-        and f"({host})" not in said
-    ), said
-    with h5py.File(FOLDER / "b.h5") as file:
-        sentences, verdict = (
-            list(file["screen/culprits"].asstr()[:]),
-            file["screen/verdict"].asstr()[()],
-        )
-        kept = [
-            file[f"screen/{name}"].asstr()[()] for name in ("judged", "sure", "not_seen", "next")
-        ]
-        names, smallest = list(file["screen/quantities"].asstr()[:]), file["screen/detectable"][:]
-    assert (
-        sentences[1]
-        == "rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"
-        and len(sentences) == 3
-    ), sentences
-    assert verdict == "FOUND: 3 culprits in 5 rounds", verdict
-    assert [line.split(": ", 1)[1].strip() for line in words] == kept, kept
-    assert (
-        names[:3] == ["matrix product", "attention", "triad"]
-        and numpy.allclose(smallest[:4, 0], [0.1, 0.1, 0.1, 0.2])
-        and numpy.isnan(smallest[:3, 1]).all()
-    ), smallest
-    subprocess.run(
-        [REPOSITORY / "scripts/report", FOLDER / "b.h5", "-o", FOLDER / "b.html"],
-        check=True,
-        capture_output=True,
-    )
+
+    said = screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout
+    assert "CULPRIT" in said and "scontrol" not in said and f"({host})" not in said, said
+
+
+def check_kept():
+    """The file has what was printed, and the page of a report shows it."""
+    put("b.h5", three_culprits(5))
+    said = screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout.splitlines()
+    notes = [line.split(": ", 1)[1].strip() for line in said if line.startswith(NOTES)]
+    culprits = stored("b.h5", "culprits")
+    assert len(culprits) == 3 and culprits[1] == (
+        b"rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"
+    ), culprits
+    assert stored("b.h5", "verdict") == b"FOUND: 3 culprits in 5 rounds"
+    kept = [stored("b.h5", name).decode() for name in ("judged", "sure", "not_seen", "next")]
+    assert notes == kept, kept
+    assert [*stored("b.h5", "quantities")[:3]] == [b"matrix product", b"attention", b"triad"]
+    smallest = stored("b.h5", "detectable")
+    assert numpy.allclose(smallest[:4, 0], [0.1, 0.1, 0.1, 0.2]), smallest
+    assert numpy.isnan(smallest[:3, 1]).all(), smallest
+
+    report = [REPOSITORY / "scripts/report", FOLDER / "b.h5", "-o", FOLDER / "b.html"]
+    subprocess.run(report, check=True, capture_output=True)
     page = (FOLDER / "b.html").read_text()
     assert "Screening" in page and "rate inside the node" in page
-    put(
-        "c.h5", usual([3], 4) | {"attention": values["attention"][:4], "triad": values["triad"][:4]}
-    )
-    said = screen(
-        "--rounds", 4, *ALONE, "--least", 16, "-o", "c.h5", code=[0]
-    ).stdout  # slow in two of four rounds, or too little
-    assert (
-        "VERDICT: CLEAN: nothing stands out in 4 rounds; " in said
-        and "CULPRIT" not in said
-        and "scontrol" not in said
-    ), said
+
+
+def check_clean():
+    """Slow in two of four rounds, or by too little."""
+    slow = three_culprits(5)
+    changed = {name: slow[name][:4] for name in ("attention", "triad")}
+    put("c.h5", usual([3], 4) | changed)
+    said = screen("--rounds", 4, *ALONE, "--least", 16, "-o", "c.h5", code=[0]).stdout
+    assert "VERDICT: CLEAN: nothing stands out in 4 rounds; " in said, said
+    assert "CULPRIT" not in said and "scontrol" not in said, said
 
 
 def check_nodes():
@@ -437,13 +426,4 @@ def check_stopped_rank():
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
-for check in (
-    check_file,
-    check_options,
-    check_judgement,
-    check_nodes,
-    check_load,
-    check_expected,
-    check_stopped_rank,
-):
-    check()
+run_checks(globals())
