@@ -58,64 +58,44 @@ def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and
     --timeline keeps every action of every rank."""
     file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
-    done = call(
-        3,
-        "run",
-        DECK,
-        *settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3"),
-        "--timeline",
-        "--peak",
-        "2G",
-        "-o",
-        file,
-        variables=["TZ=UTC-9"],
-    )
-    output_of(done)
+    sweep = settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3")
+    options = ("--timeline", "--peak", "2G", "-o", file)
+    output_of(call(3, "run", DECK, *sweep, *options, variables=["TZ=UTC-9"]))
     cases = rows(file)
-    assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
-        (dtype, *case)
-        for dtype in ("fp32", "bf16")
-        for case in (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))
-    }, cases
+    found = {(row["dtype"], row["schedule"], row["replicas"]) for row in cases}
+    kinds = (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))
+    assert found == {(dtype, *kind) for dtype in ("fp32", "bf16") for kind in kinds}, cases
     for row in cases:
-        assert (
-            begin.replace(microsecond=0)
-            <= datetime.datetime.fromisoformat(row["started"])
-            <= datetime.datetime.now(datetime.UTC)
-        ), row
+        started = datetime.datetime.fromisoformat(row["started"])
+        assert begin.replace(microsecond=0) <= started <= datetime.datetime.now(datetime.UTC), row
         assert row["peak"] == 2e-3 and abs(row["mfu"] * 2e-3 / row["tflops_rank"] - 1) < 1e-9, row
-        assert row["bytes_source"] == (
-            "counted" if row["transport_used"].startswith("mpi") else "by formula"
-        ), row
+        source = "counted" if row["transport_used"].startswith("mpi") else "by formula"
+        assert row["bytes_source"] == source, row
         assert row["attention"] == "auto" and row["attention_used"] not in ("", "auto"), row
         assert row["transport_used"].split()[0] in ("mpi", "nccl"), row
-        assert (
-            0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2)
-        ), f"a case that fits is checked: {row}"
-        step = float(row["compute_s"]) / (
-            1 - float(row["exposed_share"]) - float(row["idle_share"])
-        )
-        exposed = sum(
-            float(row[f"exposed_{kind}_s"])
-            for kind in ("weights", "gradients", "activations", "embeddings")
-        )
-        assert (
-            float(row["compute_s"]) > 0 and float(row["min_s"]) < 1.01 * step
-        ), row  # the slowest rank of a step takes no longer than all
-        assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
-        assert abs(float(row["idle_s"]) - step * float(row["idle_share"])) < 1e-6 * step, row
-        assert (
-            0 <= float(row["idle_share"]) <= float(row["idle_share_max"]) <= 1
-            and 0 <= float(row["overlap"]) <= 1
-        ), row
+        least = 1e-5 if row["dtype"] == "fp32" else 1e-2
+        assert 0 <= row["gradient_error"] < least, f"a case that fits is checked: {row}"
+        check_parts(row)
     with h5py.File(file) as record:
         for case in record["cases"].values():
             columns = [column[:] for column in case["timeline"].values()]
-            assert len({len(column) for column in columns}) == 1 and set(
-                case["timeline/rank"][:]
-            ) == {0, 1, 2}
+            assert len({len(column) for column in columns}) == 1
+            assert set(case["timeline/rank"][:]) == {0, 1, 2}
             assert (case["timeline/begin"][:] <= case["timeline/end"][:]).all()
             check_account(case)
+
+
+def check_parts(row):
+    """Computing, exposed and idle seconds of a step agree with their shares of it."""
+    exposed, idle = row["exposed_share"], row["idle_share"]
+    step = row["compute_s"] / (1 - exposed - idle)
+    kinds = ("weights", "gradients", "activations", "embeddings")
+    waited = sum(row[f"exposed_{kind}_s"] for kind in kinds)
+    assert abs(waited - step * exposed) < 1e-6 * step, row
+    assert abs(row["idle_s"] - step * idle) < 1e-6 * step, row
+    assert row["compute_s"] > 0, row
+    assert row["min_s"] < 1.01 * step, f"the slowest rank takes no longer than all: {row}"
+    assert 0 <= idle <= row["idle_share_max"] <= 1 and 0 <= row["overlap"] <= 1, row
 
 
 def check_account(case):

@@ -563,80 +563,52 @@ def check_figures():
     interval reaches from the least to the largest ratio. Table and JSON have these, and what the
     summary of each side says."""
     columns = {
-        "memory": ("memory_measured", 1000),
-        "process peak": ("process_peak", 2 << 30),
-        "device memory": ("device_used", 3 << 30),
-        "bytes inside": ("bytes_inside", 70),
-        "bytes between": ("bytes_between", 90),
+        "memory": ("memory_measured", 1000, "B"),
+        "process peak": ("process_peak", 2 << 30, "B"),
+        "device memory": ("device_used", 3 << 30, "B"),
+        "bytes inside": ("bytes_inside", 70, "B/step"),
+        "bytes between": ("bytes_between", 90, "B/step"),
     }
+    fastest = ([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])
     sides = []
-    for side, fastest in enumerate(([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])):
-        case = measured(1, 4, **{column: value + side for column, value in columns.values()})
-        case.data["seconds"] = numpy.outer(fastest, range(1, STEPS + 1)).reshape(-1, 1) * [
-            1,
-            0.9,
-            0.8,
-        ]
+    for side, seconds in enumerate(fastest):
+        case = measured(1, 4, **{column: value + side for column, value, _ in columns.values()})
+        steps = numpy.outer(seconds, range(1, STEPS + 1)).reshape(-1, 1)
+        case.data["seconds"] = steps * [1, 0.9, 0.8]
         sides.append(file_of(case))
     found = compare(sides[:1], sides[1:], Rules())
-    ratios = sorted(b / a for a in (1, 1.01, 1.02, 1.03) for b in (2, 2.04, 2.05, 2.1))
-    expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
-    (case,) = json.loads(as_json(found, "a", "b"))["cases"]
-    time = case["aspects"]["time"]
-    assert all(abs(time["ratio"][name] - value) < 1e-9 for name, value in expected.items()), (
-        time,
-        expected,
-    )
-    assert (
-        time["units"] == "s"
-        and abs(time["base"] - math.sqrt(1.01 * 1.02)) < 1e-9
-        and abs(time["new"] - math.sqrt(2.04 * 2.05)) < 1e-9
-    ), time
-    for name, (_, value) in columns.items():
-        units = "B/step" if name.startswith("bytes") else "B"
-        assert [case["aspects"][name][key] for key in ("units", "base", "new")] == [
-            units,
-            value,
-            value + 1,
-        ], (name, case["aspects"][name])
+    said = json.loads(as_json(found, "a", "b"))
+    assert said["threshold"] == 0.05 and said["confidence"] == 0.95 and "allow" not in said, said
+    assert said["together"] is None, "there is one case"
+
+    (case,) = said["cases"]
+    measured_by = [case[name] for name in ("measured_by", "measurements_base", "measurements_new")]
+    assert measured_by == ["repetitions", 4, 4], case
+    for name, (_, value, units) in columns.items():
+        aspect = case["aspects"][name]
+        figures = [aspect[key] for key in ("units", "base", "new")]
+        assert figures == [units, value, value + 1], (name, aspect)
     losses = SEEN.cases[0].data["losses"]
-    for name, at in (("first loss", 0), ("last loss", -1)):
-        assert (
-            case["aspects"][name]["base"] == case["aspects"][name]["new"] == losses[at]
-            and losses[0] != losses[-1]
-        )
-    assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == (
-        "repetitions",
-        4,
-        4,
-    )
-    all_of_it = json.loads(as_json(found, "a", "b"))
-    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (
-        0.05,
-        0.95,
-        False,
-    ), all_of_it.keys()
-    assert all_of_it["together"] is None, "there is one case"
+    assert losses[0] != losses[-1]
+    for name, loss in (("first loss", losses[0]), ("last loss", losses[-1])):
+        assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == loss
+
+    ratios = sorted(new / base for base in fastest[0] for new in fastest[1])
+    expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
+    medians = math.sqrt(1.01 * 1.02), math.sqrt(2.04 * 2.05)
+    time = case["aspects"]["time"]
+    assert time["units"] == "s", time
+    for name, value in expected.items():
+        assert abs(time["ratio"][name] - value) < 1e-9, (time, expected)
+    for side, value in zip(("base", "new"), medians):
+        assert abs(time[side] - value) < 1e-9, time
     row = as_text(found, "a", "b").splitlines()[-5].split()
-    assert row == [
-        "0",
-        "tawpipe",
-        "3x1",
-        "1+2",
-        "128",
-        "2",
-        "6",
-        "1.015",
-        "2.045",
-        *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
-        "SLOWER",
-        "SAME",
-        "MORE",
-        "SAME",
-        "VALID",
-    ], row
+    figures = [f"{expected[name]:.3f}" for name in ("estimate", "low", "high")]
+    settings = ["0", "tawpipe", "3x1", "1+2", "128", "2", "6"]
+    words = ["SLOWER", "SAME", "MORE", "SAME", "VALID"]
+    assert row == [*settings, "1.015", "2.045", *figures, *words], row
     (suite,) = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
-    assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
+    assert abs(float(suite.get("time")) - medians[1]) < 1e-8
 
 
 def check_notes():

@@ -65,69 +65,52 @@ def close(found, expected):
 
 
 def check_points():
-    one = measured(
-        "one.h5",
-        [
-            ("tawpipe", 128, 0.5, DAY),
-            ("fsdp", 128, 1, DAY),
-            ("tawpipe", 256, 1, DAY),
-            ("fsdp", 256, 4, DAY),
-        ],
-        ["rate=100mbit"],
-    )
-    close(
-        points(one),
-        [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)],
-    )
-    close(
-        points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"),
-        [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)],
-    )
-    close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
-    close(
-        points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"),
-        [("tawpipe", 128, 2), ("tawpipe", 256, 4)],
-    )
-    close(
-        points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"),
-        [("fsdp", 256, 5)],
-    )
-    two = [
-        measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, DAY)], [f"rate={rate}mbit"])
-        for rate in (50, 200)
+    cases = [
+        ("tawpipe", 128, 0.5, DAY),
+        ("fsdp", 128, 1, DAY),
+        ("tawpipe", 256, 1, DAY),
+        ("fsdp", 256, 4, DAY),
     ]
-    more = [
-        measured(f"{rate}.h5", [("fsdp", 128, 1, DAY)], [f"rate={rate}"])
-        for rate in ("2gbit", "500kbit")
+    one = measured("one.h5", cases, ["rate=100mbit"])
+    for options, expected in (
+        (
+            (),
+            [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)],
+        ),
+        (
+            ("--relative-to", "fsdp", "--y", "tokens_per_s"),
+            [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+        ),
+        (("--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)]),
+        (
+            ("--relative-to", "fsdp", "--schedule", "tawpipe"),
+            [("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+        ),
+        (("--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)]),
+    ):
+        close(points(one, *options), expected)
+
+    # Units of rates as scripts/cluster takes them.
+    files = [
+        measured(f"{rate}.h5", [("fsdp", 128, seconds, DAY)], [f"rate={rate}"])
+        for rate, seconds in (("50mbit", 2), ("200mbit", 0.5), ("2gbit", 1), ("500kbit", 1))
     ]
     close(
-        points(*two, *more, "--x", "between.rate", "--y", "step"),
+        points(*files, "--x", "between.rate", "--y", "step"),
         [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)],
     )
-    assert (
-        abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9
-        and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
-    )
-    assert 'width="237' in (
-        accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text()
-    )  # 3.3 * 72 points
-    refused(
-        "plot",
-        *two,
-        "-o",
-        "x.pdf",
-        says=("fsdp", "seq = 128", "by file"),
-    )
+    refused("plot", *files[:2], "-o", "x.pdf", says=("fsdp", "seq = 128", "by file"))
     refused("plot", one, "-o", "x.txt", says="must end in")
-    refused(
-        "plot",
-        one,
-        "-o",
-        "x.pdf",
-        "--relative-to",
-        "ddp",
-        says=("seq", "tokens_per_s_rank", "ddp"),
-    )
+    nothing = ("seq", "tokens_per_s_rank", "ddp")
+    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says=nothing)
+
+
+def check_width():
+    for text in ("84mm", "8.4cm"):
+        assert abs(plot.inches(text) - 8.4 / 2.54) < 1e-9, text
+    one = measured("one.h5", [("fsdp", 128, 1, DAY)])
+    accepted("plot", one, "-o", "a.svg", "--width", "3.3in")
+    assert 'width="237' in (FOLDER / "a.svg").read_text(), "3.3 * 72 points"
     for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):
         refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
 
