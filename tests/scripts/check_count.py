@@ -144,9 +144,14 @@ def expanded(path):
     return [more for word in words.split(",") for more in expanded(head + word + rest)]
 
 
+def section(page, title):
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
 def the_reading_guide_is_true():
     """The files of README's guide exist, and their lines are about as many as it says."""
-    guide = (REPOSITORY / "README.md").read_text().split("## Read the code\n")[1].split("\n## ")[0]
+    guide = section("README.md", "Read the code")
     rows = re.findall(r"^\| [^|]* \| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
     assert len(rows) > 5, rows
     for files, said in rows:
@@ -155,6 +160,18 @@ def the_reading_guide_is_true():
         ]
         lines = count.count_files(paths).lines
         assert 0.7 < lines / int(said) < 1.3, f"{files} are {lines} lines, README says {said}"
+
+
+def the_ways_through_the_code_are_there():
+    """Classes and functions that the pages name are in the sources."""
+    sources = [path for part in ("src", "miniapp") for path in (REPOSITORY / part).rglob("*.?pp")]
+    words = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in sources)))
+    pages = section("README.md", "Find your way in the code")
+    pages += section("CONTRIBUTING.md", "From main() to the kernel")
+    named = set()
+    for function, kind in re.findall(r"`([\w:]+)\(\)`|`([A-Z][a-z]\w+)`", pages):
+        named |= {*function.split("::"), kind}
+    assert len(named) > 20 and named - {""} <= words, named - words
 
 
 def the_command():
@@ -178,5 +195,6 @@ words_and_signs()
 functions()
 what_is_too_long()
 the_reading_guide_is_true()
+the_ways_through_the_code_are_there()
 rooms_and_sums()
 the_command()
