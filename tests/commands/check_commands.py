@@ -19,6 +19,7 @@ import tarfile
 import time
 
 import pages
+import programs
 from pages import Command
 
 REPOSITORY, BUILD, SAMPLE, FOLDER = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
@@ -75,9 +76,7 @@ def not_run():
 @functools.cache
 def help_of(*words):
     """The help text of a program of ours, or of its verb; empty if it has none."""
-    done = subprocess.run(
-        [*words, "--help"], capture_output=True, text=True, timeout=60, check=False, cwd=TREE
-    )
+    done = programs.call(*words, "--help", cwd=TREE)
     return done.stdout + done.stderr if done.returncode == 0 else ""
 
 

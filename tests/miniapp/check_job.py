@@ -27,10 +27,8 @@ def check_whole_deck():
     cases = rows(FILE)
     assert len(cases) == 16 and all(row["status"] == "ok" for row in cases), len(cases)
     shown = programs.call(PROGRAM, "show", FILE)
-    assert (
-        shown.returncode == 0
-        and shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1]
-    ), shown.stdout
+    assert shown.returncode == 0, shown.stdout
+    assert shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1], shown.stdout
     lines = [
         [line.split("  [")[0].split() for line in text.splitlines() if line.startswith("  ")]
         for text in (done.stdout, shown.stdout)
@@ -140,23 +138,17 @@ def check_statuses():
     """What cannot run is recorded and does not stop the sweep; what failed stays until it is
     retried."""
     file = FOLDER / "statuses.h5"
-    one = (
-        *settings(seq="9,200", ranks=2, groups=1, schedule="ddp", repeats=2),
-        "-o",
-        file,
-    )
+    one = (*settings(seq="9,200", ranks=2, groups=1, schedule="ddp", repeats=2), "-o", file)
     small = call(2, "run", DECK, *one, "--memory", "41910K")
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", (
         small.stdout + small.stderr
     )
-    assert [row["status"] for row in rows(file)] == ["ok", "skipped"] and small.stdout.count(
-        "\n# needs "
-    ) == 1, small.stdout
+    assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    assert small.stdout.count("\n# needs ") == 1, small.stdout
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
-    assert (
-        whole.returncode == 0 and "has 1 of 2 cases already, which is not run again" in whole.stdout
-    ), whole.stdout
+    assert whole.returncode == 0, whole.stdout
+    assert "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
     # Too large for any machine: malloc says so. It is not repeated.
     giant = (
         *settings(schedule="ddp", ranks=2, groups=1, seq=9, hidden="1M", ffn="4M", repeats=2),
@@ -165,33 +157,26 @@ def check_statuses():
     )
     done = call(2, "run", DECK, *giant, "--memory", "900000T")
     output_of(done, code=1)
-    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"] and done.stdout.count(
-        "repetition "
-    ) == 1, done.stdout
+    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"], done.stdout
+    assert done.stdout.count("repetition ") == 1, done.stdout
     again = call(2, "run", DECK, *giant, "--memory", "900000T")
-    assert (
-        again.returncode == 1
-        and "--retry runs it again" in again.stdout
-        and "[1/1" not in again.stdout
-    ), again.stdout
+    assert again.returncode == 1, again.stdout
+    assert "--retry runs it again" in again.stdout, again.stdout
+    assert "[1/1" not in again.stdout, again.stdout
     retried = call(2, "run", DECK, *giant, "--memory", "900000T", "--retry")
-    assert (
-        retried.returncode == 1 and "[1/2" in retried.stdout and "--retry" not in retried.stdout
-    ), retried.stdout
+    assert retried.returncode == 1, retried.stdout
+    assert "[1/2" in retried.stdout, retried.stdout
+    assert "--retry" not in retried.stdout, retried.stdout
     other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
-    assert (
-        other.returncode == 0
-        and "RESULT: VALID" in other.stdout
-        and len(rows(FOLDER / "oom.h5")) == 3
-    ), other.stdout
+    assert other.returncode == 0, other.stdout
+    assert "RESULT: VALID" in other.stdout, other.stdout
+    assert len(rows(FOLDER / "oom.h5")) == 3, other.stdout
 
     # What ran when a job died comes last.
     (FOLDER / "died.h5.running").write_text(rows(file)[0]["identity"] + "\n", encoding="utf-8")
     died = call(2, "run", DECK, *one[:-1], FOLDER / "died.h5")
-    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [
-        200,
-        9,
-    ] and "a job died while a case was running" in died.stdout, died.stdout
+    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [200, 9], died.stdout
+    assert "a job died while a case was running" in died.stdout, died.stdout
 
 
 def check_time_limit():
@@ -329,9 +314,8 @@ def check_repeats():
         recorded = sum(case["seconds"][:].max(axis=1).sum() for case in record["cases"].values())
         assert 0 < recorded < seconds, f"{recorded} s of steps in a run of {seconds} s"
         for case in record["cases"].values():
-            assert case["seconds"].shape == (12, 3) and list(case["repetition"]) == [
-                i // 3 for i in range(12)
-            ]
+            assert case["seconds"].shape == (12, 3)
+            assert list(case["repetition"]) == [i // 3 for i in range(12)]
             assert list(case["position"]) == sorted(case["position"])
             positions += list(case["position"])
         assert sorted(positions) == list(range(16)) and positions != list(range(16)), positions
@@ -369,15 +353,12 @@ def check_topo():
         done = call(ranks, "topo", "--seconds", "0.05", "--json", *options)
         assert done.returncode == 0, programs.told(done)
         said = json.loads(done.stdout)
-        assert (
-            said["ranks"] == ranks
-            and said["groups"] == groups
-            and said["shaped_links"] == []
-            and said["adapters"] >= 1
-        ), said
-        assert (said["inside"] is None) == (max(groups) == 1) and (said["between"] is None) == (
-            len(groups) == 1
-        ), said
+        assert said["ranks"] == ranks, said
+        assert said["groups"] == groups, said
+        assert said["shaped_links"] == [], said
+        assert said["adapters"] >= 1, said
+        assert (said["inside"] is None) == (max(groups) == 1), said
+        assert (said["between"] is None) == (len(groups) == 1), said
         for rates in filter(None, (said["inside"], said["between"])):
             assert set(rates) == {
                 "latency_s",
@@ -386,9 +367,9 @@ def check_topo():
                 "both_bytes_per_s",
             }, said
             # no message comes before it has been sent, nor faster than memory moves
-            assert (
-                min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13
-            ), said
+            assert min(rates.values()) > 0, said
+            assert rates["latency_s"] > 1e-9, said
+            assert max(rates.values()) < 1e13, said
     refused(call(1, "topo", "x"), "x")
     for options in (["--groups", "3"], ["--seconds", "0"]):
         refused(call(2, "topo", "--seconds", "0.05", *options))

@@ -180,11 +180,13 @@ def check_memory(case, account):
     memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
-    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
+    assert memory["worst"] == worst
+    assert case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
         kind: int(count) for kind, count in slots.items()
     } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
-        assert rank["rank"] == number and rank["total"] == sum(
+        assert rank["rank"] == number
+        assert rank["total"] == sum(
             rank[kind]
             for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")
         )
@@ -270,9 +272,9 @@ def check_idle():
     )  # of a sequence
     first, second = case["idle"]["share_per_rank"]
     assert abs(case["idle"]["step_s"] * 1e6 / (2 * 3 * flops) - 1) < 1e-6, (case["idle"], flops)
-    assert (
-        abs(first - 2 / 3) < 1e-6 and second < 1e-6 and abs(case["idle"]["share"] - 1 / 3) < 1e-6
-    ), case["idle"]
+    assert abs(first - 2 / 3) < 1e-6, case["idle"]
+    assert second < 1e-6, case["idle"]
+    assert abs(case["idle"]["share"] - 1 / 3) < 1e-6, case["idle"]
     alike = [
         cases(
             "deck.toml",
@@ -287,10 +289,8 @@ def check_idle():
     assert case["memory_bytes"]["ranks"] == [
         alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)
     ], "each as if all had its micro-batch"
-    assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {
-        "flops": 1e6,
-        "memory_bytes_per_s": 3.35e12,
-    }
+    assert case["settings"]["micro_batch_per_rank"] == [1, 3]
+    assert said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
 
 
 # Table and text have the figures of the JSON.
@@ -324,21 +324,17 @@ def check_table():
     units = {name: lines[1][:end].split(" ")[-1].partition("/")[0] for name, end in ends.items()}
     for number, (line, case) in enumerate(zip(lines[2:], found)):
         figures, worst = dict(zip(names, line.split(), strict=True)), case["memory_bytes"]["worst"]
-        assert (
-            figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
-        )
-        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(
-            case["ticks"]["total"]
-        )
+        assert figures["case"] == str(number)
+        assert figures["schedule"] == case["settings"]["schedule"]
+        assert figures["seq"] == str(case["settings"]["seq"])
+        assert figures["ticks"] == str(case["ticks"]["total"])
         assert figures["w/k/g/p/a/b/x"] == "/".join(
             str(sum(case["slots"][kind] for kind in kinds))
             for kinds in ("w", "k", "gc", "p", "a", "b", "x")
         )
-        assert (
-            figures["idle"] == f"{100 * case['idle']['share']:.1f}"
-            and figures["ranks"] == "6"
-            and figures["groups"] == "2+1+3"
-        )
+        assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
+        assert figures["ranks"] == "6"
+        assert figures["groups"] == "2+1+3"
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
         sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {
             "memory": worst["total"]
@@ -358,9 +354,10 @@ def check_table():
     names = (
         accepted("deck.toml", *settings(hidden="32,64", dtype="fp32,bf16")).splitlines()[0].split()
     )
-    assert (
-        "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names
-    ), names
+    assert "hidden" in names, names
+    assert "dtype" in names, names
+    assert "ffn" not in names, names
+    assert "parameters" not in names, names
 
 
 class Text:
@@ -443,12 +440,10 @@ def check_fit():
 
     plain = device()
     largest = plain["largest_seq"]
-    assert (
-        plain["fits"]
-        and plain["available_bytes"] == 3 << 30
-        and largest >= 128
-        and largest % 128 == 0
-    ), plain
+    assert plain["fits"], plain
+    assert plain["available_bytes"] == 3 << 30, plain
+    assert largest >= 128, plain
+    assert largest % 128 == 0, plain
     assert device(*settings(seq=largest))["fits"]
     beyond = device("--set", f"seq={largest + 128}")
     assert not beyond["fits"] and beyond["largest_seq"] == largest
@@ -477,9 +472,8 @@ def check_csv():
         accepted("pipelines/deck.toml", *settings(schedule=name), "--program").partition("\n")
         for name in ("zbv", "csv:file=zbv.csv")
     )
-    assert (
-        re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2]
-    ), read[0]
+    assert re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]), read[0]
+    assert own[2] == read[2], read[0]
     for words, says in (
         (["--csv", "x.csv"], ["--csv", "tawpipe", "activations"]),
         *(
@@ -489,10 +483,7 @@ def check_csv():
         ),
         (settings(schedule="csv"), ["csv", "file"]),
         (["--csv", "x.csv", *settings(seq="64,128")], ["2 cases"]),
-        (
-            ["--program", *settings(schedule="ddp,fsdp", replicas=2)],
-            ["2 cases"],
-        ),
+        (["--program", *settings(schedule="ddp,fsdp", replicas=2)], ["2 cases"]),
     ):
         refused(call(PROGRAM, "plan", "deck.toml", *words, cwd=FOLDER), *says)
 
@@ -645,11 +636,9 @@ def check_nodes(lines, nodes):
         needs = last[words[1]][-1:] + [
             last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)
         ]
-        assert (
-            run[0].name == " ".join(words[2:])
-            and set(run[0].deps) == set(needs)
-            and all(node.deps for node in run[1:])
-        ), (line, run)
+        assert run[0].name == " ".join(words[2:]), (line, run)
+        assert set(run[0].deps) == set(needs), (line, run)
+        assert all(node.deps for node in run[1:]), (line, run)
         assert set(run[0].turn) == (
             {ids[-1] for lane, ids in last.items() if lane != "compute" and ids}
             if run[0].type == 7
@@ -657,11 +646,9 @@ def check_nodes(lines, nodes):
         ), (line, run)
         last[words[1]].append(run[-1].id)
         if words[2] in VISITS:
-            assert (
-                run[0].type == 4
-                and run[0].of["tensor_size"] > 0
-                and abs(run[0].of["num_ops"] - run[0].micros) <= 1
-            ), run
+            assert run[0].type == 4, run
+            assert run[0].of["tensor_size"] > 0, run
+            assert abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
         if words[2] == "F":
             assert (
                 run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32

@@ -65,22 +65,15 @@ def check_case(row, case):
 def check_unsuited():
     """A schedule that the deck's other keys do not suit is not judged, and the verdict says so;
     alone it is refused."""
-    deck = (
-        "verify",
-        DECK,
-        *settings(seq=9, ranks=2, groups=1, replicas=2),
-    )
+    deck = ("verify", DECK, *settings(seq=9, ranks=2, groups=1, replicas=2))
     done = call(2, *deck, *settings(schedule="ddp,tawpipe"))
     reason = "no case has schedule = ddp: replicas: ddp has no replicas; use replicas = 1"
     assert done.returncode == 0 and f"\n# {reason}\n" in done.stdout, done.stdout + done.stderr
-    assert (
-        f"\n# not judged: {reason}\n" in done.stdout
-        and "\nRESULT: VALID: 1 case agrees " in done.stdout
-    )
+    assert f"\n# not judged: {reason}\n" in done.stdout
+    assert "\nRESULT: VALID: 1 case agrees " in done.stdout
     alone = call(2, *deck, *settings(schedule="ddp"))
-    assert alone.returncode == 2 and alone.stderr.endswith(
-        "replicas: ddp has no replicas; use replicas = 1\n"
-    ), alone
+    assert alone.returncode == 2, alone
+    assert alone.stderr.endswith("replicas: ddp has no replicas; use replicas = 1\n"), alone
     run = call(2, "run", *deck[1:], *settings(schedule="ddp,tawpipe"), "-o", FOLDER / "unsuited.h5")
     assert run.returncode == 0, run.stdout
     assert run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
@@ -88,14 +81,7 @@ def check_unsuited():
 
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
-    run = [
-        PROGRAM,
-        "verify",
-        str(DECK),
-        *settings(seq=9, groups=1, ranks=2),
-        "--watchdog",
-        "1",
-    ]
+    run = [PROGRAM, "verify", str(DECK), *settings(seq=9, groups=1, ranks=2), "--watchdog", "1"]
     command = [
         MPIEXEC,
         NUMBER,

@@ -3,10 +3,10 @@
 prints now: cell by cell, whatever other columns the page has."""
 
 import re
-import subprocess
 import sys
 
 from support import REPOSITORY
+import programs
 
 PROGRAM = sys.argv[4]
 
@@ -77,12 +77,8 @@ def notices_every_change():
 
 
 def pages_are_true():
-    done = subprocess.run(
-        [sys.executable, REPOSITORY / "benchmarks/results/paper.py", "--minitaw", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    paper = REPOSITORY / "benchmarks/results/paper.py"
+    done = programs.call(sys.executable, paper, "--minitaw", PROGRAM, check=True, timeout=None)
     parts = re.split(r"^# (\S+\.md)\n", done.stdout, flags=re.MULTILINE)[1:]
     found = [
         f"{name}, {text}"

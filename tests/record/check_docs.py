@@ -157,18 +157,15 @@ def check_contents(file):
             for name, column in file["summary"].items()
         }
     )
-    assert (
-        len(table) == 7
-        and list(table.case) == list(range(7))
-        and list(table.session) == [0, 0, 1, 1, 2, 2, 3]
-    ), table
+    assert len(table) == 7, table
+    assert list(table.case) == list(range(7)), table
+    assert list(table.session) == [0, 0, 1, 1, 2, 2, 3], table
     assert list(table.status) == ["ok"] * 6 + ["error"]
     for row in table[table.status == "ok"].itertuples():
         case = file[f"cases/{row.case:04}"]
         samples = case["seconds"][:].max(axis=1)
-        assert row.median_s == pandas.Series(samples).median() and row.q1_s == pandas.Series(
-            samples
-        ).quantile(0.25)
+        assert row.median_s == pandas.Series(samples).median()
+        assert row.q1_s == pandas.Series(samples).quantile(0.25)
         assert (
             row.memory_measured
             == (case["memory/measured"][:].sum(axis=1) + case["memory/other"][:]).max()
@@ -176,13 +173,10 @@ def check_contents(file):
         assert row.last_loss == case["losses"][-1]
         time = {name: part[()] for name, part in case["time"].items()}
         parts = time["compute"] + time["exposed_by_kind"].sum(axis=1) + time["idle"]
-        assert (abs(parts - time["length"]) < 1e-12).all() and (
-            time["exposed_by_kind"].sum(axis=1) == time["exposed"]
-        ).all()
-        assert (
-            abs(row.idle_share - time["bubble"].mean()) < 1e-12
-            and abs(row.idle_share_max - time["bubble"].max()) < 1e-12
-        )
+        assert (abs(parts - time["length"]) < 1e-12).all()
+        assert (time["exposed_by_kind"].sum(axis=1) == time["exposed"]).all()
+        assert abs(row.idle_share - time["bubble"].mean()) < 1e-12
+        assert abs(row.idle_share_max - time["bubble"].max()) < 1e-12
         assert abs(row.overlap - time["hidden"].sum() / time["communication"].sum()) < 1e-12
         assert abs(row.communication_s - time["communication"].mean()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")

@@ -6,8 +6,9 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+import programs
 
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 sys.path.insert(0, str(REPOSITORY / "scripts/lib"))
@@ -179,9 +180,7 @@ def the_command():
     file.write_text("int a;\n", encoding="utf-8")
 
     def call(*arguments):
-        return subprocess.run(
-            [REPOSITORY / "scripts/count", *arguments], capture_output=True, text=True, check=False
-        )
+        return programs.call(REPOSITORY / "scripts/count", *arguments)
 
     (row,) = json.loads(call("--json", file).stdout)
     expected = {"room": str(file), "files": 1, "lines": 1, "tokens": 3, "tokens_per_line": 3.0}

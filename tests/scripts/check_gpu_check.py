@@ -24,17 +24,13 @@ from stand_ins import (
 def all_is_well_but_for_what_may_fail():
     machine(mpiexec='case "$*" in *HOSTID*) exit 3;; esac\n' + MPIEXEC)
     table, log = check("gpu-check", code=0)
-    assert (
-        "FAILED" in row(table, "NCCL: two ranks")
-        and table.count("FAILED") == 1
-        and "RESULT: VALID" in table
-        and "580.159.03" in table
-    )
-    assert (
-        "2 passed" in row(table, "kernels: layers")
-        and "== kernels: layers" in log
-        and kept("ranks.h5")
-    )
+    assert "FAILED" in row(table, "NCCL: two ranks")
+    assert table.count("FAILED") == 1
+    assert "RESULT: VALID" in table
+    assert "580.159.03" in table
+    assert "2 passed" in row(table, "kernels: layers")
+    assert "== kernels: layers" in log
+    assert kept("ranks.h5")
     names = [line[:56].strip() for line in table.splitlines()]
     order = [
         "serial: a run end to end",
@@ -51,11 +47,9 @@ def a_missing_library_ends_the_run():
         minitaw="echo 'minitaw: error while loading shared libraries: libcudnn.so.9' >&2; exit 127"
     )
     table, log = check("gpu-check", code=1)
-    assert (
-        "INVALID: minitaw does not start" in table.splitlines()[-1]
-        and "shared libraries: libcudnn.so.9" in table
-        and log == ""
-    ), table
+    assert "INVALID: minitaw does not start" in table.splitlines()[-1], table
+    assert "shared libraries: libcudnn.so.9" in table, table
+    assert log == "", table
 
 
 def failures_are_told_and_the_rest_goes_on():
@@ -103,16 +97,12 @@ def what_is_missing_is_skipped():
         **{"compute-sanitizer": None},
     )
     table, _ = check("gpu-check", code=0)
-    assert (
-        "skipped" in (told := row(table, "device: clocks, power, energy"))
-        and "this machine has no NVML: libnvidia-ml.so.1" in told
-    ), told
-    assert "skipped" in row(table, "NCCL: two ranks") and "this build has no NCCL" in row(
-        table, "NCCL: two ranks"
-    )
-    assert "no test_comm_device here" in table and "no compute-sanitizer here" in row(
-        table, "memcheck: layers"
-    )
+    assert "skipped" in (told := row(table, "device: clocks, power, energy")), told
+    assert "this machine has no NVML: libnvidia-ml.so.1" in told, told
+    assert "skipped" in row(table, "NCCL: two ranks")
+    assert "this build has no NCCL" in row(table, "NCCL: two ranks")
+    assert "no test_comm_device here" in table
+    assert "no compute-sanitizer here" in row(table, "memcheck: layers")
 
 
 def time_runs_out_and_nobody_is_left():
@@ -127,11 +117,9 @@ def time_runs_out_and_nobody_is_left():
         test_kernels_attention=None,
     )
     table, _ = check("gpu-check", "--limit", "15", code=1)
-    assert (
-        "TIMEOUT" in row(table, "kernels: layers")
-        and "[ RUN      ] Typed/float.Works" in row(table, "kernels: layers")
-        and "NO TIME" in table
-    )
+    assert "TIMEOUT" in row(table, "kernels: layers")
+    assert "[ RUN      ] Typed/float.Works" in row(table, "kernels: layers")
+    assert "NO TIME" in table
     pid = int((FOLDER / "orphan").read_text())
     try:
         state = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]

@@ -8,8 +8,9 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+import programs
 
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:3])
 MINITAW_ITSELF = [
@@ -137,13 +138,7 @@ def machine(**programs):
 def call(script, *arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
-    return subprocess.run(
-        [FOLDER / "place/scripts" / script, *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
+    return programs.call(FOLDER / "place/scripts" / script, *arguments, env=environment)
 
 
 def check(script, *arguments, code, **environment):
@@ -189,9 +184,8 @@ def every_row_shows_a_failure(script, *arguments):
             script, *arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some)
         )
         failed = [text for text in table.splitlines() if " FAILED " in text]
-        assert (
-            failed == [row(table, f"{name} ") for name, _ in some] and "RESULT: INVALID" in table
-        ), f"{some}:\n{table}"
+        assert failed == [row(table, f"{name} ") for name, _ in some], f"{some}:\n{table}"
+        assert "RESULT: INVALID" in table, f"{some}:\n{table}"
     table, _ = check(script, *arguments, code=1, PLANT_ALL="yes")
     rows = re.findall(r"^.* \d+\.\d s.*", table, re.M)
     assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
@@ -213,7 +207,7 @@ def commands_are_understood(lines):
             REPOSITORY / deck,
             *(word for setting in settings for word in ("--set", setting)),
         ]
-        done = subprocess.run(plan, capture_output=True, text=True, check=False)
+        done = programs.call(*plan)
         assert done.returncode == 0, f"{words}: {done.stderr}"
 
 

@@ -7,10 +7,10 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 
+import programs
 from cluster import Cluster, missing
 
 PROGRAM, REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:4])
@@ -42,9 +42,7 @@ def rows(file):
     """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
     if not file.exists():
         return [], 1
-    done = subprocess.run(
-        [PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = programs.call(PROGRAM, "show", file, "--json")
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout), done.returncode
 
@@ -55,9 +53,7 @@ def require_valid(file, cases):
     assert all(row["verdict"].startswith("VALID") for row in table), [
         row["verdict"] for row in table
     ]
-    done = subprocess.run(
-        [PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = programs.call(PROGRAM, "show", file)
     assert "RESULT: VALID" in done.stdout, done.stdout
 
 
@@ -142,7 +138,8 @@ def check_gpu(cluster):
         options=("--gpus-per-node=2", "--time=7"),
     )
     lines = sorted(line.split() for line in said.splitlines())
-    assert code == 0 and [line[:3] for line in lines] == [
+    assert code == 0, said
+    assert [line[:3] for line in lines] == [
         ["0", "0", "0,1"],
         ["1", "0", "0,1"],
         ["2", "1", "0,1"],

@@ -7,8 +7,9 @@ import itertools
 import json
 import pathlib
 import re
-import subprocess
 import sys
+
+import programs
 
 PROGRAM, FOLDER = sys.argv[1:3]
 MACHINE = (
@@ -20,19 +21,8 @@ DECK = "layers = {}\nhidden = 64\nheads = 2\nffn = 128\nvocab = 64\nseq = 16\nmi
 
 
 def call(verb, *arguments, **changes):
-    settings = [word for name, value in changes.items() for word in ("--set", f"{name}={value}")]
-    done = subprocess.run(
-        [PROGRAM, verb, "deck.toml", *arguments, *settings],
-        capture_output=True,
-        text=True,
-        cwd=FOLDER,
-        timeout=120,
-        check=False,
-    )
-    assert (
-        done.returncode == 0 and done.stderr == ""
-    ), f"{arguments} {changes}: exit {done.returncode}, {done.stderr}"
-    return done.stdout
+    words = (verb, "deck.toml", *arguments, *programs.settings(**changes))
+    return programs.output_of(programs.call(PROGRAM, *words, cwd=FOLDER))
 
 
 def predict(*arguments, **changes):
@@ -152,9 +142,9 @@ def loads():
                 "in_busy": into / rate / case["step_s"],
             },
         )
+    assert into > 1.1 * out
     assert (
-        into > 1.1 * out
-        and predict(*slow, schedule="tawpipe").split()[-2]
+        predict(*slow, schedule="tawpipe").split()[-2]
         == f"{100 * into / 20e6 / case['step_s']:.1f}"
     )
     slow = ("--machine-set", 'exceptions=[{ranks=0, between.rate="20 MB/s"}]')
@@ -271,9 +261,10 @@ def best():
         ), said
         tried, lost = re.search(r"# (\d+) tried; those not shown lose by:(.*)", said).groups()
         counts = {name: int(count) for count, name in re.findall(r" (\d+) (\w+)[^;]*;", lost)}
-        assert int(tried) == len(every) == len(shown) + sum(
-            map(int, re.findall(r" (\d+) ", lost))
-        ) and counts["memory"] == len(every) - len(fitting), said
+        assert (
+            int(tried) == len(every) == len(shown) + sum(map(int, re.findall(r" (\d+) ", lost)))
+        ), said
+        assert counts["memory"] == len(every) - len(fitting), said
         assert counts[reason] and other not in counts, said
 
 

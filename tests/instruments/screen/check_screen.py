@@ -14,6 +14,7 @@ import sys
 
 import h5py
 import numpy
+import programs
 from programs import run_checks
 
 MPIEXEC, NUMBER, PROGRAM = sys.argv[1:4]
@@ -23,18 +24,12 @@ from minitaw import seal  # noqa: E402
 
 NAN = numpy.nan
 ALONE = ("--expect", "none")  # whatever this machine could reach
+CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "3", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}  # nodes of MPICH
 
 
 def screen(*options, ranks=3, code, **variables):
-    done = subprocess.run(
-        [MPIEXEC, NUMBER, str(ranks), PROGRAM, "screen", "--seconds", "0.01", *map(str, options)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=FOLDER,
-        env=os.environ | variables,
-    )
+    job = (MPIEXEC, NUMBER, ranks, PROGRAM, "screen", "--seconds", "0.01", *options)
+    done = programs.call(*job, cwd=FOLDER, env=os.environ | variables)
     assert done.returncode in code, f"{options}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done
 
@@ -47,16 +42,12 @@ def stored(name, quantity):
 def check_file():
     said = screen("--rounds", 2, "--json", "-o", "a.h5", code=(0, 1, 3))
     found = json.loads(said.stdout)
-    assert (
-        said.returncode == (1 if found["culprits"] else 3 if found["loaded_ranks"] else 0)
-        and found["rounds"] == 2
-    ), found
+    assert said.returncode == (1 if found["culprits"] else 3 if found["loaded_ranks"] else 0), found
+    assert found["rounds"] == 2, found
     loads = stored("a.h5", "cores_taken_by_others")
-    assert (
-        loads.shape == (2, 3, 1)
-        and loads.max() == found["load"]
-        and ((0 <= loads) & (loads <= 1.1)).all()
-    ), loads
+    assert loads.shape == (2, 3, 1), loads
+    assert loads.max() == found["load"], loads
+    assert ((0 <= loads) & (loads <= 1.1)).all(), loads
     names = [quantity["name"] for quantity in found["quantities"]]
     assert names[:4] == ["matrix product", "attention", "triad", "rate inside the node"], names
     first = {name: stored("a.h5", name.replace(" ", "_").replace("-", "_")) for name in names}
@@ -66,15 +57,12 @@ def check_file():
     ).all(), first  # nobody sends to itself
     assert all((values[~numpy.isnan(values)] > 0).all() for values in first.values()), first
     said = screen("--rounds", 3, "--time-limit", "1h", "-o", "a.h5", code=(0, 1, 3))
-    assert (
-        "a.h5 has 2 rounds already" in said.stdout and said.stdout.count("VERDICT: ") == 1
-    ), said.stdout
+    assert "a.h5 has 2 rounds already" in said.stdout, said.stdout
+    assert said.stdout.count("VERDICT: ") == 1, said.stdout
     more = stored("a.h5", "triad")
-    assert (
-        more.shape == (3, 3, 1)
-        and (more[:2] == first["triad"]).all()
-        and (more[2] != more[1]).all()
-    )
+    assert more.shape == (3, 3, 1)
+    assert (more[:2] == first["triad"]).all()
+    assert (more[2] != more[1]).all()
 
 
 def check_options():
@@ -87,19 +75,15 @@ def check_options():
     said = screen(
         "deck.toml", "--set", "seq=48", "--rounds", 100, "--time-limit", "2s", code=[1]
     ).stdout
-    assert (
-        re.search(r"VERDICT: INCOMPLETE: \d+ of 100 rounds; ", said)
-        and "hidden = 64, heads = 2, kv_heads = 2, " in said
-        and "seq = 48," in said
-    ), said
+    assert re.search(r"VERDICT: INCOMPLETE: \d+ of 100 rounds; ", said), said
+    assert "hidden = 64, heads = 2, kv_heads = 2, " in said, said
+    assert "seq = 48," in said, said
     assert "--rounds" in screen("--rounds", 1, code=[2]).stderr
     found = json.loads(screen("deck.toml", "--replay", "--json", code=[0]).stdout)
-    assert (
-        found["verdict"].startswith("SAME")
-        and found["runs"] == 2
-        and found["actions"] > 100
-        and found["findings"] == []
-    ), found
+    assert found["verdict"].startswith("SAME"), found
+    assert found["runs"] == 2, found
+    assert found["actions"] > 100, found
+    assert found["findings"] == [], found
 
 
 def usual(nodes, rounds):
@@ -238,7 +222,8 @@ def check_kept():
     said = screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout.splitlines()
     notes = [line.split(": ", 1)[1].strip() for line in said if line.startswith(NOTES)]
     culprits = stored("b.h5", "culprits")
-    assert len(culprits) == 3 and culprits[1] == (
+    assert len(culprits) == 3, culprits
+    assert culprits[1] == (
         b"rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"
     ), culprits
     assert stored("b.h5", "verdict") == b"FOUND: 3 culprits in 5 rounds"
@@ -268,12 +253,7 @@ def check_clean():
 def check_nodes():
     """What passes the adapter of node 1 is slow, the way between nodes 0 and 2 is long; then node 0
     is slow as a whole."""
-    if (
-        "HYDRA"
-        not in subprocess.run(
-            [MPIEXEC, "--version"], capture_output=True, text=True, check=False
-        ).stdout
-    ):
+    if "HYDRA" not in programs.call(MPIEXEC, "--version").stdout:
         return  # MPICH's can tell ranks of one machine that they are on several
     values = usual([2, 2, 1], 2)
     rates, latencies = values["rate_between_nodes"], values["latency_between_nodes"]
@@ -290,18 +270,8 @@ def check_nodes():
     ):  # slow kernels make no link long
         values["matrix_product"][:, slow] = 4e9
         put("d.h5", values, "2+2+1")
-        said = screen(
-            "--rounds",
-            2,
-            *ALONE,
-            "--json",
-            "-o",
-            "d.h5",
-            ranks=5,
-            code=[1],
-            MPIR_CVAR_NUM_CLIQUES="3",
-            MPIR_CVAR_CLIQUES_BY_BLOCK="1",
-        )
+        options = ("--rounds", 2, *ALONE, "--json", "-o", "d.h5")
+        said = screen(*options, ranks=5, code=[1], **CLIQUES)
         assert short(json.loads(said.stdout)) == culprits, said
         with h5py.File(FOLDER / "d.h5") as file:
             assert list(file["screen/node_of_rank"][:]) == [0, 0, 1, 1, 2]
@@ -326,16 +296,14 @@ def check_load():
     assert (
         "VERDICT: INCONCLUSIVE: other programs took up to 60 % of the cores of 3 ranks in 3 "
         "rounds\n" in said
-        and "CULPRIT" not in said
     ), said
-    assert (
-        "# next:     end the other programs" in said
-        and "1 part stood out that this may have slowed down" in said
-    ), said
+    assert "CULPRIT" not in said, said
+    assert "# next:     end the other programs" in said, said
+    assert "1 part stood out that this may have slowed down" in said, said
     found = json.loads(screen("--rounds", 3, *ALONE, "--json", "-o", "e.h5", code=[3]).stdout)
-    assert (
-        found["load"] == 0.6 and found["loaded_ranks"] == [0, 1, 2] and found["culprits"] == []
-    ), found
+    assert found["load"] == 0.6, found
+    assert found["loaded_ranks"] == [0, 1, 2], found
+    assert found["culprits"] == [], found
     values["cores_taken_by_others"][1] = 0.05
     put("e.h5", values)
     assert "VERDICT: CLEAN" in screen("--rounds", 3, *ALONE, "-o", "e.h5", code=[0]).stdout
@@ -366,9 +334,8 @@ def check_expected():
         "CULPRIT: all 3 ranks\n  triad: 1 GB/s where 1.3 GB/s is known (machine file) (23 % "
         "less) in 2 rounds\n" in said
     ), said
-    assert (
-        "800 % of 1 GFLOP/s (machine file; at least 80 %)" in said and "89 % of 4.5 GFLOP/s" in said
-    ), said
+    assert "800 % of 1 GFLOP/s (machine file; at least 80 %)" in said, said
+    assert "89 % of 4.5 GFLOP/s" in said, said
     (culprit,) = json.loads(
         screen("--rounds", 2, "--expect", machine, "--json", "-o", "f.h5", code=[1]).stdout
     )["culprits"]
@@ -398,30 +365,14 @@ def check_expected():
 
 def check_stopped_rank():
     """Rank 1 stops as soon as there is a file, before anything is measured."""
-    job = [
-        PROGRAM,
-        "screen",
-        "--rounds",
-        "100",
-        "--seconds",
-        "0.01",
-        "--watchdog",
-        "5",
-        "-o",
-        "stop.h5",
-    ]
+    options = "--rounds 100 --seconds 0.01 --watchdog 5 -o stop.h5"
+    job = [PROGRAM, "screen", *options.split()]
     stops = '(until [ -e stop.h5 ]; do sleep 0.05; done; kill -STOP $$) & exec "$@"'
-    said = subprocess.run(
-        [MPIEXEC, NUMBER, "1", *job, ":", NUMBER, "1", "sh", "-c", stops, "sh", *job],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        cwd=FOLDER,
+    said = programs.call(
+        MPIEXEC, NUMBER, "1", *job, ":", NUMBER, "1", "sh", "-c", stops, "sh", *job, cwd=FOLDER
     ).stderr
-    assert (
-        "rank 1 (node 0) does not answer\n" in said and said.count("does not answer") == 1
-    ), f"({said})"
+    assert "rank 1 (node 0) does not answer\n" in said, f"({said})"
+    assert said.count("does not answer") == 1, f"({said})"
 
 
 shutil.rmtree(FOLDER, ignore_errors=True)
