@@ -8,7 +8,7 @@ import os
 
 import programs
 from job import DECK, FOLDER, MORE, MPIEXEC, NUMBER, PROGRAM, call, rows
-from programs import output_of, run_checks, settings
+from programs import run_checks, settings
 
 
 def check_verify():

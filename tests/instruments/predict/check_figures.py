@@ -3,7 +3,6 @@
 Called with the program, a folder to write to, and the program that executes the verb, for
 scripts/mutate."""
 
-import itertools
 import json
 import pathlib
 import re
