@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
+#include <map>
 
 #include "base/range.hpp"
 #include "benchmark.hpp"
@@ -72,17 +72,72 @@ void add_bf16(void* from, void* to, int* elements, MPI_Datatype*) {
       *elements);
 }
 
+/// The elements that a call moves, and among whom.
+struct Elements {
+  std::byte* data;
+  int count;
+  MPI_Datatype type;
+  MPI_Comm comm;
+};
+
+void send(const Elements& e, const Member& member) {
+  if (member.sends())
+    check(MPI_Send(e.data, e.count, e.type, member.at(1), 0, e.comm), "MPI_Send");
+  else if (member.receives())
+    check(
+        MPI_Recv(e.data, e.count, e.type, member.at(-1), 0, e.comm, MPI_STATUS_IGNORE), "MPI_Recv");
+}
+
+void shift(const Elements& e, const Member& member, std::byte* landing) {
+  const int next = member.at(1), previous = member.at(-1);
+  MPI_Status* const status = MPI_STATUS_IGNORE;
+  check(
+      MPI_Sendrecv(
+          e.data, e.count, e.type, next, 0, landing, e.count, e.type, previous, 0, e.comm, status),
+      "MPI_Sendrecv");
+}
+
+/// How many elements each member has of a slice, and where its slice begins.
+struct Slices {
+  Slices(int elements, int members) : are_equal(elements % members == 0) {
+    for (int m = 0; m < members; ++m) {
+      const Range part = slice(elements, members, m);
+      counts.push_back(static_cast<int>(part.count));
+      starts.push_back(static_cast<int>(part.begin));
+    }
+  }
+
+  bool are_equal;
+  std::vector<int> counts, starts;
+};
+
+void all_gather(const Elements& e, const Slices& slices) {
+  const int count = slices.counts.front();
+  if (slices.are_equal)
+    return check(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, count, e.type, e.comm),
+        "MPI_Allgather");
+  const int *counts = slices.counts.data(), *starts = slices.starts.data();
+  check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, e.data, counts, starts, e.type, e.comm),
+      "MPI_Allgatherv");
+}
+
+void reduce_scatter(const Elements& e, const Slices& slices, MPI_Op sum) {
+  const int count = slices.counts.front();
+  if (slices.are_equal)
+    return check(MPI_Reduce_scatter_block(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm),
+        "MPI_Reduce_scatter_block");
+  check(MPI_Reduce_scatter(MPI_IN_PLACE, e.data, slices.counts.data(), e.type, sum, e.comm),
+      "MPI_Reduce_scatter");
+}
+
 class RawMpi final : public Backend {
 public:
-  explicit RawMpi(const Scopes& scopes) : comms_(scopes.scopes.size()) {
+  explicit RawMpi(const Scopes& scopes) {
     check(MPI_Op_create(add_bf16, 1, &add_bf16_), "MPI_Op_create");
-    for (std::size_t s = 0; s < comms_.size(); ++s) {
-      const Member member = member_of(scopes, scopes.scopes[s], comm::mpi::rank_in(MPI_COMM_WORLD));
-      names_.push_back(scopes.scopes[s].name);
-      check(MPI_Comm_split(MPI_COMM_WORLD,
-                member.taken() ? member.communicator : MPI_UNDEFINED,
-                member.index,
-                &comms_[s].comm),
+    for (const Scope& scope : scopes.scopes) {
+      const Member member = member_of(scopes, scope, comm::mpi::rank_in(MPI_COMM_WORLD));
+      const int colour = member.taken() ? member.communicator : MPI_UNDEFINED;
+      check(MPI_Comm_split(MPI_COMM_WORLD, colour, member.index, &comms_[scope.name].comm),
           "MPI_Comm_split");
     }
   }
@@ -94,65 +149,26 @@ public:
       const Member& member,
       const Size& size,
       Buffers& buffers) override {
-    const MPI_Comm comm =
-        comms_[static_cast<std::size_t>(std::ranges::find(names_, scope.name) - names_.begin())]
-            .comm;
     const bool fp32 = size.dtype == model::Dtype::fp32;
-    std::byte* const data = buffers.data.data();
-    const int count = static_cast<int>(size.elements);
-    const MPI_Datatype type = fp32 ? MPI_FLOAT : MPI_UINT16_T;
     const MPI_Op sum = fp32 ? MPI_SUM : add_bf16_;
-    // The members' slices, for the calls that take them one by one.
-    const bool even = count % member.size() == 0;
-    std::vector<int> counts, starts;
-    for (int m = 0; m < member.size(); ++m) {
-      const Range part = slice(size.elements, member.size(), m);
-      counts.push_back(static_cast<int>(part.count));
-      starts.push_back(static_cast<int>(part.begin));
-    }
+    const int count = static_cast<int>(size.elements);
+    const Elements e{
+        buffers.data.data(), count, fp32 ? MPI_FLOAT : MPI_UINT16_T, comms_.at(scope.name).comm};
+    const Slices slices(count, member.size());
     switch (operation) {
-    case Operation::send:
-      if (member.sends())
-        check(MPI_Send(data, count, type, member.at(1), 0, comm), "MPI_Send");
-      else if (member.receives())
-        check(MPI_Recv(data, count, type, member.at(-1), 0, comm, MPI_STATUS_IGNORE), "MPI_Recv");
-      return;
-    case Operation::shift:
-      return check(MPI_Sendrecv(data,
-                       count,
-                       type,
-                       member.at(1),
-                       0,
-                       buffers.landing.data(),
-                       count,
-                       type,
-                       member.at(-1),
-                       0,
-                       comm,
-                       MPI_STATUS_IGNORE),
-          "MPI_Sendrecv");
-    case Operation::broadcast: return check(MPI_Bcast(data, count, type, 0, comm), "MPI_Bcast");
-    case Operation::reduce:
-      return check(
-          MPI_Reduce(member.index == 0 ? MPI_IN_PLACE : data, data, count, type, sum, 0, comm),
-          "MPI_Reduce");
-    case Operation::all_gather:
-      if (even)
-        return check(
-            MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, counts.front(), type, comm),
-            "MPI_Allgather");
-      return check(
-          MPI_Allgatherv(
-              MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, data, counts.data(), starts.data(), type, comm),
-          "MPI_Allgatherv");
-    case Operation::reduce_scatter:
-      if (even)
-        return check(MPI_Reduce_scatter_block(MPI_IN_PLACE, data, counts.front(), type, sum, comm),
-            "MPI_Reduce_scatter_block");
-      return check(MPI_Reduce_scatter(MPI_IN_PLACE, data, counts.data(), type, sum, comm),
-          "MPI_Reduce_scatter");
+    case Operation::send: return send(e, member);
+    case Operation::shift: return shift(e, member, buffers.landing.data());
+    case Operation::broadcast:
+      return check(MPI_Bcast(e.data, count, e.type, 0, e.comm), "MPI_Bcast");
+    case Operation::reduce: {
+      const void* const from = member.index == 0 ? MPI_IN_PLACE : e.data;
+      return check(MPI_Reduce(from, e.data, count, e.type, sum, 0, e.comm), "MPI_Reduce");
+    }
+    case Operation::all_gather: return all_gather(e, slices);
+    case Operation::reduce_scatter: return reduce_scatter(e, slices, sum);
     case Operation::all_reduce:
-      return check(MPI_Allreduce(MPI_IN_PLACE, data, count, type, sum, comm), "MPI_Allreduce");
+      return check(
+          MPI_Allreduce(MPI_IN_PLACE, e.data, count, e.type, sum, e.comm), "MPI_Allreduce");
     }
   }
 
@@ -162,8 +178,7 @@ public:
 
 private:
   MPI_Op add_bf16_ = MPI_OP_NULL;
-  std::vector<comm::mpi::OwnComm> comms_;  ///< by scope
-  std::vector<std::string> names_;
+  std::map<std::string, comm::mpi::OwnComm> comms_;  ///< by name of the scope
 };
 }  // namespace
 

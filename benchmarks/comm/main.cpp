@@ -119,7 +119,7 @@ void check(const Size& size, int ranks) {
 /// the command line (in fp32, rounded up). Throws InputError.
 std::vector<Size> sizes_of(const CommOptions& options, int ranks) {
   if (ranks < 2)
-    throw InputError("one rank has nobody to talk to; use mpiexec -n 2 or more");
+    throw InputError("one rank has no peer; use mpiexec -n 2 or more");
   std::vector<Size> sizes =
       options.deck.empty() ? of_bytes(options, ranks) : of_deck(options, ranks);
   for (const Size& size : sizes)

@@ -7,7 +7,7 @@ cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../.." || exit 1
 [[ -n ${minitaw_inside:-} ]] || minitaw_inside=yes minitaw_began=$EPOCHSECONDS exec scripts/env "scripts/${0##*/}" "$@"
 . scripts/lib/say.sh
 
-# The builds share the machine with nobody: one job per core.
+# The builds have the machine to themselves: one job per core.
 jobs=${MINITAW_JOBS:-$(nproc)}
 
 configure_preset() { # preset [options]

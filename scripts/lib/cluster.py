@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""An MPI job on nodes that are namespaces of this machine, behind one switch.
+"""An MPI job on nodes that are namespaces of this machine, on one switch.
 
 The process that runs this file waits for the machine room, the first process of a PID namespace
 that dies with it, and passes signals in. The room makes the nodes, connects them and calls mpiexec.
@@ -249,7 +249,7 @@ def start(options, nodes):
 
 
 def counted(number):
-    """What the kernel counted on a node's adapter: Ethernet headers and all behind them, whoever
+    """What the kernel counted on a node's adapter: Ethernet headers and all that follows, whoever
     sent it. Of the other end: eth0 may be cut."""
     (port,) = json.loads(output_of("ip", "-json", "-statistics", "link", "show", f"port{number}"))
     return {

@@ -195,7 +195,7 @@ def rooms():
 
 
 def rows():
-    """Every room, then the sum of its part; and one of core and instruments behind these."""
+    """Every room, then the sum of its part; and one of core and instruments after these."""
     parts = rooms()
     sums = {part: sum((count for _, count in rooms), Count()) for part, rooms in parts.items()}
     for part, counts in parts.items():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # enter.sh ROOT CACHE REPOSITORY COMMAND ...: called by scripts/env in a mount namespace of its own.
 # Takes /usr and /etc from ROOT, leaves everything else of the machine at its usual place, and
-# becomes the command: its signals, terminal and exit code are nobody else's.
+# becomes the command: its signals, terminal and exit code are its own.
 set -e
 root=$1 cache=$2 repository=$3 folder=$PWD new=$1/mnt
 shift 3

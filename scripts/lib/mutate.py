@@ -4,7 +4,6 @@ runs the tests that are named for the file, and lists the defects that no test n
 tests/mutations.txt says what is planted where. build/mutate.tsv keeps how each one ended: a second
 call goes on where the first one stopped."""
 
-import collections
 import fcntl
 import filecmp
 import functools
@@ -19,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -26,20 +26,21 @@ import slips  # noqa: E402
 from minitaw.command import BadInput, Parser, guarded  # noqa: E402
 
 TREE = ROOT / "build/mutate"
-BUILD = (
-    TREE / "build/host"
-)  # as deep below its sources as build/host is, so that ccache knows the objects
-LIST, ARGUED, RESULTS = (
-    ROOT / "tests/mutations.txt",
-    ROOT / "tests/mutations.md",
-    ROOT / "build/mutate.tsv",
-)
+# As deep below its sources as build/host is, so that ccache knows the objects.
+BUILD = TREE / "build/host"
+LIST, ARGUED = ROOT / "tests/mutations.txt", ROOT / "tests/mutations.md"
+RESULTS = ROOT / "build/mutate.tsv"
 JOBS = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
 
 
-class Mutant(
-    collections.namedtuple("Mutant", "file line old new tests text")
-):  # text: of the file, without the defect
+class Mutant(typing.NamedTuple):
+    file: str
+    line: int
+    old: str
+    new: str
+    tests: str  # what they are named like
+    text: str  # of the file, without the defect
+
     @property
     def key(self):
         return self.file, one_line(self.old), one_line(self.new)
@@ -128,9 +129,8 @@ def copy_sources():
             shutil.copy(name, to)
     for folder, folders, files in os.walk(TREE):
         folders[:] = [inner for inner in folders if folder != str(TREE) or inner != "build"]
-        for left in {os.path.relpath(os.path.join(folder, file), TREE) for file in files} - set(
-            listed
-        ):
+        there = {os.path.relpath(os.path.join(folder, file), TREE) for file in files}
+        for left in there - set(listed):
             (TREE / left).unlink()
 
 
@@ -173,24 +173,17 @@ class Tests:
             "--stop-on-failure",
             "--no-tests=error",
         ]
-        names = {
-            test["name"]
-            for test in json.loads(execute([*self.words, "--show-only=json-v1"])[1])["tests"]
-        }
+        shown = json.loads(execute([*self.words, "--show-only=json-v1"])[1])
+        names = {test["name"] for test in shown["tests"]}
         # ctest itself tells no command of a program that is not built yet.
-        plan = "".join(
-            file.read_text(encoding="utf-8") for file in BUILD.rglob("CTestTestfile.cmake")
-        )
-        lines = re.findall(r"^add_test\(\W*([\w.]+)\W* (.*)\)$", plan, re.M)
-        words = [
-            word for name, line in lines if name in names for word in re.findall(r'"([^"]*)"', line)
-        ]
+        plans = [file.read_text(encoding="utf-8") for file in BUILD.rglob("CTestTestfile.cmake")]
+        words = []
+        for name, line in re.findall(r"^add_test\(\W*([\w.]+)\W* (.*)\)$", "".join(plans), re.M):
+            if name in names:
+                words += re.findall(r'"([^"]*)"', line)
         known = execute(["ninja", "-C", BUILD, "-t", "targets", "all"])[1]
-        self.targets = [
-            to
-            for to in sorted({os.path.relpath(word, BUILD) for word in words})
-            if f"\n{to}: " in known
-        ]
+        paths = sorted({os.path.relpath(word, BUILD) for word in words})
+        self.targets = [path for path in paths if f"\n{path}: " in known]
         # Of several ranks, one that stops at its first failure would leave the others waiting for
         # it.
         self.fast = "0" if any("mpiexec" in word for word in words) else "1"
@@ -278,7 +271,7 @@ def table(mutants, known):
     return bool(left)
 
 
-def main():
+def parse():
     parser = Parser(
         prog="scripts/mutate",
         description=__doc__,
@@ -304,7 +297,7 @@ def main():
     add(
         "--tests",
         metavar="REGEX",
-        help="run these tests in place of those that are named for the file",
+        help="run these tests instead of those that are named for the file",
     )
     add("--again", action="store_true", help="judge survivors once more, as after a new test")
     add(
@@ -314,13 +307,32 @@ def main():
         default=20,
         help="beyond ten times what the tests take, they hang (%(default)s)",
     )
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def configure():
+    werror = os.environ.get("MINITAW_WERROR", "OFF")
+    code, said = execute(["cmake", "--preset", "host", f"-DMINITAW_WERROR={werror}"])
+    if code:
+        raise BadInput(f"{TREE} cannot be configured: {said[-500:]}")
+
+
+def known_results(again):
+    """{mutant: its outcome and more} of earlier calls; with `again` without survivors."""
+    if not RESULTS.exists():
+        return {}
+    rows = (row.split("\t") for row in RESULTS.read_text(encoding="utf-8").splitlines())
+    known = {tuple(row[:3]): row[3:] for row in rows}
+    return {key: row for key, row in known.items() if not again or row[0] != "survived"}
+
+
+def main():
+    options = parse()
     mutants = chosen(options)
     if options.list:
-        print(
-            *(f"{m.file}:{m.line}: {one_line(m.old)}  ->  {one_line(m.new)}" for m in mutants),
-            sep="\n",
-        )
+        for mutant in mutants:
+            change = f"{one_line(mutant.old)}  ->  {one_line(mutant.new)}"
+            print(f"{mutant.file}:{mutant.line}: {change}")
         return 0
     BUILD.mkdir(parents=True, exist_ok=True)
     lock = open(BUILD.parent / "lock", "w")  # until the end
@@ -330,31 +342,15 @@ def main():
         raise BadInput(f"another call works in {TREE}") from busy
     copy_sources()
     if not (BUILD / "build.ninja").exists():
-        code, said = execute(
-            [
-                "cmake",
-                "--preset",
-                "host",
-                f"-DMINITAW_WERROR={os.environ.get('MINITAW_WERROR', 'OFF')}",
-            ]
-        )
-        if code:
-            raise BadInput(f"{TREE} cannot be configured: {said[-500:]}")
-    rows = (
-        [row.split("\t") for row in RESULTS.read_text(encoding="utf-8").splitlines()]
-        if RESULTS.exists()
-        else []
-    )
-    known = {tuple(row[:3]): row[3:] for row in rows}
-    known = {key: row for key, row in known.items() if not options.again or row[0] != "survived"}
+        configure()
+    known = known_results(options.again)
     judge_all(mutants, known, options.patience)
     return table(mutants, known)
 
 
 for name in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(
-        name, signal.default_int_handler
-    )  # also where a shell has put it into the background
+    # Also where a shell has put it into the background.
+    signal.signal(name, signal.default_int_handler)
 try:
     sys.exit(guarded("mutate", main))
 except KeyboardInterrupt:

@@ -21,16 +21,8 @@ from minitaw.numbers import plural  # noqa: E402
 
 LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
-JUDGING = (
-    "--threshold",
-    "--memory-threshold",
-    "--confidence",
-    "--quantile",
-    "--allow",
-    "--missing",
-    "--junit",
-    "--markdown",
-)
+# Options of scripts/compare that take a value.
+JUDGING = "threshold memory-threshold confidence quantile allow missing junit markdown".split()
 
 
 class Stage(NamedTuple):
@@ -131,13 +123,13 @@ def add_programs(add):
         default=[],
         help="as of scripts/compare, and so are:",
     )
-    for name, words in (*((name, "judging") for name in JUDGING), ("--set", "settings")):
+    for name in (*JUDGING, "set"):
         add(
-            name,
-            dest=words,
+            f"--{name}",
+            dest="settings" if name == "set" else "judging",
             metavar="X",
             action="extend",
-            type=lambda value, name=name: (name, value),
+            type=lambda value, name=name: (f"--{name}", value),
             default=[],
         )
 
@@ -188,30 +180,28 @@ def git(*words, otherwise=None):
     return otherwise if done.returncode else done.stdout.strip()
 
 
+def usual_base(changed):
+    """A commit, and why it is taken."""
+    for main in ("origin/main", "main"):
+        left = git("merge-base", "HEAD", main, otherwise="")
+        if left and left != git("rev-parse", "HEAD"):
+            return left, f"where this branch left {main}"
+        if left:
+            break
+    if changed:
+        return "HEAD", "the last commit, because files were changed"
+    return "HEAD~1", "the commit before the last"
+
+
 def choose_base(base):
     """The commit; says which one it is, and why."""
-    head, why = git("rev-parse", "HEAD"), "as asked for"
     # What is compiled differs from HEAD: the same question as in cmake/GitHash.cmake.
     changed = git("status", "--porcelain", "--untracked-files=no") or git(
         "ls-files", "-o", "--exclude-standard", "--", "src", "miniapp", "cmake"
     )
-    if not base:
-        main = next(
-            (
-                main
-                for main in ("origin/main", "main")
-                if git("merge-base", "HEAD", main, otherwise="")
-            ),
-            "HEAD",
-        )
-        base, why = git("merge-base", "HEAD", main), f"where this branch left {main}"
-        if base == head:
-            base, why = (
-                ("HEAD", "the last commit, because files were changed")
-                if changed
-                else ("HEAD~1", "the commit before the last")
-            )
-    if not (commit := git("rev-parse", "--verify", f"{base}^{{commit}}", otherwise="")):
+    base, why = (base, "as asked for") if base else usual_base(changed)
+    commit = git("rev-parse", "--verify", f"{base}^{{commit}}", otherwise="")
+    if not commit:
         raise BadInput(
             f"there is no commit '{base}'; name one, or compare programs that are there already "
             "with --base-run and --new-run"
@@ -224,19 +214,9 @@ def choose_base(base):
 def check_out_base(commit):
     """Kept for the next call, which then compiles only what differs. Its own .git is named, lest
     git takes the one around it."""
-    if (
-        git(
-            f"--git-dir={BASE_TREE}/.git",
-            f"--work-tree={BASE_TREE}",
-            "checkout",
-            "-q",
-            "-f",
-            "--detach",
-            commit,
-            otherwise="fails",
-        )
-        == "fails"
-    ):
+    there = (f"--git-dir={BASE_TREE}/.git", f"--work-tree={BASE_TREE}")
+    checkout = ("checkout", "-q", "-f", "--detach", commit)
+    if git(*there, *checkout, otherwise="fails") == "fails":
         shutil.rmtree(BASE_TREE, ignore_errors=True)
         git("worktree", "prune")
         git("worktree", "add", "-q", "--detach", BASE_TREE, commit)
@@ -254,9 +234,9 @@ def build(name, tree):
             ["--preset", "host", "-B", folder, "-DMINITAW_TESTS=OFF", "-DMINITAW_BENCHMARKS=OFF"],
             ["--build", folder, "-j", jobs, "--target", "minitaw"],
         ):
-            if subprocess.run(
-                ["cmake", *words], cwd=tree, stdout=log, stderr=log, check=False
-            ).returncode:
+            words = ["cmake", *words]
+            done = subprocess.run(words, cwd=tree, stdout=log, stderr=log, check=False)
+            if done.returncode:
                 raise BadInput(f"the {name} cannot be built: see {log.name}")
     return folder
 
@@ -267,10 +247,8 @@ def programs_of(options):
         return {"base": options.base_run, "new": options.new_run}
     check_out_base(choose_base(options.base))
     folders = {"base": build("base", BASE_TREE), "new": build("working tree", ROOT)}
-    return {
-        side: f"mpiexec -n {{ranks}} {shlex.quote(str(folder / 'minitaw'))}"
-        for side, folder in folders.items()
-    }
+    launch = "mpiexec -n {ranks} "
+    return {side: launch + shlex.quote(f"{folder}/minitaw") for side, folder in folders.items()}
 
 
 def measure(options, program, name, stage):
@@ -281,36 +259,25 @@ def measure(options, program, name, stage):
         words = ["bash", "-c", command, name, "run", stage.deck, *options.settings, "-o", record]
         code = subprocess.run(words, stdout=log, stderr=log, check=False).returncode
     if code not in (0, 1) or not record.exists():
-        told = [
-            line
-            for line in said.read_text(errors="replace").splitlines()
-            if line.startswith("minitaw: ")
-        ]
-        raise BadInput(
-            f"the run {name} failed (exit code {code}): see {said}; {''.join(told[-1:])}"
-        )
+        lines = said.read_text(errors="replace").splitlines()
+        told = "".join([line for line in lines if line.startswith("minitaw: ")][-1:])
+        raise BadInput(f"the run {name} failed (exit code {code}): see {said}; {told}")
 
 
 def judge(options):
     """The exit code of compare, and what it says. It needs libraries that the programs to be
     compared may do without."""
-    sides = [
-        word
-        for side in ("base", "new")
-        for word in (f"--{side}", *sorted(options.output.glob(f"{side}-*.h5")))
-    ]
     looks = len(looks_of(options.rounds)) * len(options.stages)
-    words = ["python3", ROOT / "scripts/compare", *sides, "--looks", str(looks), *options.judging]
-    done = subprocess.run(
-        [ROOT / "scripts/env", *words], capture_output=True, text=True, check=False
-    )
-    if (
-        done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout
-    ):  # Python's own errors have the exit code of a regression
-        told = done.stderr.strip().splitlines()[-1:] or [
-            f"scripts/compare ended with exit code {done.returncode} and said nothing"
-        ]
-        raise BadInput(told[0].removeprefix("compare: "))
+    words = [ROOT / "scripts/env", "python3", ROOT / "scripts/compare"]
+    for side in ("base", "new"):
+        words += [f"--{side}", *sorted(options.output.glob(f"{side}-*.h5"))]
+    words += ["--looks", str(looks), *options.judging]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    # Python's own errors have the exit code of a regression.
+    if done.returncode not in (0, 1) or "\nCOMPARISON: " not in done.stdout:
+        nothing = f"scripts/compare ended with exit code {done.returncode} and said nothing"
+        told = done.stderr.strip().splitlines() or [nothing]
+        raise BadInput(told[-1].removeprefix("compare: "))
     (options.output / "compare.txt").write_text(done.stdout, encoding="utf-8")
     return done.returncode, done.stdout
 
@@ -336,16 +303,12 @@ def tell(text, said, looked, ends):
     renews = sys.stderr.isatty()
     if not looked and not renews:
         return
-    ratio = "".join(
-        f": new / base {row[9]}" + (f" ({row[10]} to {row[11]})" if row[10] != "-" else "")
-        for row in rows_of(said)[-1:]
-    )
-    print(
-        "\r\033[K" * renews + f"minitaw: {text}{ratio}",
-        end="" if renews and not ends else "\n",
-        file=sys.stderr,
-        flush=True,
-    )
+    for row in rows_of(said)[-1:]:
+        text += f": new / base {row[9]}"
+        text += f" ({row[10]} to {row[11]})" if row[10] != "-" else ""
+    begin = "\r\033[K" if renews else ""
+    end = "" if renews and not ends else "\n"
+    print(f"{begin}minitaw: {text}", end=end, file=sys.stderr, flush=True)
 
 
 def measure_stage(options, programs, stage, before, began, ends_at):
@@ -360,7 +323,7 @@ def measure_stage(options, programs, stage, before, began, ends_at):
     looks = looks_of(options.rounds)
     for number in itertools.count(1):
         begin = time.monotonic()
-        for side in ("base", "new")[:: 1 if number % 2 else -1]:
+        for side in ("base", "new") if number % 2 else ("new", "base"):
             measure(options, programs[side], f"{side}-{number:03}", stage)
         longest = max(longest, time.monotonic() - begin)
         late = time.monotonic() - began + longest > ends_at
@@ -374,12 +337,8 @@ def measure_stage(options, programs, stage, before, began, ends_at):
             or verdict(said) == "REGRESSION"
             or undecided(said) <= before
         )
-        tell(
-            f"{title}pair {number} of {options.rounds}, {time.monotonic() - began:.0f} s",
-            shown,
-            looked,
-            ends,
-        )
+        seconds = f"{time.monotonic() - began:.0f} s"
+        tell(f"{title}pair {number} of {options.rounds}, {seconds}", shown, looked, ends)
         if ends:
             return code, said
 
@@ -389,9 +348,8 @@ def measure_until_decided(options, programs):
         left.unlink()
     began, open_stages, before = time.monotonic(), [], 0
     for number, stage in enumerate(options.stages, 1):
-        code, said = measure_stage(
-            options, programs, stage, before, began, options.limit * number / len(options.stages)
-        )
+        ends_at = options.limit * number / len(options.stages)
+        code, said = measure_stage(options, programs, stage, before, began, ends_at)
         if verdict(said) == "REGRESSION":
             break
         if undecided(said) > before:
@@ -405,18 +363,15 @@ def measure_until_decided(options, programs):
 def conclude(options, said, last, open_stages):
     """What was not seen, and what to do next."""
     if verdict(said) == "AMBIGUOUS" and open_stages:
-        cores = len(os.sched_getaffinity(0))
+        cores, most = len(os.sched_getaffinity(0)), max(stage.ranks for stage in open_stages)
         titles = " and ".join(stage.title for stage in open_stages if stage.title)
-        few = (
-            f" for {most} ranks"
-            if (most := max(stage.ranks for stage in open_stages)) > cores
-            else ""
-        )
+        which = f": {titles}" if titles else ""
+        few = f" for {most} ranks" if most > cores else ""
         say(
-            f"not decided{': ' * bool(titles)}{titles}. The load is {os.getloadavg()[0]:.1f} on "
-            f"{plural(cores, 'core')}{few}. Try again when "
-            f"less else runs, or longer: --limit {2 * options.limit:g} --rounds "
-            f"{2 * options.rounds}; --strict fails what is not decided"
+            f"not decided{which}. The load is {os.getloadavg()[0]:.1f} on "
+            f"{plural(cores, 'core')}{few}. Try again when less else runs, or longer: "
+            f"--limit {2 * options.limit:g} --rounds {2 * options.rounds}; --strict fails what "
+            "is not decided"
         )
     left = [stage.title for stage in options.stages[options.stages.index(last) + 1 :]]
     if left:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The defects that scripts/mutate generates: what a hurried person could have written in place of
+"""The defects that scripts/mutate generates: what a hurried person could have written instead of
 a part of one line of C++ or Python."""
 
 import re
@@ -84,7 +84,7 @@ KINDS = {
     ],
     "result": [(r"(?<=return )(?!\{\};).+(?=;$)", "{}"), (r"(?<=return )(?!None).*[^;]$", "None")],
     "statement": [(rf"^( +){STEP};$", r"\1{}"), (rf"^( +){STEP}(?<![;,({{[])$", r"\1pass")],
-    # The first or the last one, in place of what all together give.
+    # The first or the last one, instead of what all together give.
     "one": [
         (OF_SEVERAL, r"[*(\1)][0]"),
         (OF_SEVERAL, r"[*(\1)][-1]"),

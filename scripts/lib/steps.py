@@ -19,6 +19,7 @@ NOT_WELL = (
     r"^\[  FAILED  \]|FAILED TEST|thrown in auxiliary|^RESULT: INVALID|^WRONG:|SUMMARY: [1-9]"
 )
 TOLD = r"FAILED|Failure|[Ee]rror|minitaw:|RESULT|^WRONG:|rank \d+:"
+LONGEST = 140  # letters of a detail
 # What a program says when all is well. An exit code of 0 proves nothing: MPICH's launcher now and
 # then loses that of a rank, and GoogleTest is content with 0 tests.
 WELL = {
@@ -35,6 +36,10 @@ WELL = {
         "no summary of racecheck",
     ),
 }
+KERNELS_OF_A_MODEL = (
+    "minitaw_kernels --tokens 16384 --hidden 4096 --ffn 11008 --vocab 32000 --heads 32 "
+    "--dtype bf16"
+).split()
 # Programs that a machine or a build may lack.
 MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer"
 
@@ -55,7 +60,7 @@ def answer(command):
 
 
 def end_all(process, mark):
-    """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks
+    """Ends what a step has left: an orphaned rank would keep the device. Launchers give ranks
     sessions of their own, so the process group is not enough; all inherit a variable."""
     alive, until = True, time.monotonic() + 8
     while alive and time.monotonic() < until:
@@ -82,12 +87,9 @@ class Run:
         self.options = parser.parse_args()
         if takes_peer and self.options.peer and not os.path.isfile(self.options.peer):
             parser.error(f"there is no file {self.options.peer}")
-        if (HERE / "build/cuda").is_dir():
-            folders = [
-                HERE / "build/cuda",
-                HERE / "build/cuda/benchmarks",
-                *sorted((HERE / "build/cuda/tests").glob("*")),
-            ]
+        built = HERE / "build/cuda"
+        if built.is_dir():
+            folders = [built, built / "benchmarks", *sorted((built / "tests").glob("*"))]
             os.environ["PATH"] = ":".join([*map(str, folders), os.environ["PATH"]])
         if not shutil.which("minitaw"):
             sys.exit(
@@ -101,21 +103,15 @@ class Run:
             "KOKKOS_DISABLE_WARNINGS": "1",
         }
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
-        self.files, self.table, self.log = (
-            self.options.out.resolve() / name for name in ("files", "table.txt", "log.txt")
-        )
+        out = self.options.out.resolve()
+        self.files, self.table, self.log = out / "files", out / "table.txt", out / "log.txt"
         shutil.rmtree(self.files, ignore_errors=True)
         self.files.mkdir(parents=True)
         for file in (self.table, self.log):
             file.write_text("")
         self.failed, self.said, self.began = False, "", time.monotonic()
-        device = answer(
-            [
-                "nvidia-smi",
-                "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version",
-                "--format=csv,noheader",
-            ]
-        )
+        query = "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version"
+        device = answer(["nvidia-smi", query, "--format=csv,noheader"])
         version = answer(["minitaw", "--version"])
         self.print_lines(time.strftime("%FT%TZ", time.gmtime()), version + device)
         if not version.startswith("minitaw "):  # then nothing else will run: a library is missing
@@ -146,59 +142,57 @@ class Run:
         """Runs a command and writes its row; whether all was well. What `may` fail does not fail
         the whole. It must leave the file `makes`, if that is given. What it said is in the log and
         in self.said."""
-        if lacking := [
-            word for word in command if re.fullmatch(MAY_LACK, word) and not shutil.which(word)
-        ]:
-            self.skip(name, f"no {lacking[0]} here")
-            return False
+        for word in command:
+            if re.fullmatch(MAY_LACK, word) and not shutil.which(word):
+                self.skip(name, f"no {word} here")
+                return False
         if self.left() < 5:
             self.row(name, "NO TIME", may=may)
             return False
-        line, code, began = " ".join(command), None, time.monotonic()
-        mark = {"MINITAW_STEP": f"{os.getpid()}.{began}"}
+        line, began = " ".join(command), time.monotonic()
         with open(self.log, "ab+") as log:
             log.write(f"\n== {name}: {line}\n".encode())
             log.flush()
             begin = log.tell()
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=HERE,
-                env=os.environ | (environment or {}) | mark,
-            )
-            try:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = process.wait(min(seconds, self.left()))
-            finally:
-                end_all(process, f"MINITAW_STEP={mark['MINITAW_STEP']}".encode())
+            code = self.execute(command, min(seconds, self.left()), log, environment or {})
             log.seek(begin)
             self.said = log.read().decode(errors="replace")
         state, detail = self.judge(code, line, makes)
         self.row(name, state, time.monotonic() - began, detail, may)
         return state == "ok"
 
+    def execute(self, command, seconds, log, environment):
+        """The exit code; None if time is over. All that it has started ends."""
+        mark = f"{os.getpid()}.{time.monotonic()}"
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=HERE,
+            env=os.environ | environment | {"MINITAW_STEP": mark},
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            end_all(process, f"MINITAW_STEP={mark}".encode())
+
     def judge(self, code, line, makes):
         """The state of a step that has ended, and what else there is to say."""
         told = re.findall(f"^.*(?:{TOLD}).*", self.said, re.M)[-1:]
         if code is None:
             return "TIMEOUT", "".join(re.findall(r"^\[ RUN      \] .*", self.said, re.M)[-1:])
-        if code == 2 and (
-            lacking := re.search(r"^minitaw: .*(this build has no \w+)", self.said, re.M)
-        ):
-            return "skipped", lacking[1]
+        no_part = re.search(r"^minitaw: .*(this build has no \w+)", self.said, re.M)
+        if code == 2 and no_part:
+            return "skipped", no_part[1]
         if code != 0 or re.search(NOT_WELL, self.said, re.M):
-            return (
-                "FAILED",
-                "; ".join([signal.strsignal(-code) if code < 0 else f"exit code {code}", *told])[
-                    :140
-                ],
-            )
-        if not re.search(r"^\[  PASSED  \] [1-9]", self.said, re.M) and (
-            lacking := re.search(r"^this machine has no .*", self.said, re.M)
-        ):
-            return "skipped", lacking[0]  # a test that does not run without it
+            ended = signal.strsignal(-code) if code < 0 else f"exit code {code}"
+            return "FAILED", "; ".join([ended, *told])[:LONGEST]
+        no_device = re.search(r"^this machine has no .*", self.said, re.M)
+        if no_device and not re.search(r"^\[  PASSED  \] [1-9]", self.said, re.M):
+            return "skipped", no_device[0]  # a test that does not run without it
         lacking = [
             why
             for program, (words, why) in WELL.items()
@@ -206,11 +200,10 @@ class Run:
         ]
         if makes and not (os.path.isfile(makes) and os.path.getsize(makes)):
             lacking.append(f"no {os.path.basename(makes)}")
-        counts = [
-            f"{count} {word.lower()}"
-            for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", self.said, re.M)
-        ]
-        return ("FAILED" if lacking else "ok"), "; ".join(lacking or counts)
+        if lacking:
+            return "FAILED", "; ".join(lacking)
+        counts = re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", self.said, re.M)
+        return "ok", "; ".join(f"{count} {word.lower()}" for word, count in counts)
 
     def end(self, why=""):
         """The last line, what comes back, and the exit code."""

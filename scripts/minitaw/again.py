@@ -85,7 +85,7 @@ def another_file(cases, size):
     counts = [least_counts(case, size) for case in cases]
     sets = {key: max(count[key] for count in counts) for key in COUNTED}
     for command in dict.fromkeys(words_of(case, sets, ANOTHER) for case in cases):
-        yield f"# anew, to another file: {command}"
+        yield f"# again, to another file: {command}"
 
 
 def again_lines(cases, size):

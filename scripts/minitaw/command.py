@@ -5,6 +5,7 @@ cannot be used."""
 import argparse
 import contextlib
 import importlib
+import json
 import os
 import pathlib
 import stat
@@ -14,6 +15,8 @@ import traceback
 
 BAD_INPUT = 2
 PICTURES = (".png", ".svg", ".pdf")  # files that are drawn
+# About JSON that no program of ours has written.
+MISSHAPEN = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 class BadInput(Exception):
@@ -62,11 +65,22 @@ def write_file(path, content):
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
 
-def suffix_of(output, suffixes, words):
+def from_json(path, made, what):
+    """What made() returns of the content of a JSON file, which must be `what`."""
+    content = read_bytes(path)
+    try:
+        return made(json.loads(content))
+    except MISSHAPEN as error:
+        why = f"{type(error).__name__}: {str(error)[:100]}"
+        raise BadInput(f"{path} is no {what}, or it is damaged ({why})") from error
+
+
+def suffix_of(output, *suffixes):
     """Of a file that -o names, if it is one of these."""
     suffix = pathlib.Path(output).suffix
     if suffix not in suffixes:
-        raise BadInput(f'-o: "{output}" must end in {words}')
+        *others, last = filter(None, suffixes)
+        raise BadInput(f'-o: "{output}" must end in {", ".join(others)} or {last}')
     return suffix
 
 

@@ -2,12 +2,11 @@
 """When every action of a step ran: measured (minitaw run --timeline) or predicted (minitaw predict
 --timeline)."""
 
-import json
 from dataclasses import dataclass, fields
 
 import numpy
 
-from .command import BadInput, read_bytes
+from .command import BadInput, from_json
 from .numbers import plural
 from .reader import RENEW
 from .record import describe, read_timeline
@@ -63,8 +62,6 @@ PEERS = {"send": " to", "recv": " from"}  # of all other actions it is the root
 LARGEST_NUMBER = 2**53  # that JSON keeps
 MOST_RANKS = 2**16  # that a drawing has rows for
 LEAST_TICK = -(2**31)
-MISSHAPEN = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError,
-             OverflowError)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -208,7 +205,7 @@ def note_on(case, length):
 
 
 def predicted_timeline(one):
-    """Of one object of a file. Raises one of MISSHAPEN if it is none."""
+    """Of one object of a file. Raises one of command.MISSHAPEN if it is none."""
     heading, _, note = one["title"].partition("\n")
     columns = dict(one["events"])
     for name, codes in one["codes"].items():
@@ -222,14 +219,11 @@ def predicted_timeline(one):
 
 def predicted_timelines(path):
     """Those of a file that minitaw predict --timeline has written."""
-    content = read_bytes(path)
-    try:
-        found = [predicted_timeline(one) for one in json.loads(content)["timelines"]]
-    except MISSHAPEN as error:
-        raise BadInput(
-            f"{path} is no timeline of minitaw predict --timeline, or it is damaged "
-            f"({type(error).__name__}: {str(error)[:100]})"
-        ) from error
+
+    def timelines_of(content):
+        return list(map(predicted_timeline, content["timelines"]))
+
+    found = from_json(path, timelines_of, "timeline of minitaw predict --timeline")
     if not found:
         raise BadInput(f"{path} holds no timeline; minitaw predict --timeline writes them")
     return found

@@ -45,7 +45,7 @@ MACHINE = {
 # Settings that leave a choice to the program: what it chose.
 CHOSEN = {"attention": "attention_used", "transport": "transport_used"}
 WHAT_MATTERS = [*VARIANT, *MACHINE]  # names that --allow takes
-NOT_IN_KEY = {*EFFORT, *VARIANT, "identity", "group_count"}
+NOT_IN_KEY = {*EFFORT, *VARIANT, *DERIVED}
 
 
 def value_of(name, case):

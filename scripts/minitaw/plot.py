@@ -2,12 +2,11 @@
 """A figure for a paper: one quantity of result files, or of predictions, over one setting
 (docs/report.md)."""
 
-import json
 import pathlib
 import re
 from dataclasses import dataclass
 
-from .command import PICTURES, BadInput, Parser, read_bytes, suffix_of, write_file, write_stdout
+from .command import PICTURES, BadInput, Parser, from_json, suffix_of, write_file, write_stdout
 from .drawing import draw_lines, legend_below, new_figure, save, styles_of
 from .export import as_csv
 from .numbers import bits_per_second, exists, size_value
@@ -35,7 +34,6 @@ AXES = {
 }
 FIGURES = ("ranks", "seq", "median_s", "tokens_per_s", "tokens_per_s_rank", "memory_measured",
            "bytes_between", "rate_of_links")  # fmt: skip
-MISSHAPEN = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 PREDICTED = ", predicted"  # after the name of a schedule
 
 
@@ -65,15 +63,13 @@ def predicted_row(number, found, rate_of_links):
 def predicted(path):
     """The cases of `minitaw predict --json` as those of a result."""
     result = Result(pathlib.Path(path))
-    content = read_bytes(path)
-    try:
-        content = json.loads(content)
+
+    def cases_of(content):
         rate = 8 * MEGABITS * content.get("between_bytes_per_s", 0)
-        for number, found in enumerate(content["cases"]):
-            result.cases.append(Case(result, predicted_row(number, found, rate)))
-    except MISSHAPEN as error:
-        kind = type(error).__name__
-        raise BadInput(f"{path} is no output of minitaw predict --json ({kind})") from error
+        rows = [predicted_row(n, found, rate) for n, found in enumerate(content["cases"])]
+        return [Case(result, row) for row in rows]
+
+    result.cases = from_json(path, cases_of, "output of minitaw predict --json")
     return result
 
 
@@ -258,7 +254,7 @@ def parse(words):
     )
     options = parser.parse_args(words)
     for output in options.output:
-        suffix_of(output, (*PICTURES, ".csv"), ".pdf, .svg, .png or .csv")
+        suffix_of(output, *PICTURES, ".csv")
     return options
 
 

@@ -21,7 +21,7 @@ GROUPS = re.compile(r"[1-9]\d{0,8}(\+[1-9]\d{0,8})*")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)")
 # Control characters could command the terminal on which a text is shown.
 CONTROLS = {code: "\ufffd" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160))}
-RENEW = "get the file anew from whoever measured it"
+RENEW = "get the file again from whoever measured it"
 # Of HDF5, about what no program has written.
 OF_HDF5 = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 

@@ -160,11 +160,8 @@ def main(words=None):
         "(default: report.html)",
     )
     options = parser.parse_args(words)
-    endings = ".html (a page) or in .png, .svg or .pdf (a picture)"
-    outputs = {
-        output: suffix_of(output, (*PICTURES, ".html", ""), endings)
-        for output in options.output or ["report.html"]
-    }
+    names = options.output or ["report.html"]
+    outputs = {name: suffix_of(name, *PICTURES, ".html", "") for name in names}
     results = load_all(options.files)
     drawn = picture(results) if set(outputs.values()) & set(PICTURES) else None
     for output, suffix in outputs.items():

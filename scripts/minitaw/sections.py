@@ -65,7 +65,7 @@ ABOUT_FIGURES = (
 )
 ABOUT_MORE_FIGURES = (
     "Overlap: hidden part of the communication. Gradient error: against the serial reference, – "
-    "where nobody checked it."
+    "where it was not checked."
 )
 
 

@@ -230,8 +230,7 @@ def main(words=None):
         help="numbers of cases of the result file, as 0,2 or all, if several have a timeline",
     )
     options = parser.parse_args(words)
-    endings = ".png, .svg or .pdf (a picture) or .json (a Chrome trace, for Perfetto)"
-    suffix = suffix_of(options.output, (*PICTURES, ".json"), endings)
+    suffix = suffix_of(options.output, *PICTURES, ".json")
     timelines = []
     for path in options.files:
         if path.endswith(".json"):

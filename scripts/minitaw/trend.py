@@ -188,7 +188,7 @@ def main(words=None):
     )
     options = parser.parse_args(words)
     if options.output:
-        suffix_of(options.output, PICTURES, ".png, .svg or .pdf")
+        suffix_of(options.output, *PICTURES)
     cases = histories(load_all(options.files))
     for name, runs in cases.items():
         write_stdout(table(name, runs, RISK / len(cases)))

@@ -2,8 +2,9 @@
 """Every call of MPI by which the program could hand data over is defined in src/comm/mpi/sends.cpp,
 where it is counted. Called with `nm` and the program. Ends with 77 if MPI is no shared library."""
 
-import subprocess
 import sys
+
+import programs
 
 CARRY_NOTHING = {
     "Abort",
@@ -38,9 +39,7 @@ CARRY_NOTHING = {
 }
 
 nm, program = sys.argv[1:]
-listed = subprocess.run(
-    [nm, "--dynamic", "--undefined-only", program], capture_output=True, text=True, check=True
-).stdout
+listed = programs.call(nm, "--dynamic", "--undefined-only", program, check=True).stdout
 undefined = {line.split()[-1].partition("@")[0] for line in listed.splitlines()}
 if "MPI_Init_thread" not in undefined:
     sys.exit(77)

@@ -19,6 +19,7 @@ import tarfile
 import time
 
 import pages
+import programs
 from pages import Command
 
 REPOSITORY, BUILD, SAMPLE, FOLDER = (pathlib.Path(word).resolve() for word in sys.argv[1:5])
@@ -34,7 +35,7 @@ PLACES = {
 OWN_BUNDLE = "results/2-core-xeon/2026-11-23-small/bundle.tar.gz"
 
 SHELL = ("export ", "cd ", "tar ")  # they do nothing by themselves
-# In place of what takes long: fewer points of a measurement.
+# Instead of what takes long: fewer points of a measurement.
 FEWER = [
     (r"inputs/performance/host\*\.toml", "inputs/performance/tiny.toml"),
     (r"(experiments\.py (?:measure|tables) \S+)", r"\1 storage"),
@@ -75,9 +76,7 @@ def not_run():
 @functools.cache
 def help_of(*words):
     """The help text of a program of ours, or of its verb; empty if it has none."""
-    done = subprocess.run(
-        [*words, "--help"], capture_output=True, text=True, timeout=60, check=False, cwd=TREE
-    )
+    done = programs.call(*words, "--help", cwd=TREE)
     return done.stdout + done.stderr if done.returncode == 0 else ""
 
 

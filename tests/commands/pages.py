@@ -4,7 +4,7 @@
 import dataclasses
 import re
 
-# How a command begins, behind settings of the environment.
+# How a command begins, after settings of the environment.
 OURS = (
     r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/(?:results/)?\w+\.py|examples/[\w/-]+"
     r"|minitaw(?:_\w+)?|mpiexec|build/[\w/]+|\.ci/run)"
@@ -42,7 +42,7 @@ class Command:
 
     @property
     def words(self):
-        """Without the remark behind it."""
+        """Without the remark after it."""
         return re.sub(r"\s+# .*", "", self.text.removeprefix("$ ")).strip()
 
     @property
@@ -71,7 +71,7 @@ def joined_lines(text):
 
 
 def of_block(path, first, text):
-    """The lines of a block are commands if the first one is; behind `$ ` there are answers, too."""
+    """The lines of a block are commands if the first one is; after `$ ` there are answers, too."""
     lines = joined_lines(text)
     if not lines or not BEGIN.match(lines[0][1]):
         return []

@@ -71,7 +71,8 @@ def counted(program, folder):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode != 0:
         stop(
-            f"{program} failed under valgrind (exit code {done.returncode}):\n{done.stdout}{done.stderr}",
+            f"{program} failed under valgrind (exit code {done.returncode}):\n"
+            f"{done.stdout}{done.stderr}",
             1,
         )
     counts, files = {}, {}
@@ -90,9 +91,12 @@ def differences(baseline, counts, files):
     for name in sorted(baseline.keys() | counts.keys()):
         before, now = baseline.get(name), counts.get(name)
         if before is None or now is None:
-            yield f"{name}: {'not in the baseline' if before is None else 'in the baseline, but not counted'}"
+            where = "not in" if before is None else "not counted, but in"
+            yield f"{name}: {where} the baseline"
         elif abs(now - before) > TOLERANCE * before:
-            yield f"{name}: {before} -> {now} instructions ({100 * (now / before - 1):+.1f} %); callgrind_annotate {files[name]}"
+            change = f"{100 * (now / before - 1):+.1f} %"
+            counts_text = f"{before} -> {now} instructions ({change})"
+            yield f"{name}: {counts_text}; callgrind_annotate {files[name]}"
 
 
 def main():
@@ -111,7 +115,10 @@ def main():
     advice = f"cmake --build {options.build} --target instructions_baseline"
     for name, here in setting.items():
         if baseline[name] != here:
-            sentence = f"the baseline does not apply: its {name} is '{baseline[name]}', here it is '{here}'"
+            sentence = (
+                f"the baseline does not apply: its {name} is '{baseline[name]}', here it is "
+                f"'{here}'"
+            )
             if name == "flags":  # the repository's own, the same on every machine
                 stop(f"{sentence}; renew it: {advice}", 1)
             stop(f"skipped: {sentence}; scripts/env brings what it was made with", NOT_APPLICABLE)
@@ -119,12 +126,14 @@ def main():
     if found := list(differences(baseline["instructions"], counts, files)):
         print(*found, sep="\n")
         stop(
-            f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from {options.baseline}. "
+            f"{len(found)} of {len(counts)} kernels differ by more than {TOLERANCE:.0%} from "
+            f"{options.baseline}. "
             f"If that is meant, renew it: {advice}",
             1,
         )
     print(
-        f"{len(counts)} kernels take as many instructions as in the baseline, within {TOLERANCE:.0%}"
+        f"{len(counts)} kernels take as many instructions as in the baseline, within "
+        f"{TOLERANCE:.0%}"
     )
 
 

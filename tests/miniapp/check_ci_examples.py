@@ -15,19 +15,20 @@ import types
 import unittest.mock
 import xml.etree.ElementTree
 
+import programs
+
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 EXAMPLES = REPOSITORY / "examples" / "ci"
-TINY = 'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 32\nseq = 8\nsteps = 3\n'
+TINY = (
+    'schedule = ["serial", "tawpipe"]\nranks = 1\nlayers = 1\nhidden = 16\nhead_dim = 8\n'
+    "vocab = 32\nseq = 8\nsteps = 3\n"
+)
 
 
 def check_suites():
     """Lists of schedules are those of the program, but for the serial one, and have FSDP's other
     form."""
-    names = set(
-        subprocess.run(
-            [PROGRAM, "help", "schedules"], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
+    names = set(programs.call(PROGRAM, "help", "schedules", check=True).stdout.split())
     for file, before in (
         ("reframe/minitaw_test.py", "SCHEDULES = "),
         ("reframe/eessi_minitaw.py", r"schedule = parameter\("),
@@ -163,9 +164,8 @@ def check_yaml():
     job = github["jobs"]["compare"]
     command = command_of("github-actions.yml")
     assert "BASE" in job["env"] and "BASE" in gitlab["performance"]["variables"]
-    assert command in [step.get("run") for step in job["steps"]] and gitlab["performance"][
-        "script"
-    ] == [command]
+    assert command in [step.get("run") for step in job["steps"]]
+    assert gitlab["performance"]["script"] == [command]
     nightly = yaml.safe_load((EXAMPLES / "github-nightly.yml").read_text(encoding="utf-8"))["jobs"][
         "history"
     ]
@@ -227,9 +227,8 @@ def check_command():
     suites = xml.etree.ElementTree.parse(FOLDER / "out" / "compare.xml").getroot()
     assert [suite.get("tests") for suite in suites] == ["9", "9"]
     table = (FOLDER / "out" / "compare.md").read_text(encoding="utf-8")
-    assert table.startswith("### miniTaw: AMBIGUOUS") and all(
-        f"\n         {i} " in table for i in range(2)
-    ), table
+    assert table.startswith("### miniTaw: AMBIGUOUS"), table
+    assert all(f"\n         {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
 
@@ -256,13 +255,10 @@ def check_nightly():
     )  # one pair decides nothing
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(" ")]
     schedules = {row[1].partition(":")[0] for row in rows}
-    assert (
-        schedules == {"tawpipe", "weipipe", "fsdp", "ddp", "1f1b", "zb1"}
-        and max(int(row[4]) for row in rows) >= 1024
-    ), rows
-    assert (
-        len(list((FOLDER / "out").glob("*.h5"))) == 2 and (FOLDER / "out" / "compare.xml").exists()
-    ), done.stderr
+    assert schedules == {"tawpipe", "weipipe", "fsdp", "ddp", "1f1b", "zb1"}, rows
+    assert max(int(row[4]) for row in rows) >= 1024, rows
+    assert len(list((FOLDER / "out").glob("*.h5"))) == 2, done.stderr
+    assert (FOLDER / "out" / "compare.xml").exists(), done.stderr
     for name in ("gate.toml", "gate-communication.toml"):
         deck = (REPOSITORY / "inputs" / name).read_text(encoding="utf-8")
         (FOLDER / "inputs" / name).write_text(re.sub(r"(?m)^steps = \d+", "steps = 3", deck))
@@ -270,11 +266,9 @@ def check_nightly():
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("TREND: UNKNOWN"), (
         done.stdout + done.stderr
     )
-    assert (
-        done.stdout.count("# started") == 3
-        and (FOLDER / "out" / "trend.png").exists()
-        and (FOLDER / "history" / "commit").exists()
-    )
+    assert done.stdout.count("# started") == 3
+    assert (FOLDER / "out" / "trend.png").exists()
+    assert (FOLDER / "history" / "commit").exists()
     assert len(list((FOLDER / "history").glob("*.h5"))) == 1
 
 

@@ -27,10 +27,8 @@ def check_whole_deck():
     cases = rows(FILE)
     assert len(cases) == 16 and all(row["status"] == "ok" for row in cases), len(cases)
     shown = programs.call(PROGRAM, "show", FILE)
-    assert (
-        shown.returncode == 0
-        and shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1]
-    ), shown.stdout
+    assert shown.returncode == 0, shown.stdout
+    assert shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1], shown.stdout
     lines = [
         [line.split("  [")[0].split() for line in text.splitlines() if line.startswith("  ")]
         for text in (done.stdout, shown.stdout)
@@ -58,64 +56,44 @@ def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and
     --timeline keeps every action of every rank."""
     file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
-    done = call(
-        3,
-        "run",
-        DECK,
-        *settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3"),
-        "--timeline",
-        "--peak",
-        "2G",
-        "-o",
-        file,
-        variables=["TZ=UTC-9"],
-    )
-    output_of(done)
+    sweep = settings(dtype="fp32,bf16", seq=9, ranks=3, groups="1+2", replicas="1,3")
+    options = ("--timeline", "--peak", "2G", "-o", file)
+    output_of(call(3, "run", DECK, *sweep, *options, variables=["TZ=UTC-9"]))
     cases = rows(file)
-    assert {(row["dtype"], row["schedule"], row["replicas"]) for row in cases} == {
-        (dtype, *case)
-        for dtype in ("fp32", "bf16")
-        for case in (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))
-    }, cases
+    found = {(row["dtype"], row["schedule"], row["replicas"]) for row in cases}
+    kinds = (("tawpipe", 1), ("tawpipe", 3), ("ddp", 1))
+    assert found == {(dtype, *kind) for dtype in ("fp32", "bf16") for kind in kinds}, cases
     for row in cases:
-        assert (
-            begin.replace(microsecond=0)
-            <= datetime.datetime.fromisoformat(row["started"])
-            <= datetime.datetime.now(datetime.UTC)
-        ), row
+        started = datetime.datetime.fromisoformat(row["started"])
+        assert begin.replace(microsecond=0) <= started <= datetime.datetime.now(datetime.UTC), row
         assert row["peak"] == 2e-3 and abs(row["mfu"] * 2e-3 / row["tflops_rank"] - 1) < 1e-9, row
-        assert row["bytes_source"] == (
-            "counted" if row["transport_used"].startswith("mpi") else "by formula"
-        ), row
+        source = "counted" if row["transport_used"].startswith("mpi") else "by formula"
+        assert row["bytes_source"] == source, row
         assert row["attention"] == "auto" and row["attention_used"] not in ("", "auto"), row
         assert row["transport_used"].split()[0] in ("mpi", "nccl"), row
-        assert (
-            0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2)
-        ), f"a case that fits is checked: {row}"
-        step = float(row["compute_s"]) / (
-            1 - float(row["exposed_share"]) - float(row["idle_share"])
-        )
-        exposed = sum(
-            float(row[f"exposed_{kind}_s"])
-            for kind in ("weights", "gradients", "activations", "embeddings")
-        )
-        assert (
-            float(row["compute_s"]) > 0 and float(row["min_s"]) < 1.01 * step
-        ), row  # the slowest rank of a step takes no longer than all
-        assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
-        assert abs(float(row["idle_s"]) - step * float(row["idle_share"])) < 1e-6 * step, row
-        assert (
-            0 <= float(row["idle_share"]) <= float(row["idle_share_max"]) <= 1
-            and 0 <= float(row["overlap"]) <= 1
-        ), row
+        least = 1e-5 if row["dtype"] == "fp32" else 1e-2
+        assert 0 <= row["gradient_error"] < least, f"a case that fits is checked: {row}"
+        check_parts(row)
     with h5py.File(file) as record:
         for case in record["cases"].values():
             columns = [column[:] for column in case["timeline"].values()]
-            assert len({len(column) for column in columns}) == 1 and set(
-                case["timeline/rank"][:]
-            ) == {0, 1, 2}
+            assert len({len(column) for column in columns}) == 1
+            assert set(case["timeline/rank"][:]) == {0, 1, 2}
             assert (case["timeline/begin"][:] <= case["timeline/end"][:]).all()
             check_account(case)
+
+
+def check_parts(row):
+    """Computing, exposed and idle seconds of a step agree with their shares of it."""
+    exposed, idle = row["exposed_share"], row["idle_share"]
+    step = row["compute_s"] / (1 - exposed - idle)
+    kinds = ("weights", "gradients", "activations", "embeddings")
+    waited = sum(row[f"exposed_{kind}_s"] for kind in kinds)
+    assert abs(waited - step * exposed) < 1e-6 * step, row
+    assert abs(row["idle_s"] - step * idle) < 1e-6 * step, row
+    assert row["compute_s"] > 0, row
+    assert row["min_s"] < 1.01 * step, f"the slowest rank takes no longer than all: {row}"
+    assert 0 <= idle <= row["idle_share_max"] <= 1 and 0 <= row["overlap"] <= 1, row
 
 
 def check_account(case):
@@ -160,23 +138,17 @@ def check_statuses():
     """What cannot run is recorded and does not stop the sweep; what failed stays until it is
     retried."""
     file = FOLDER / "statuses.h5"
-    one = (
-        *settings(seq="9,200", ranks=2, groups=1, schedule="ddp", repeats=2),
-        "-o",
-        file,
-    )
+    one = (*settings(seq="9,200", ranks=2, groups=1, schedule="ddp", repeats=2), "-o", file)
     small = call(2, "run", DECK, *one, "--memory", "41910K")
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", (
         small.stdout + small.stderr
     )
-    assert [row["status"] for row in rows(file)] == ["ok", "skipped"] and small.stdout.count(
-        "\n# needs "
-    ) == 1, small.stdout
+    assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    assert small.stdout.count("\n# needs ") == 1, small.stdout
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
-    assert (
-        whole.returncode == 0 and "has 1 of 2 cases already, which is not run again" in whole.stdout
-    ), whole.stdout
+    assert whole.returncode == 0, whole.stdout
+    assert "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
     # Too large for any machine: malloc says so. It is not repeated.
     giant = (
         *settings(schedule="ddp", ranks=2, groups=1, seq=9, hidden="1M", ffn="4M", repeats=2),
@@ -185,33 +157,26 @@ def check_statuses():
     )
     done = call(2, "run", DECK, *giant, "--memory", "900000T")
     output_of(done, code=1)
-    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"] and done.stdout.count(
-        "repetition "
-    ) == 1, done.stdout
+    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"], done.stdout
+    assert done.stdout.count("repetition ") == 1, done.stdout
     again = call(2, "run", DECK, *giant, "--memory", "900000T")
-    assert (
-        again.returncode == 1
-        and "--retry runs it again" in again.stdout
-        and "[1/1" not in again.stdout
-    ), again.stdout
+    assert again.returncode == 1, again.stdout
+    assert "--retry runs it again" in again.stdout, again.stdout
+    assert "[1/1" not in again.stdout, again.stdout
     retried = call(2, "run", DECK, *giant, "--memory", "900000T", "--retry")
-    assert (
-        retried.returncode == 1 and "[1/2" in retried.stdout and "--retry" not in retried.stdout
-    ), retried.stdout
+    assert retried.returncode == 1, retried.stdout
+    assert "[1/2" in retried.stdout, retried.stdout
+    assert "--retry" not in retried.stdout, retried.stdout
     other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
-    assert (
-        other.returncode == 0
-        and "RESULT: VALID" in other.stdout
-        and len(rows(FOLDER / "oom.h5")) == 3
-    ), other.stdout
+    assert other.returncode == 0, other.stdout
+    assert "RESULT: VALID" in other.stdout, other.stdout
+    assert len(rows(FOLDER / "oom.h5")) == 3, other.stdout
 
     # What ran when a job died comes last.
     (FOLDER / "died.h5.running").write_text(rows(file)[0]["identity"] + "\n", encoding="utf-8")
     died = call(2, "run", DECK, *one[:-1], FOLDER / "died.h5")
-    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [
-        200,
-        9,
-    ] and "a job died while a case was running" in died.stdout, died.stdout
+    assert [row["seq"] for row in rows(FOLDER / "died.h5")] == [200, 9], died.stdout
+    assert "a job died while a case was running" in died.stdout, died.stdout
 
 
 def check_time_limit():
@@ -349,9 +314,8 @@ def check_repeats():
         recorded = sum(case["seconds"][:].max(axis=1).sum() for case in record["cases"].values())
         assert 0 < recorded < seconds, f"{recorded} s of steps in a run of {seconds} s"
         for case in record["cases"].values():
-            assert case["seconds"].shape == (12, 3) and list(case["repetition"]) == [
-                i // 3 for i in range(12)
-            ]
+            assert case["seconds"].shape == (12, 3)
+            assert list(case["repetition"]) == [i // 3 for i in range(12)]
             assert list(case["position"]) == sorted(case["position"])
             positions += list(case["position"])
         assert sorted(positions) == list(range(16)) and positions != list(range(16)), positions
@@ -389,15 +353,12 @@ def check_topo():
         done = call(ranks, "topo", "--seconds", "0.05", "--json", *options)
         assert done.returncode == 0, programs.told(done)
         said = json.loads(done.stdout)
-        assert (
-            said["ranks"] == ranks
-            and said["groups"] == groups
-            and said["shaped_links"] == []
-            and said["adapters"] >= 1
-        ), said
-        assert (said["inside"] is None) == (max(groups) == 1) and (said["between"] is None) == (
-            len(groups) == 1
-        ), said
+        assert said["ranks"] == ranks, said
+        assert said["groups"] == groups, said
+        assert said["shaped_links"] == [], said
+        assert said["adapters"] >= 1, said
+        assert (said["inside"] is None) == (max(groups) == 1), said
+        assert (said["between"] is None) == (len(groups) == 1), said
         for rates in filter(None, (said["inside"], said["between"])):
             assert set(rates) == {
                 "latency_s",
@@ -406,9 +367,9 @@ def check_topo():
                 "both_bytes_per_s",
             }, said
             # no message comes before it has been sent, nor faster than memory moves
-            assert (
-                min(rates.values()) > 0 and rates["latency_s"] > 1e-9 and max(rates.values()) < 1e13
-            ), said
+            assert min(rates.values()) > 0, said
+            assert rates["latency_s"] > 1e-9, said
+            assert max(rates.values()) < 1e13, said
     refused(call(1, "topo", "x"), "x")
     for options in (["--groups", "3"], ["--seconds", "0"]):
         refused(call(2, "topo", "--seconds", "0.05", *options))

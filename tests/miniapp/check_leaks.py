@@ -7,16 +7,19 @@ to preload and a folder to write to."""
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import h5py
+import programs
 
 MPIEXEC, NUMBER, PROGRAM, FAKE_HOST, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 HOST, USER = "leak017", "leakjoe"
 
-TEXT = 'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n'
+TEXT = (
+    'schedule = "tawpipe"\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 64\nseq = 9\n'
+    "micro_batches = 4\nsteps = 3\nwarmup = 1\n"
+)
 SECRETIVE = {
     "SLURM_JOB_NODELIST": f"{HOST},leak[018-019]",
     "SLURMD_NODENAME": HOST,
@@ -44,14 +47,7 @@ def run(name, *arguments, deck="leaks.toml"):
     options = (
         os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
     )  # the library is preloaded before it
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        cwd=FOLDER,
-        timeout=240,
-        env={**os.environ, "ASAN_OPTIONS": options},
-    )
+    done = programs.call(*command, cwd=FOLDER, env={**os.environ, "ASAN_OPTIONS": options})
     assert done.returncode == 0, done.stdout + done.stderr
     with h5py.File(FOLDER / name) as file:
         found = {
@@ -71,11 +67,9 @@ def check_nothing_leaks_and_the_map():
     assert list(found["hosts"]) == ["node 0"] * 2 and list(found["nodes"]) == [0, 0]
     assert all(text.startswith("Linux 6.1-node 0 x86_64") for text in found["os"]), found["os"]
     variables = dict(variable.split("=", 1) for variable in found["environment"])
-    assert (
-        variables["SLURM_NTASKS"] == "2"
-        and variables["NCCL_ALGO"] == "Ring"
-        and variables["KOKKOS_TOOLS_LIBS"] == "(not kept)"
-    )
+    assert variables["SLURM_NTASKS"] == "2"
+    assert variables["NCCL_ALGO"] == "Ring"
+    assert variables["KOKKOS_TOOLS_LIBS"] == "(not kept)"
     assert {variables[name] for name in ("FI_DOMAIN", "NCCL_TOPO_FILE", "NCCL_KEY")} == {
         "(not kept)"
     }, variables
@@ -100,11 +94,9 @@ def check_what_the_user_wrote():
     deck = f"{HOST}.toml"
     (FOLDER / deck).write_text(TEXT + f"# for {HOST}\n", encoding="utf-8")
     _, _, found = run("written.h5", deck=deck)
-    assert (
-        found["deck_path"] == deck
-        and f"# for {HOST}" in found["deck"]
-        and f"run {deck} " in found["command"]
-    ), found
+    assert found["deck_path"] == deck, found
+    assert f"# for {HOST}" in found["deck"], found
+    assert f"run {deck} " in found["command"], found
 
 
 shutil.rmtree(FOLDER, ignore_errors=True)

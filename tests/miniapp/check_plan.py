@@ -29,7 +29,8 @@ def cases(*arguments):
 # = 32 and d = 8 in bf16.
 FFN = [48, 16, 80, 176, 112, 144]
 ODD = (
-    f'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\nmicro_batches = 12\n'
+    'groups = "2+1+3"\nlayers = 6\nhidden = 32\nheads = 4\nkv_heads = 2\nvocab = 50\nseq = 16\n'
+    "micro_batches = 12\n"
     f'ffn_per_layer = {FFN}\ndtype = "bf16"\n'
 )
 NODE = [0, 0, 1, 2, 2, 2]
@@ -41,6 +42,7 @@ KINDS = {
     "E": "embeddings",
 }
 VISITS = ("F", "BW", "B", "W")
+REACHES = ("between", "inside")
 
 
 def padded(elements, parts=1):
@@ -178,11 +180,13 @@ def check_memory(case, account):
     memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
-    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
+    assert memory["worst"] == worst
+    assert case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
         kind: int(count) for kind, count in slots.items()
     } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
-        assert rank["rank"] == number and rank["total"] == sum(
+        assert rank["rank"] == number
+        assert rank["total"] == sum(
             rank[kind]
             for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")
         )
@@ -268,9 +272,9 @@ def check_idle():
     )  # of a sequence
     first, second = case["idle"]["share_per_rank"]
     assert abs(case["idle"]["step_s"] * 1e6 / (2 * 3 * flops) - 1) < 1e-6, (case["idle"], flops)
-    assert (
-        abs(first - 2 / 3) < 1e-6 and second < 1e-6 and abs(case["idle"]["share"] - 1 / 3) < 1e-6
-    ), case["idle"]
+    assert abs(first - 2 / 3) < 1e-6, case["idle"]
+    assert second < 1e-6, case["idle"]
+    assert abs(case["idle"]["share"] - 1 / 3) < 1e-6, case["idle"]
     alike = [
         cases(
             "deck.toml",
@@ -285,10 +289,8 @@ def check_idle():
     assert case["memory_bytes"]["ranks"] == [
         alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)
     ], "each as if all had its micro-batch"
-    assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {
-        "flops": 1e6,
-        "memory_bytes_per_s": 3.35e12,
-    }
+    assert case["settings"]["micro_batch_per_rank"] == [1, 3]
+    assert said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
 
 
 # Table and text have the figures of the JSON.
@@ -322,21 +324,17 @@ def check_table():
     units = {name: lines[1][:end].split(" ")[-1].partition("/")[0] for name, end in ends.items()}
     for number, (line, case) in enumerate(zip(lines[2:], found)):
         figures, worst = dict(zip(names, line.split(), strict=True)), case["memory_bytes"]["worst"]
-        assert (
-            figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
-        )
-        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(
-            case["ticks"]["total"]
-        )
+        assert figures["case"] == str(number)
+        assert figures["schedule"] == case["settings"]["schedule"]
+        assert figures["seq"] == str(case["settings"]["seq"])
+        assert figures["ticks"] == str(case["ticks"]["total"])
         assert figures["w/k/g/p/a/b/x"] == "/".join(
             str(sum(case["slots"][kind] for kind in kinds))
             for kinds in ("w", "k", "gc", "p", "a", "b", "x")
         )
-        assert (
-            figures["idle"] == f"{100 * case['idle']['share']:.1f}"
-            and figures["ranks"] == "6"
-            and figures["groups"] == "2+1+3"
-        )
+        assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
+        assert figures["ranks"] == "6"
+        assert figures["groups"] == "2+1+3"
         sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
         sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {
             "memory": worst["total"]
@@ -356,87 +354,82 @@ def check_table():
     names = (
         accepted("deck.toml", *settings(hidden="32,64", dtype="fp32,bf16")).splitlines()[0].split()
     )
-    assert (
-        "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names
-    ), names
+    assert "hidden" in names, names
+    assert "dtype" in names, names
+    assert "ffn" not in names, names
+    assert "parameters" not in names, names
 
 
-def check_text():
-    """The text of a case, line by line. Sizes have two decimals."""
-    arguments = ("odd.toml", *settings(schedule="tawpipe"), "--device-memory", "8G")
-    lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
-    memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
-    assert (
-        lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
-    ), lines[0]
+class Text:
+    """The text of a case of `plan`."""
 
-    def line(name):
-        return next(line.split(name, 1)[1] for line in lines if line.startswith(f"  {name}"))
+    def __init__(self, text):
+        self.lines = text.splitlines()
 
-    def has(name, sizes):
-        found = [
-            (float(number), UNITS[unit])
-            for number, unit in re.findall(r"([\d.]+) (B|[KMG]iB)\b", line(name))
-        ]
-        assert len(found) == len(sizes) and all(
-            abs(number - size / unit) <= 0.0051 for (number, unit), size in zip(found, sizes)
-        ), (line(name), sizes)
+    def line(self, name):
+        """After the name that it begins with."""
+        return next(line.split(name, 1)[1] for line in self.lines if line.startswith(f"  {name}"))
 
+    def numbers(self, name):
+        return [float(number) for number in re.findall(r"\d[\d.e+-]*", self.line(name))]
+
+    def has_sizes(self, name, sizes):
+        """Fails unless its sizes are these; they have two decimals."""
+        found = re.findall(r"([\d.]+) (B|[KMG]iB)\b", self.line(name))
+        assert len(found) == len(sizes), (self.line(name), sizes)
+        for (number, unit), size in zip(found, sizes):
+            assert abs(float(number) - size / UNITS[unit]) <= 0.0051, (self.line(name), sizes)
+
+
+TRACED = ("odd.toml", *settings(schedule="tawpipe"), "--device-memory", "8G")
+
+
+def check_text_of_sizes():
+    text = Text(accepted(*TRACED).split("\n\n")[1])
+    (case,) = cases(*TRACED)
+    memory, device = case["memory_bytes"], case["device"]
     for reach in ("inside", "between"):
-        has(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
-    for name, rank in [
-        (f"worst: rank {memory['worst']['rank']} ", memory["worst"]),
-        *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"])),
-    ]:
-        has(name, [*rank.values()][1:])
-    host = case["host_bytes"][memory["worst"]["rank"]]
-    has("on a host", [host["step"], host["process_estimate"], host["total"]])
-    has("busiest NIC", [case["busiest_out"]["bytes"], case["busiest_in"]["bytes"]])
-    has(
-        "device",
-        [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]],
+        text.has_sizes(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
+    worst = memory["worst"]["rank"]
+    text.has_sizes(f"worst: rank {worst} ", [*memory["worst"].values()][1:])
+    for number, rank in enumerate(memory["ranks"]):
+        text.has_sizes(f"rank {number} ", [*rank.values()][1:])
+    host = case["host_bytes"][worst]
+    text.has_sizes("on a host", [host["step"], host["process_estimate"], host["total"]])
+    out, into = case["busiest_out"], case["busiest_in"]
+    text.has_sizes("busiest NIC", [out["bytes"], into["bytes"]])
+    assert f"out (group {out['group']})" in text.line("busiest NIC")
+    assert f"in (group {into['group']})" in text.line("busiest NIC")
+    names = ("arena_bytes", "libraries_estimate_bytes", "available_bytes")
+    text.has_sizes("device", [device[name] for name in names])
+    assert f"largest S that fits is {device['largest_seq']}" in text.line("device")
+    assert text.line("device").split(":")[0].strip() == "fits"
+    assert text.line("slots").endswith(f" on rank {worst}") and worst not in (0, 5)
+
+
+def check_text_of_counts():
+    text = Text(accepted(*TRACED).split("\n\n")[1])
+    (case,) = cases(*TRACED)
+    assert text.lines[0] == (
+        "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
     )
-    numbers = {
-        name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name))))
-        for name in ("model", "step", "messages", "ticks", "idle")
-    }
-    assert numbers["messages"] == [
-        messages[name]
-        for name in (
-            "weights_between",
-            "weights_inside",
-            "gradients_between",
-            "gradients_inside",
-            "broadcasts",
-            "reduces",
-        )
-    ]
-    computing, shares = case["ticks"]["computing_per_rank"], [
-        case["idle"]["share"],
-        min(case["idle"]["share_per_rank"]),
-        max(case["idle"]["share_per_rank"]),
-    ]
-    assert numbers["ticks"] == [case["ticks"]["total"], min(computing), max(computing)] and numbers[
-        "idle"
-    ] == [round(100 * share, 2) for share in shares]
+    counts = case["messages"]
+    moved = [f"{what}_{reach}" for what in ("weights", "gradients") for reach in REACHES]
+    assert text.numbers("messages") == [counts[name] for name in (*moved, "broadcasts", "reduces")]
+    computing = case["ticks"]["computing_per_rank"]
+    assert text.numbers("ticks") == [case["ticks"]["total"], min(computing), max(computing)]
+    idle = case["idle"]
+    shares = (idle["share"], min(idle["share_per_rank"]), max(idle["share_per_rank"]))
+    assert text.numbers("idle") == [round(100 * share, 2) for share in shares]
+
     matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
-    assert (
-        near(numbers["model"][0], matrices + 51 * 32 + 6 * 64) and numbers["model"][1] == 6
-    ), "embedding and gains besides"
-    assert numbers["step"][0] == 12 * 16 and near(
-        numbers["step"][1], 192e-12 * 6 * (matrices + attention)
-    ), numbers["step"]
-    assert near(numbers["step"][2], 192e-12 * 6 * (matrices + 2 * attention)), numbers["step"]
-    assert f"out (group {case['busiest_out']['group']})" in line(
-        "busiest NIC"
-    ) and f"in (group {case['busiest_in']['group']})" in line("busiest NIC")
-    assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"][
-        "rank"
-    ] not in (0, 5)
-    assert (
-        f"largest S that fits is {device['largest_seq']}" in line("device")
-        and line("device").split(":")[0].strip() == "fits"
-    )
+    parameters, layers = text.numbers("model")[:2]
+    assert near(parameters, matrices + 51 * 32 + 6 * 64), "embedding and gains besides"
+    assert layers == 6
+    tokens, causal, full = text.numbers("step")[:3]
+    assert tokens == 12 * 16
+    assert near(causal, 192e-12 * 6 * (matrices + attention)), causal
+    assert near(full, 192e-12 * 6 * (matrices + 2 * attention)), full
 
 
 def check_fit():
@@ -447,12 +440,10 @@ def check_fit():
 
     plain = device()
     largest = plain["largest_seq"]
-    assert (
-        plain["fits"]
-        and plain["available_bytes"] == 3 << 30
-        and largest >= 128
-        and largest % 128 == 0
-    ), plain
+    assert plain["fits"], plain
+    assert plain["available_bytes"] == 3 << 30, plain
+    assert largest >= 128, plain
+    assert largest % 128 == 0, plain
     assert device(*settings(seq=largest))["fits"]
     beyond = device("--set", f"seq={largest + 128}")
     assert not beyond["fits"] and beyond["largest_seq"] == largest
@@ -481,9 +472,8 @@ def check_csv():
         accepted("pipelines/deck.toml", *settings(schedule=name), "--program").partition("\n")
         for name in ("zbv", "csv:file=zbv.csv")
     )
-    assert (
-        re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]) and own[2] == read[2]
-    ), read[0]
+    assert re.fullmatch("program csv:file=zbv.csv:sum=[0-9a-f]{8}", read[0]), read[0]
+    assert own[2] == read[2], read[0]
     for words, says in (
         (["--csv", "x.csv"], ["--csv", "tawpipe", "activations"]),
         *(
@@ -493,10 +483,7 @@ def check_csv():
         ),
         (settings(schedule="csv"), ["csv", "file"]),
         (["--csv", "x.csv", *settings(seq="64,128")], ["2 cases"]),
-        (
-            ["--program", *settings(schedule="ddp,fsdp", replicas=2)],
-            ["2 cases"],
-        ),
+        (["--program", *settings(schedule="ddp,fsdp", replicas=2)], ["2 cases"]),
     ):
         refused(call(PROGRAM, "plan", "deck.toml", *words, cwd=FOLDER), *says)
 
@@ -569,68 +556,73 @@ def node_of(found):
     )
 
 
+class Graph:
+    """Traces of all ranks as one graph, in which a transfer is a node that all of its sides are;
+    and the bytes that they move, by reach and kind."""
+
+    def __init__(self, groups):
+        self.groups = groups  # {name: ranks, as a ring}
+        self.moved = {reach: collections.Counter() for reach in REACHES}
+        self.needs = collections.defaultdict(set)
+        self.sides = collections.Counter()  # of each node
+
+    def add(self, rank, nodes):
+        places, passed = {}, collections.Counter()
+        for node in nodes:
+            transfer = node.type, *(node.of.get(name) for name in TRANSFER)
+            passed[transfer] += 1
+            computes = node.type == 4
+            place = (rank, node.id) if computes else (*transfer[1:], passed[transfer])
+            places[node.id] = place
+            self.sides[place] += 1
+            self.needs[place].update(places[need] for need in node.deps + node.turn)
+            self.count(rank, node)
+
+    def count(self, rank, node):
+        """The bytes that it moves: once of a message, by its sender, and of a ring, by its first
+        rank."""
+        links = []
+        if node.type in (5, 6):
+            source, target = node.of["comm_src"], node.of["comm_dst"]
+            assert rank == (source if node.type == 5 else target), node
+            if node.type == 5:
+                links = [(source, target, node.of["comm_size"])]
+        elif node.type == 7 and rank == (ring := self.groups[node.of["pg_name"]])[0]:
+            size = {2: 5, 7: 5 / 6}[node.of["comm_type"]] * node.of["comm_size"]
+            links = [(a, b, size) for a, b in zip(ring, ring[1:] + ring[:1])]
+        for a, b, size in links:
+            kind = KINDS[node.name.split()[1][0]]
+            self.moved["inside" if NODE[a] == NODE[b] else "between"][kind] += size
+
+
+# What tells transfers apart; the third is the group of a collective.
+TRANSFER = ("comm_src", "comm_dst", "comm_tag", "comm_size", "pg_name", "comm_type")
+
+
 def check_chakra():
     for schedule in ("tawpipe", "zb1", "fsdp"):
         words = ("odd.toml", *settings(schedule=schedule))
         accepted(*words, "--chakra", "traces", "--flops", "1M")
-        account, traces = Account(accepted(*words, "--program")), list(map(trace_of, range(6)))
-        groups = json.loads(
-            (pathlib.Path(FOLDER) / "traces" / "comm_groups.json").read_text(encoding="utf-8")
-        )
-        assert list(groups.values()) == list(account.rings.values()) and list(groups) == [
-            str(1 + i) for i in range(len(groups))
-        ]
-        for rank, nodes in zip(account.ranks, traces, strict=True):
+        account = Account(accepted(*words, "--program"))
+        text = pathlib.Path(FOLDER, "traces/comm_groups.json").read_text(encoding="utf-8")
+        groups = json.loads(text)
+        assert list(groups.values()) == list(account.rings.values())
+        assert list(groups) == [str(1 + i) for i in range(len(groups))]
+        graph = Graph(groups)
+        for number, rank in enumerate(account.ranks):
+            nodes = trace_of(number)
             check_nodes(rank.splitlines()[1:-1], nodes)
-        moved, graph, sides = (
-            {"inside": collections.Counter(), "between": collections.Counter()},
-            collections.defaultdict(set),
-            collections.Counter(),
-        )
-        for rank, nodes in enumerate(traces):
-            places, passed = {}, collections.Counter()
-            for node in nodes:  # a transfer is a node of the graph that all of its sides are
-                kind, *what = node.type, *(
-                    node.of.get(name)
-                    for name in (
-                        "comm_src",
-                        "comm_dst",
-                        "comm_tag",
-                        "comm_size",
-                        "pg_name",
-                        "comm_type",
-                    )
-                )
-                passed[kind, *what] += 1
-                places[node.id] = (rank, node.id) if kind == 4 else (*what, passed[kind, *what])
-                sides[places[node.id]] += 1
-                graph[places[node.id]].update(places[need] for need in node.deps + node.turn)
-                if kind in (5, 6):
-                    assert rank == what[0 if kind == 5 else 1], node
-                ring = groups[node.of["pg_name"]] if kind == 7 else []
-                links = [(what[0], what[1], what[3])] if kind == 5 else []
-                if ring and ring[0] == rank:
-                    links = [
-                        (a, b, {2: 5, 7: 5 / 6}[what[5]] * what[3])
-                        for a, b in zip(ring, ring[1:] + ring[:1])
-                    ]
-                for a, b, size in links:
-                    moved["inside" if NODE[a] == NODE[b] else "between"][
-                        KINDS[node.name.split()[1][0]]
-                    ] += size
-        assert all(
-            count == (1 if len(place) == 2 else len(groups.get(place[4], "ab")))
-            for place, count in sides.items()
-        ), "both sides of each"
-        assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(
-            graph
-        ), "no node needs itself"
+            graph.add(number, nodes)
+
+        for place, count in graph.sides.items():
+            sides = 1 if len(place) == 2 else len(groups.get(place[4], "ab"))
+            assert count == sides, (place, count)
+        order = list(graphlib.TopologicalSorter(graph.needs).static_order())
+        assert len(order) == len(graph.needs), "no node needs itself"
         planned = cases(*words)[0]["bytes_per_step"]
-        assert all(
-            round(moved[reach][kind]) == planned[reach][kind]
-            for reach in moved
-            for kind in KINDS.values()
-        ), (schedule, moved, planned)
+        for reach, moved in graph.moved.items():
+            for kind in KINDS.values():
+                assert round(moved[kind]) == planned[reach][kind], (schedule, graph.moved, planned)
 
 
 def check_nodes(lines, nodes):
@@ -644,11 +636,9 @@ def check_nodes(lines, nodes):
         needs = last[words[1]][-1:] + [
             last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)
         ]
-        assert (
-            run[0].name == " ".join(words[2:])
-            and set(run[0].deps) == set(needs)
-            and all(node.deps for node in run[1:])
-        ), (line, run)
+        assert run[0].name == " ".join(words[2:]), (line, run)
+        assert set(run[0].deps) == set(needs), (line, run)
+        assert all(node.deps for node in run[1:]), (line, run)
         assert set(run[0].turn) == (
             {ids[-1] for lane, ids in last.items() if lane != "compute" and ids}
             if run[0].type == 7
@@ -656,11 +646,9 @@ def check_nodes(lines, nodes):
         ), (line, run)
         last[words[1]].append(run[-1].id)
         if words[2] in VISITS:
-            assert (
-                run[0].type == 4
-                and run[0].of["tensor_size"] > 0
-                and abs(run[0].of["num_ops"] - run[0].micros) <= 1
-            ), run
+            assert run[0].type == 4, run
+            assert run[0].of["tensor_size"] > 0, run
+            assert abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
         if words[2] == "F":
             assert (
                 run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32

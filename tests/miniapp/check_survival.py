@@ -21,6 +21,8 @@ import subprocess
 import sys
 import time
 
+import programs
+
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
 FOLDER = pathlib.Path(FOLDER)
 DECK, FILE = FOLDER / "sweep.toml", FOLDER / "sweep.h5"
@@ -28,7 +30,8 @@ WATCHDOG = 3
 PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
 
 TEXT = (
-    'schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\nvocab = 256\n'
+    'schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]\ngroups = [1, "1+1"]\nlayers = 4\n'
+    "hidden = 16\nheads = 2\nffn = 24\nvocab = 256\n"
     "seq = [9, 20, 33]\nmicro_batches = 4\nsteps = 3\nwarmup = 1\n"
 )
 CASES = 24
@@ -132,9 +135,7 @@ def rows():
     """Cases in the file, as a user reads them."""
     if not FILE.exists():
         return {}
-    done = subprocess.run(
-        [PROGRAM, "show", FILE, "--json"], capture_output=True, text=True, timeout=PATIENCE
-    )
+    done = programs.call(PROGRAM, "show", FILE, "--json", timeout=PATIENCE)
     assert (
         done.returncode in (0, 1) and done.stderr == ""
     ), f"the file does not open: {done.returncode} {done.stderr}"
@@ -160,7 +161,8 @@ def strike(blow):
     if (
         blow == "stop_one" and "no lane has moved" in complaint
     ):  # the sentence comes first, and names the stopped rank only
-        assert stopped and re.match(
+        assert stopped, (stopped, complaint)
+        assert re.match(
             rf"minitaw: .*rank {stopped[0][0]} \(node 0\) does not answer\n", complaint
         ), (stopped, complaint)
     send(signal.SIGKILL, *ranks())  # a stopped rank outlives a launcher that was killed

@@ -14,8 +14,10 @@ FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "job.toml"
 
 TEXT = (
-    'schedule = ["tawpipe", "ddp"]\nranks = [2, 3]\ngroups = [1, "1+1", "1+2"]\nlayers = 4\nhidden = 16\nheads = 2\nffn = 24\n'
-    'vocab = 256\ndata = "/usr/share/common-licenses/GPL-3"\nseq = [9, 20]\nmicro_batches = 6\nsteps = 3\nwarmup = 1\n'
+    'schedule = ["tawpipe", "ddp"]\nranks = [2, 3]\ngroups = [1, "1+1", "1+2"]\nlayers = 4\n'
+    "hidden = 16\nheads = 2\nffn = 24\n"
+    'vocab = 256\ndata = "/usr/share/common-licenses/GPL-3"\nseq = [9, 20]\nmicro_batches = 6\n'
+    "steps = 3\nwarmup = 1\n"
 )
 
 

@@ -19,27 +19,51 @@ TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.
 # have to be scrolled.
 SHOWN = """[...(document.querySelector('tbody tr') ?? document.body).querySelectorAll('td')]
   .filter(e => e.getBoundingClientRect().right <= document.documentElement.clientWidth).length"""
-CUT = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute('aria-label')).join(', ')"""
+CUT = """[...document.querySelectorAll('.scroll')]
+  .filter(e => e.scrollWidth > e.clientWidth + 1)
+  .map(e => e.getAttribute('aria-label')).join(', ')"""
 # Tables whose last figures cannot be scrolled into sight.
-HIDDEN = """[...document.querySelectorAll('.scroll')].filter(e => { e.scrollLeft = 1e6; const last = e.querySelector('tr:last-child td:last-child');
-  return last && last.getBoundingClientRect().right > document.documentElement.clientWidth; }).map(e => e.getAttribute('aria-label')).join(', ')"""
+HIDDEN = """[...document.querySelectorAll('.scroll')]
+  .filter(e => {
+    e.scrollLeft = 1e6;
+    const last = e.querySelector('tr:last-child td:last-child');
+    return last && last.getBoundingClientRect().right > document.documentElement.clientWidth;
+  })
+  .map(e => e.getAttribute('aria-label')).join(', ')"""
 # Height in pixels of the letters of 9 points in figures that a phone shows at its width. CSS takes
 # 3/4 of a point for a pixel.
-SMALLEST = """Math.min(99, ...[...document.querySelectorAll('figure:not(.wide) img')].map(e => 12 * e.clientWidth / e.naturalWidth))"""
+SMALLEST = """Math.min(99, ...[...document.querySelectorAll('figure:not(.wide) img')]
+  .map(e => 12 * e.clientWidth / e.naturalWidth))"""
 # Texts of a drawing that are drawn over other texts of it.
-COLLISIONS = """(() => { const boxes = [...document.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
-  return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([b, q]) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2
-    && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4).map(([b]) => a + ' | ' + b)).slice(0, 5).join('; '); })()"""
+COLLISIONS = """(() => {
+  const boxes = [...document.querySelectorAll('text')]
+    .map(t => [t.textContent, t.getBoundingClientRect()]);
+  const overlap = (p, q) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2
+    && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4;
+  const pairs = boxes.flatMap(([a, p], i) => boxes.slice(i + 1)
+    .filter(([b, q]) => overlap(p, q)).map(([b]) => a + ' | ' + b));
+  return pairs.slice(0, 5).join('; ');
+})()"""
 # Smallest contrast of texts against their background (WCAG: 4.5 and more).
 CONTRAST = """(() => {
-  const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
-    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const back = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
-    if (!/rgba\\(.*, 0\\)/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
+  const light = c => {
+    const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const back = e => {
+    for (; e; e = e.parentElement) {
+      const c = getComputedStyle(e).backgroundColor;
+      if (!/rgba\\(.*, 0\\)/.test(c)) return c;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const texts = 'p, li, td, th, span, b, a, h1, h2, h3, figcaption, caption, summary, pre';
   let worst = [99, ''];
-  for (const e of document.querySelectorAll('p, li, td, th, span, b, a, h1, h2, h3, figcaption, caption, summary, pre')) {
+  for (const e of document.querySelectorAll(texts)) {
     if (!e.textContent.trim() || !e.getClientRects().length) continue;
-    const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+    const [a, b] = [light(getComputedStyle(e).color), light(back(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
     if (ratio < worst[0]) worst = [ratio, e.tagName + ' ' + e.textContent.slice(0, 40)];
   }
   return worst; })()"""
@@ -170,11 +194,13 @@ def check_print(browser, url):
         ("[aria-labelledby=cases] .scroll > *", 1031),
     ):  # the cases lie across
         wide = browser.value(
-            f"Math.max(0, ...[...document.querySelectorAll('{boxes}')].map(e => e.getBoundingClientRect().right))"
+            f"Math.max(0, ...[...document.querySelectorAll('{boxes}')]"
+            ".map(e => e.getBoundingClientRect().right))"
         )
         assert wide <= limit + 1, f"{url} in print: {boxes} ends at {wide} px"
     tall = browser.value(
-        "Math.max(0, ...[...document.querySelectorAll('figure')].map(e => e.getBoundingClientRect().height))"
+        "Math.max(0, ...[...document.querySelectorAll('figure')]"
+        ".map(e => e.getBoundingClientRect().height))"
     )
     assert tall <= 1017, f"{url} in print: a figure is {tall} px high, more than a page"
 

@@ -25,9 +25,9 @@ refused = functools.partial(refused_by, "bundle")
 def content(archive):
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
-            assert (
-                member.isfile() and member.name.startswith("bundle/") and member.mode == 0o644
-            ), member
+            assert member.isfile(), member
+            assert member.name.startswith("bundle/"), member
+            assert member.mode == 0o644, member
             assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", ""), member
             assert member.mtime == 315532800, "1980-01-01, which every format of archives knows"
         assert tar.getnames() == sorted(tar.getnames())
@@ -49,10 +49,8 @@ def make():
 
 def check_content():
     files = content(FOLDER / "r.tar.gz")
-    assert (
-        files["record.h5"] == (FOLDER / "r.h5").read_bytes()
-        and files["added/job.sh"] == b"srun minitaw\n"
-    )
+    assert files["record.h5"] == (FOLDER / "r.h5").read_bytes()
+    assert files["added/job.sh"] == b"srun minitaw\n"
     assert files["summary.csv"].decode() == accepted("export", "r.h5")
     facts = files["environment.txt"].decode().split("== session ")[2].splitlines()
     title = "{:<16} {}".format
@@ -69,10 +67,8 @@ def check_content():
         for rank, host, cores in ((0, "a", "0-3"), (1, "a", "4-7,9"), (2, "b", "0-1"))
     ]
     assert [line for line in facts if line[:4] in ("node", "rank")] == nodes + ranks, facts
-    assert (
-        facts[0].startswith("1, started 20")
-        and title("command", "minitaw run sample.toml") in facts
-    ), facts
+    assert facts[0].startswith("1, started 20"), facts
+    assert title("command", "minitaw run sample.toml") in facts, facts
     assert {"README.txt", "deck.toml", "log.txt", "environment.txt", "summary.csv"} < set(files)
     sums = {
         name: digest
@@ -96,9 +92,8 @@ def check_sessions():
         "deck-0001.toml": "b",
     }
     parts = [f"== session {number}, started \n{{}}{deck}\n" for number, deck in enumerate("abab")]
-    assert texts["log.txt"] == "\n".join(parts).format(*[""] * 4) and texts[
-        "environment.txt"
-    ] == "\n".join(parts).format(*["X="] * 4), texts
+    assert texts["log.txt"] == "\n".join(parts).format(*[""] * 4), texts
+    assert texts["environment.txt"] == "\n".join(parts).format(*["X="] * 4), texts
 
 
 def check_reproducible():

@@ -6,16 +6,19 @@ measures."""
 import functools
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree
 
 from support import FOLDER, accepted
 from support import refused as refused_by
+import programs
 
 PROGRAM = sys.argv[4]
 BROKEN, PLAIN = "a<b>&\"c'|d`_*.h5", "ü ☃ [x](y).h5"  # names of files stand in reports
-DECK = 'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\nsteps = 8\n'
+DECK = (
+    'schedule = "serial"\nlayers = 1\nhidden = 16\nhead_dim = 8\nvocab = 256\nseq = [8, 12]\n'
+    "steps = 8\n"
+)
 
 
 def measure(name, *overrides, code=0):
@@ -28,7 +31,7 @@ def measure(name, *overrides, code=0):
         name,
         *(f"--set={override}" for override in overrides),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=120)
+    done = programs.call(*command, cwd=FOLDER)
     assert done.returncode == code, done.stdout + done.stderr
     return name
 
@@ -72,11 +75,9 @@ def check_refusals(a):
 def check_text(a):
     text = compared(a, a, "--threshold", "off", code=0)
     rows = [line for line in text.splitlines() if not line.startswith("#")]
-    assert (
-        len(rows) == 3
-        and rows[-1] == "COMPARISON: SAME: in what was compared; no step times were"
-        and "one repetition" in text
-    ), text  # two cases and the closing line
+    assert len(rows) == 3, text
+    assert rows[-1] == "COMPARISON: SAME: in what was compared; no step times were", text
+    assert "one repetition" in text, text  # two cases and the closing line
     both = compared("--base", a, a, "--new", a, a, code=0)
     assert "COMPARISON: AMBIGUOUS" in both and "2 pairs of files are too few" in both
     compared("--base", a, a, "--new", a, a, "--strict", code=1)
@@ -110,11 +111,9 @@ def check_missing(a):
     found = json.loads(
         compared(a, less, "--threshold", "off", "--missing", "fail", "--json", code=1)
     )
-    assert (
-        found["outcome"] == "worse"
-        and found["only_base"] == [note[20:]]
-        and found["only_new"] == []
-    )
+    assert found["outcome"] == "worse"
+    assert found["only_base"] == [note[20:]]
+    assert found["only_new"] == []
     missing = junit(
         a, less, "--threshold", "off", "--missing", "fail", code=1, failures=["MISSING"]
     )
@@ -143,9 +142,8 @@ def junit(*arguments, code, failures):
     compared(*arguments, "--junit", "report.xml", code=code)
     root = xml.etree.ElementTree.parse(FOLDER / "report.xml").getroot()
     for element in root.iter():
-        assert set(element.attrib) == ATTRIBUTES[element.tag] and {
-            child.tag for child in element
-        } <= CHILDREN.get(element.tag, set()), element.attrib
+        assert set(element.attrib) == ATTRIBUTES[element.tag], element.attrib
+        assert {child.tag for child in element} <= CHILDREN.get(element.tag, set()), element.attrib
         assert re.fullmatch(r"\d+\.\d+", element.get("time", "0.0"))
     for suite in (root, *root):
         for name, tag in {"tests": "testcase", "failures": "failure", "skipped": "skipped"}.items():
@@ -173,10 +171,8 @@ def check_markdown(a):
     """The text, where no name can be read as more than text."""
     said = compared(a, BROKEN, "--markdown", "table.md", code=1)
     head, rest = (FOLDER / "table.md").read_text(encoding="utf-8").split("\n\n", 1)
-    assert (
-        head == "### miniTaw: REGRESSION"
-        and [line[4:] for line in rest.splitlines()] == said.splitlines()
-    )
+    assert head == "### miniTaw: REGRESSION"
+    assert [line[4:] for line in rest.splitlines()] == said.splitlines()
     assert all(line.startswith("    ") for line in rest.splitlines())
 
 

@@ -120,11 +120,9 @@ def unchanged(case):
 
 def check_same():
     for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
-        assert (
-            found.word == "SAME"
-            and found.outcome == "same"
-            and len(found.notes) == (found.cases[0].times.unit == "repetitions")
-        ), found.notes
+        assert found.word == "SAME", found.notes
+        assert found.outcome == "same", found.notes
+        assert len(found.notes) == (found.cases[0].times.unit == "repetitions"), found.notes
         assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
     other = file_of(measured(1, 6))
     other.settings = other.settings[::-1]  # as programs of another day may name them
@@ -176,15 +174,11 @@ def check_one_change():
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
-    assert (
-        found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe")
-        and "step time" in found.text()
-    )
-    assert (
-        abs(time.ratio.estimate - 1.2) < 0.02
-        and abs(time.base - 1) < 0.02
-        and abs(time.new - 1.2) < 0.02
-    )
+    assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe")
+    assert "step time" in found.text()
+    assert abs(time.ratio.estimate - 1.2) < 0.02
+    assert abs(time.base - 1) < 0.02
+    assert abs(time.new - 1.2) < 0.02
     for pairs in (7, 8):
         time = compared_in_turn(pairs, slower(1.1)).cases[0].aspects["time"]
         assert time.word == "SLOWER", "a drift that both share does not matter"
@@ -202,15 +196,11 @@ def check_units():
         [file_of(measured(1.3)) for _ in range(4)],
         Rules(),
     )
-    assert (
-        found.cases[0].times.unit == "repetitions"
-        and found.cases[0].aspects["time"].word == "SLOWER"
-    )
+    assert found.cases[0].times.unit == "repetitions"
+    assert found.cases[0].aspects["time"].word == "SLOWER"
     pairs = compared_in_turn(5, slower(2))
-    assert (
-        pairs.outcome == "ambiguous"
-        and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
-    )
+    assert pairs.outcome == "ambiguous"
+    assert "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
     few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
     assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
     assert (
@@ -232,12 +222,10 @@ def check_many_samples():
     file = file_of(case)
     found = compare([file], [file], Rules())
     thousand, every = found.cases[0].times.base, case.samples
-    assert (
-        len(thousand) == 1000
-        and math.exp(thousand[0]) == every.min()
-        and abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12
-        and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
-    )
+    assert len(thousand) == 1000
+    assert math.exp(thousand[0]) == every.min()
+    assert abs(math.exp(thousand[-1]) / every.max() - 1) < 1e-12
+    assert abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
 
 
 def check_threshold():
@@ -299,14 +287,11 @@ def check_many_cases():
         "slower by more than 5 % if it stood alone, but one of 13 intervals may miss by chance; "
         "measure more, 10 of each" in found.text()
     )
-    assert "for all 13 intervals at once" in as_text(found, "a", "b") and {
-        c.aspects["time"].word for c in found.cases[:-1]
-    } == {"SAME"}
+    assert "for all 13 intervals at once" in as_text(found, "a", "b")
+    assert {c.aspects["time"].word for c in found.cases[:-1]} == {"SAME"}
     few = pairs_of(*[1] * 6, looks=10).cases[0].aspects["time"]
-    assert (
-        few.word == "AMBIGUOUS"
-        and "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason
-    ), few
+    assert few.word == "AMBIGUOUS", few
+    assert "6 pairs of files are too few for a confidence of 0.995: 9 are needed" in few.reason, few
     assert pairs_of(*[1] * 9, looks=10).word == "SAME", "each case alone says so"
 
 
@@ -324,15 +309,14 @@ def check_together():
         for pair in range(9)
     ]
     found = compare(base, new, Rules())
-    assert [c.aspects["time"].word for c in found.cases] == [
-        "AMBIGUOUS"
-    ] * 3 and found.together.word == "SLOWER"
-    assert found.outcome == "worse" and found.text().startswith(
+    assert [c.aspects["time"].word for c in found.cases] == ["AMBIGUOUS"] * 3
+    assert found.together.word == "SLOWER"
+    assert found.outcome == "worse", found.text()
+    assert found.text().startswith(
         "REGRESSION: all 3 cases together: step time: new / base = 1.199"
     ), found.text()
-    assert "slower, by less or by more" in as_text(
-        found, "a", "b"
-    ) and "# all cases together: SLOWER: new / base = 1.199" in as_text(found, "a", "b")
+    assert "slower, by less or by more" in as_text(found, "a", "b")
+    assert "# all cases together: SLOWER: new / base = 1.199" in as_text(found, "a", "b")
     assert json.loads(as_json(found, "a", "b"))["together"]["word"] == "SLOWER"
     *_, suite = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
     assert (suite.get("name"), suite.get("failures"), suite.get("tests")) == (
@@ -366,13 +350,10 @@ def check_excluded():
         == "SAME: no step time of 1 case is longer by more than 4.0 %, 95 % sure"
     )
     off = compare(base, new, Rules(threshold=math.inf))
-    assert off.text() == "SAME: in what was compared; no step times were" and {
-        c.aspects["time"].word for c in off.cases
-    } == {"OFF"}
-    assert (
-        "threshold off, memory 5 %" in as_text(off, "a", "b")
-        and json.loads(as_json(off, "a", "b"))["threshold"] is None
-    )
+    assert off.text() == "SAME: in what was compared; no step times were"
+    assert {c.aspects["time"].word for c in off.cases} == {"OFF"}
+    assert "threshold off, memory 5 %" in as_text(off, "a", "b")
+    assert json.loads(as_json(off, "a", "b"))["threshold"] is None
 
 
 def check_more_steps():
@@ -382,9 +363,8 @@ def check_more_steps():
     many.data["repetition"] = numpy.concatenate([many.data["repetition"], many.data["repetition"]])
     many.row["steps"] = 12
     found = compare([file_of(few)], [file_of(many)], Rules())
-    assert found.cases[0].aspects["time"].word == "SAME" and any(
-        "steps = 6 -> 12" in note for note in found.notes
-    )
+    assert found.cases[0].aspects["time"].word == "SAME"
+    assert any("steps = 6 -> 12" in note for note in found.notes)
 
 
 def check_matching():
@@ -395,9 +375,8 @@ def check_matching():
         measured(2, 4, schedule="ddp"),
     )
     found = compare([file_of(a, b)], [file_of(c, d)], Rules())
-    assert [one.case["schedule"] for one in found.cases] == ["ddp"] and found.cases[0].aspects[
-        "time"
-    ].word == "SAME"
+    assert [one.case["schedule"] for one in found.cases] == ["ddp"]
+    assert found.cases[0].aspects["time"].word == "SAME"
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
     assert [note for note in found.notes if note.startswith("only")] == [
         f"only in the base: {found.only_base[0]}",
@@ -419,10 +398,8 @@ def check_matching():
     failed = measured(2, 4, schedule="ddp")
     fail(failed)
     both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
-    assert (
-        both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp")
-        and "; 1 of the base's cases missing in the new one" in both
-    ), both
+    assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp"), both
+    assert "; 1 of the base's cases missing in the new one" in both, both
     said = refusal_of(
         compare, [file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()
     )
@@ -446,9 +423,8 @@ def check_what_matters():
 
         assert f"--allow {name}" in refusal_of(compared_once, change)
         found = compared_once(change, Rules(allow=[name]))
-        assert found.cases[0].differs == [name] and any(
-            "as allowed" in note for note in found.notes
-        )
+        assert found.cases[0].differs == [name]
+        assert any("as allowed" in note for note in found.notes)
     machines = {
         "threads": {"devices": ["host, 1 threads"] * 3},
         "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
@@ -533,10 +509,8 @@ def check_validity():
     fail(new[3])
     found = compare(base, [file_of(case) for case in new], Rules())
     assert found.cases[0].times.file == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
-    assert (
-        found.cases[0].aspects["time"].word == "SAME"
-        and found.cases[0].aspects["verdict"].word == "BROKEN"
-    )
+    assert found.cases[0].aspects["time"].word == "SAME"
+    assert found.cases[0].aspects["verdict"].word == "BROKEN"
 
 
 def check_mean():
@@ -546,16 +520,13 @@ def check_mean():
         compare(base[:1], new[:1], Rules()).together is None
     ), "samples of different cases do not belong together"
     mean = compare(base, new, Rules()).together.ratio
-    assert (
-        abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
-    )
+    assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02
+    assert mean.low <= mean.estimate <= mean.high
     for side in (base, new):  # the second case came later, into some of the files
         side += [file_of(measured(1 if side is base else 9, schedule="ddp")) for _ in range(3)]
     found = compare(base, new, Rules())
-    assert [len(c.times.base) for c in found.cases] == [
-        9,
-        6,
-    ] and found.together.ratio == mean, "pairs that both have"
+    assert [len(c.times.base) for c in found.cases] == [9, 6], "pairs that both have"
+    assert found.together.ratio == mean, "pairs that both have"
 
 
 def check_figures():
@@ -563,80 +534,52 @@ def check_figures():
     interval reaches from the least to the largest ratio. Table and JSON have these, and what the
     summary of each side says."""
     columns = {
-        "memory": ("memory_measured", 1000),
-        "process peak": ("process_peak", 2 << 30),
-        "device memory": ("device_used", 3 << 30),
-        "bytes inside": ("bytes_inside", 70),
-        "bytes between": ("bytes_between", 90),
+        "memory": ("memory_measured", 1000, "B"),
+        "process peak": ("process_peak", 2 << 30, "B"),
+        "device memory": ("device_used", 3 << 30, "B"),
+        "bytes inside": ("bytes_inside", 70, "B/step"),
+        "bytes between": ("bytes_between", 90, "B/step"),
     }
+    fastest = ([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])
     sides = []
-    for side, fastest in enumerate(([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])):
-        case = measured(1, 4, **{column: value + side for column, value in columns.values()})
-        case.data["seconds"] = numpy.outer(fastest, range(1, STEPS + 1)).reshape(-1, 1) * [
-            1,
-            0.9,
-            0.8,
-        ]
+    for side, seconds in enumerate(fastest):
+        case = measured(1, 4, **{column: value + side for column, value, _ in columns.values()})
+        steps = numpy.outer(seconds, range(1, STEPS + 1)).reshape(-1, 1)
+        case.data["seconds"] = steps * [1, 0.9, 0.8]
         sides.append(file_of(case))
     found = compare(sides[:1], sides[1:], Rules())
-    ratios = sorted(b / a for a in (1, 1.01, 1.02, 1.03) for b in (2, 2.04, 2.05, 2.1))
-    expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
-    (case,) = json.loads(as_json(found, "a", "b"))["cases"]
-    time = case["aspects"]["time"]
-    assert all(abs(time["ratio"][name] - value) < 1e-9 for name, value in expected.items()), (
-        time,
-        expected,
-    )
-    assert (
-        time["units"] == "s"
-        and abs(time["base"] - math.sqrt(1.01 * 1.02)) < 1e-9
-        and abs(time["new"] - math.sqrt(2.04 * 2.05)) < 1e-9
-    ), time
-    for name, (_, value) in columns.items():
-        units = "B/step" if name.startswith("bytes") else "B"
-        assert [case["aspects"][name][key] for key in ("units", "base", "new")] == [
-            units,
-            value,
-            value + 1,
-        ], (name, case["aspects"][name])
+    said = json.loads(as_json(found, "a", "b"))
+    assert said["threshold"] == 0.05 and said["confidence"] == 0.95 and "allow" not in said, said
+    assert said["together"] is None, "there is one case"
+
+    (case,) = said["cases"]
+    measured_by = [case[name] for name in ("measured_by", "measurements_base", "measurements_new")]
+    assert measured_by == ["repetitions", 4, 4], case
+    for name, (_, value, units) in columns.items():
+        aspect = case["aspects"][name]
+        figures = [aspect[key] for key in ("units", "base", "new")]
+        assert figures == [units, value, value + 1], (name, aspect)
     losses = SEEN.cases[0].data["losses"]
-    for name, at in (("first loss", 0), ("last loss", -1)):
-        assert (
-            case["aspects"][name]["base"] == case["aspects"][name]["new"] == losses[at]
-            and losses[0] != losses[-1]
-        )
-    assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == (
-        "repetitions",
-        4,
-        4,
-    )
-    all_of_it = json.loads(as_json(found, "a", "b"))
-    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (
-        0.05,
-        0.95,
-        False,
-    ), all_of_it.keys()
-    assert all_of_it["together"] is None, "there is one case"
+    assert losses[0] != losses[-1]
+    for name, loss in (("first loss", losses[0]), ("last loss", losses[-1])):
+        assert case["aspects"][name]["base"] == case["aspects"][name]["new"] == loss
+
+    ratios = sorted(new / base for base in fastest[0] for new in fastest[1])
+    expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
+    medians = math.sqrt(1.01 * 1.02), math.sqrt(2.04 * 2.05)
+    time = case["aspects"]["time"]
+    assert time["units"] == "s", time
+    for name, value in expected.items():
+        assert abs(time["ratio"][name] - value) < 1e-9, (time, expected)
+    for side, value in zip(("base", "new"), medians):
+        assert abs(time[side] - value) < 1e-9, time
     row = as_text(found, "a", "b").splitlines()[-5].split()
-    assert row == [
-        "0",
-        "tawpipe",
-        "3x1",
-        "1+2",
-        "128",
-        "2",
-        "6",
-        "1.015",
-        "2.045",
-        *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
-        "SLOWER",
-        "SAME",
-        "MORE",
-        "SAME",
-        "VALID",
-    ], row
+    figures = [f"{expected[name]:.3f}" for name in ("estimate", "low", "high")]
+    settings = ["0", "tawpipe", "3x1", "1+2", "128", "2", "6"]
+    words = ["SLOWER", "SAME", "MORE", "SAME", "VALID"]
+    assert row == [*settings, "1.015", "2.045", *figures, *words], row
     (suite,) = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
-    assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
+    assert abs(float(suite.get("time")) - medians[1]) < 1e-8
 
 
 def check_notes():
@@ -665,10 +608,8 @@ def check_units_of_text():
     text = as_text(
         compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b"
     )
-    assert (
-        "memory 0.03463 MiB -> 3 MiB" in text
-        and "# threshold 5 %, memory 1 %, confidence 95 %" in text
-    ), text
+    assert "memory 0.03463 MiB -> 3 MiB" in text, text
+    assert "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
     assert threshold("5%") == threshold("0.05") == 0.05
 
 

@@ -79,7 +79,8 @@ def check_figures():
         .isoformat()
     )
     (FOLDER / "meter.csv").write_text(
-        f"watts,phase,time\n100,1,{offset}\n300,1,{(BEGIN.timestamp() + 2):.3f}\n200,1,2026-07-18T09:30:07\n",
+        f"watts,phase,time\n100,1,{offset}\n300,1,{(BEGIN.timestamp() + 2):.3f}\n"
+        "200,1,2026-07-18T09:30:07\n",
         encoding="utf-8",
     )
     (row,) = json.loads(accepted("energy", RESULT, FOLDER / "meter.csv", "--json"))

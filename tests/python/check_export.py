@@ -30,9 +30,8 @@ def check_cases():
     )
     assert without_units(table) == list(same.columns) and len(table) == len(same) == 7
     assert '"median_s": null' in output("--json"), "NaN is no JSON"
-    assert (
-        table["median_s [s]"][4] == same["median_s"][4] == 2.25 and table["median_s [s]"].isna()[6]
-    )
+    assert table["median_s [s]"][4] == same["median_s"][4] == 2.25
+    assert table["median_s [s]"].isna()[6]
     with h5py.File(SAMPLE) as file:
         for name, column in file["summary"].items():
             units = column.attrs["units"]
@@ -63,10 +62,8 @@ def check_samples():
     summary = pandas.read_csv(io.StringIO(output())).set_index("case")["median_s [s]"].dropna()
     assert (medians == summary).all()
     first = json.loads(output("--samples", "--json"))[0]
-    assert (
-        first["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"]
-        and "identity" not in first
-    )
+    assert first["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"]
+    assert "identity" not in first
 
 
 def check_repetitions():
@@ -148,11 +145,9 @@ def check_help():
     for path in sorted((REPOSITORY / "scripts").iterdir()):
         if path.is_file() and os.access(path, os.X_OK):
             done = process(path.name, "--help", stdin=subprocess.DEVNULL)
-            assert (
-                done.returncode == 0
-                and path.name in done.stdout
-                and len(done.stdout.splitlines()) > 1
-            ), (path, done)
+            assert done.returncode == 0, (path, done)
+            assert path.name in done.stdout, (path, done)
+            assert len(done.stdout.splitlines()) > 1, (path, done)
 
 
 run_checks(globals())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """No file of hostile.py gives a traceback, reads another file, takes more than 1 GB, is changed by
 who refuses it, is refused without its name, or gets a VALID that it does not deserve: from any
-command in scripts/, from minitaw show, and from minitaw run -o. Called with the repository, the sample, a folder, the program, and
-how many files (300 is the full set: docs/results.md)."""
+command in scripts/, from minitaw show, and from minitaw run -o. Called with the repository, the
+sample, a folder, the program, and how many files (300 is the full set: docs/results.md)."""
 
 import importlib
 import json

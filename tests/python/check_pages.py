@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py prints
-now: cell by cell, whatever other columns the page has."""
+"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py
+prints now: cell by cell, whatever other columns the page has."""
 
 import re
-import subprocess
 import sys
 
 from support import REPOSITORY
+import programs
 
 PROGRAM = sys.argv[4]
 
@@ -55,7 +55,10 @@ def differences(page, printed):
 
 
 WITHOUT_PREDICTION = ("correct training",)
-PAGE = "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n**3 of 4** are near.\n## Two\n| a |\n|---|\n"
+PAGE = (
+    "## One\n| a | b | c |\n|---|---|---|\n| x | 1 | 2 |\n| correct training | - | - |\n\n"
+    "**3 of 4** are near.\n## Two\n| a |\n|---|\n"
+)
 
 
 def notices_every_change():
@@ -74,12 +77,8 @@ def notices_every_change():
 
 
 def pages_are_true():
-    done = subprocess.run(
-        [sys.executable, REPOSITORY / "benchmarks/results/paper.py", "--minitaw", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    paper = REPOSITORY / "benchmarks/results/paper.py"
+    done = programs.call(sys.executable, paper, "--minitaw", PROGRAM, check=True, timeout=None)
     parts = re.split(r"^# (\S+\.md)\n", done.stdout, flags=re.MULTILINE)[1:]
     found = [
         f"{name}, {text}"

@@ -52,82 +52,66 @@ def measured(name, cases, links=(), commit="abc", noise=0.01, **columns):
 
 def points(*arguments):
     accepted("plot", *arguments, "-o", "out.csv", "-o", "out.pdf", "-o", "out.png")
-    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF") and (
-        FOLDER / "out.png"
-    ).stat().st_size > 5000
+    assert (FOLDER / "out.pdf").read_bytes().startswith(b"%PDF")
+    assert (FOLDER / "out.png").stat().st_size > 5000
     return [(row[0], float(row[1]), float(row[2])) for row in list(csv.reader(open("out.csv")))[1:]]
 
 
 def close(found, expected):
-    assert len(found) == len(expected) and all(
-        a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)
-    ), (found, expected)
+    assert len(found) == len(expected), (found, expected)
+    assert all(a[:2] == b[:2] and abs(a[2] / b[2] - 1) < 0.02 for a, b in zip(found, expected)), (
+        found,
+        expected,
+    )
 
 
 def check_points():
-    one = measured(
-        "one.h5",
-        [
-            ("tawpipe", 128, 0.5, DAY),
-            ("fsdp", 128, 1, DAY),
-            ("tawpipe", 256, 1, DAY),
-            ("fsdp", 256, 4, DAY),
-        ],
-        ["rate=100mbit"],
-    )
-    close(
-        points(one),
-        [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)],
-    )
-    close(
-        points(one, "--relative-to", "fsdp", "--y", "tokens_per_s"),
-        [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)],
-    )
-    close(points(one, "--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)])
-    close(
-        points(one, "--relative-to", "fsdp", "--schedule", "tawpipe"),
-        [("tawpipe", 128, 2), ("tawpipe", 256, 4)],
-    )
-    close(
-        points(one, "--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"),
-        [("fsdp", 256, 5)],
-    )
-    two = [
-        measured(f"{rate}.h5", [("fsdp", 128, 100 / rate, DAY)], [f"rate={rate}mbit"])
-        for rate in (50, 200)
+    cases = [
+        ("tawpipe", 128, 0.5, DAY),
+        ("fsdp", 128, 1, DAY),
+        ("tawpipe", 256, 1, DAY),
+        ("fsdp", 256, 4, DAY),
     ]
-    more = [
-        measured(f"{rate}.h5", [("fsdp", 128, 1, DAY)], [f"rate={rate}"])
-        for rate in ("2gbit", "500kbit")
+    one = measured("one.h5", cases, ["rate=100mbit"])
+    for options, expected in (
+        (
+            (),
+            [("fsdp", 128, 333), ("fsdp", 256, 83.3), ("tawpipe", 128, 667), ("tawpipe", 256, 333)],
+        ),
+        (
+            ("--relative-to", "fsdp", "--y", "tokens_per_s"),
+            [("fsdp", 128, 1), ("fsdp", 256, 1), ("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+        ),
+        (("--y", "between", "--schedule", "fsdp"), [("fsdp", 128, 3), ("fsdp", 256, 3)]),
+        (
+            ("--relative-to", "fsdp", "--schedule", "tawpipe"),
+            [("tawpipe", 128, 2), ("tawpipe", 256, 4)],
+        ),
+        (("--where", "schedule=fsdp", "--where", "seq=256", "--y", "memory"), [("fsdp", 256, 5)]),
+    ):
+        close(points(one, *options), expected)
+
+    # Units of rates as scripts/cluster takes them.
+    files = [
+        measured(f"{rate}.h5", [("fsdp", 128, seconds, DAY)], [f"rate={rate}"])
+        for rate, seconds in (("50mbit", 2), ("200mbit", 0.5), ("2gbit", 1), ("500kbit", 1))
     ]
     close(
-        points(*two, *more, "--x", "between.rate", "--y", "step"),
+        points(*files, "--x", "between.rate", "--y", "step"),
         [("fsdp", 0.5, 1), ("fsdp", 50, 2), ("fsdp", 200, 0.5), ("fsdp", 2000, 1)],
     )
-    assert (
-        abs(plot.inches("84mm") - 8.4 / 2.54) < 1e-9
-        and abs(plot.inches("8.4cm") - 8.4 / 2.54) < 1e-9
-    )
-    assert 'width="237' in (
-        accepted("plot", one, "-o", "a.svg", "--width", "3.3in") and (FOLDER / "a.svg").read_text()
-    )  # 3.3 * 72 points
-    refused(
-        "plot",
-        *two,
-        "-o",
-        "x.pdf",
-        says=("fsdp", "seq = 128", "by file"),
-    )
+    refused("plot", *files[:2], "-o", "x.pdf", says=("fsdp", "seq = 128", "by file"))
     refused("plot", one, "-o", "x.txt", says="must end in")
-    refused(
-        "plot",
-        one,
-        "-o",
-        "x.pdf",
-        "--relative-to",
-        "ddp",
-        says=("seq", "tokens_per_s_rank", "ddp"),
-    )
+    nothing = ("seq", "tokens_per_s_rank", "ddp")
+    refused("plot", one, "-o", "x.pdf", "--relative-to", "ddp", says=nothing)
+
+
+def check_width():
+    for text in ("84mm", "8.4cm"):
+        assert abs(plot.inches(text) - 8.4 / 2.54) < 1e-9, text
+    one = measured("one.h5", [("fsdp", 128, 1, DAY)])
+    accepted("plot", one, "-o", "a.svg", "--width", "3.3in")
+    assert 'width="237' in (FOLDER / "a.svg").read_text(), "3.3 * 72 points"
     for width in ("wide", "1e3in", ".in", "0.1in", "3..3in"):
         refused("plot", one, "-o", "x.pdf", "--width", width, says="3.3in")
 
@@ -231,9 +215,8 @@ def check_changes():
             found,
         )
         assert all(abs(ratio - factor) < 0.04 for one in found for ratio in one.values()), found
-    assert [*marks(noisy([1] * 10, [1.3] * 10, [1] * 10))] == [10, 20] and marks(
-        noisy([1] * 15, [1.02] * 15)
-    ) == {}
+    assert [*marks(noisy([1] * 10, [1.3] * 10, [1] * 10))] == [10, 20]
+    assert marks(noisy([1] * 15, [1.02] * 15)) == {}
     exact = 1 + 0.001 * (numpy.arange(30) * 7 % 10)  # spread over less than a percent
     for blip in ([1], [1, 1], [1, -1]):
         exact_blip = exact.copy()
@@ -252,14 +235,8 @@ def check_chances():
     """By hand: each of up to 10 newest runs against all before, for 2, 3, ... n runs; 2 / (14 over
     7) = 2 / 3432 is the first that is below
     0.05 over their number (85)."""
-    assert [history.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [
-        0,
-        1,
-        3,
-        55,
-        65,
-        85,
-    ] and history.least_count(0.05) == 14
+    assert [history.tests_of(n) for n in (1, 2, 3, 11, 12, 14)] == [0, 1, 3, 55, 65, 85]
+    assert history.least_count(0.05) == 14
     assert [
         marks([1] * 7 + [2] * 6),
         marks([1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7]),
@@ -292,49 +269,37 @@ def check_trend():
     names = files_of("slow", [1] * 10 + [1.5] + [1] * 3 + [1.2] * 9, noisy=[10])
     text = accepted("trend", *reversed(names), "-o", "trend.png")
     fsdp, ddp = (part.splitlines() for part in text.split("# 1: "))
-    assert (
-        fsdp[0].startswith("# 0: fsdp, ")
-        and "128 tokens" in fsdp[0]
-        and "trend.png" in text
-        and (FOLDER / "trend.png").stat().st_size > 5000
-    )
+    assert fsdp[0].startswith("# 0: fsdp, ")
+    assert "128 tokens" in fsdp[0]
+    assert "trend.png" in text
+    assert (FOLDER / "trend.png").stat().st_size > 5000
     rows = [line for line in fsdp if line.startswith("  ")]
     assert [row.split()[:2] for row in rows] == [[DAYS[i], f"c{i:02}"] for i in range(23)]
     told = {i: row.split("  ")[-1].strip() for i, row in enumerate(rows) if not row.endswith("%")}
-    assert (
-        told.pop(10) == "noisy, does not count"
-        and [*told] == [14]
-        and told[14].startswith("slower: step +20.")
-    ), told
+    assert told.pop(10) == "noisy, does not count", told
+    assert [*told] == [14], told
+    assert told[14].startswith("slower: step +20."), told
     assert told[14].endswith(" against the 13 runs before") and "spread 1.0 %" in rows[0], rows
     last = [line for line in fsdp if line.startswith("# slower")]
-    assert (
-        len(last) == 1
-        and f"since {DAYS[14]} (9 runs); changes below 3.0% would not be seen" in last[0]
-        and last[0].endswith("; 1 noisy run did not count")
-    ), fsdp
+    assert len(last) == 1, fsdp
+    assert f"since {DAYS[14]} (9 runs); changes below 3.0% would not be seen" in last[0], fsdp
+    assert last[0].endswith("; 1 noisy run did not count"), fsdp
     assert any(line.startswith("# no change in 22 runs; ") for line in ddp), ddp
     closing = text.splitlines()[-1]
-    assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: fsdp, ") and closing.endswith(
-        f"runs before, since {DAYS[14]}"
-    ), closing
+    assert closing.startswith("TREND: SLOWER: 1 of 2 cases, first 0: fsdp, "), closing
+    assert closing.endswith(f"runs before, since {DAYS[14]}"), closing
     assert accepted("trend", *names, "--fail", code=1).endswith(f"{closing}\n")
     older = accepted(
         "trend", *names, *files_of("later", [9] * 23 + [1.2] * 2)[23:], "--fail"
     ).splitlines()
-    assert older[-1] == "TREND: SAME: no change in the newest 10 runs of 2 cases" and any(
-        "slower: step +2" in line for line in older
-    )
+    assert older[-1] == "TREND: SAME: no change in the newest 10 runs of 2 cases"
+    assert any("slower: step +2" in line for line in older)
     faster = accepted("trend", *files_of("fast", [1.2] * 12 + [1] * 9), "--fail")
-    assert (
-        faster.splitlines()[-1].startswith("TREND: FASTER: 1 of 2 cases, first 0: fsdp")
-        and "slower" not in faster
-    )
+    assert faster.splitlines()[-1].startswith("TREND: FASTER: 1 of 2 cases, first 0: fsdp")
+    assert "slower" not in faster
     few = accepted("trend", *names[:5], "--fail").splitlines()
-    assert (
-        few[-1].startswith("TREND: UNKNOWN")
-        and "# unknown: 5 runs, 16 or more can show a change" in few
-    ), few
+    assert few[-1].startswith("TREND: UNKNOWN"), few
+    assert "# unknown: 5 runs, 16 or more can show a change" in few, few
 
 
 def check_histories():
@@ -365,13 +330,10 @@ def check_drawing():
     found = trend.histories(load_all(names))
     axes = trend.draw(found).axes[0]
     line, noisy, other, _ = axes.lines
-    assert (
-        len(line.get_xdata()) == len(other.get_xdata()) == 23
-        and abs(line.get_ydata()[22] - 0.8) < 0.005
-    )
-    assert [x.isoformat()[:10] for x in noisy.get_xdata()] == [
-        DAYS[10][:10]
-    ] and noisy.get_markerfacecolor() == "white"
+    assert len(line.get_xdata()) == len(other.get_xdata()) == 23
+    assert abs(line.get_ydata()[22] - 0.8) < 0.005
+    assert [x.isoformat()[:10] for x in noisy.get_xdata()] == [DAYS[10][:10]]
+    assert noisy.get_markerfacecolor() == "white"
     (text,) = axes.texts
     assert (text.get_text(), text.xy[0].isoformat()[:10]) == ("▼", DAYS[14][:10])
     (text,) = (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for `minitaw
-predict` whose steps follow a formula. Called with the program too, which must accept the machine
+"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for
+`minitaw predict` whose steps follow a formula. Called with the program too, which must accept the machine
 file that is made."""
 
 import json
@@ -16,8 +16,10 @@ from schedule_map import best_of  # noqa: E402
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
 TEXT = (
-    'nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\nmoving = "2 GB/s"\n[device.fp32]\n'
-    'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\nrate = "100 Mbit/s"\n'
+    'nodes = 2\nranks_per_node = 2\n[device]\nmemory_rate = "5 GB/s"\nprocessors = 1\n'
+    'moving = "2 GB/s"\n[device.fp32]\n'
+    'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\n'
+    'rate = "100 Mbit/s"\n'
 )
 
 
@@ -60,18 +62,14 @@ def links():
     cluster = predictions.Cluster("", MACHINE, 0.9)
     cluster.device = 2
     two = cluster.changes(Case("400mbit", 2).links)
-    assert (
-        "between.rate=360.0 Mbit/s" in two
-        and "device.processors=1" in two
-        and "device.pools=2" in two
-    ), two
+    assert "between.rate=360.0 Mbit/s" in two, two
+    assert "device.processors=1" in two, two
+    assert "device.pools=2" in two, two
     assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
     three = cluster.changes(Case("1gbit", 3).links)
-    assert (
-        "between.rate=900.0 Mbit/s" in three
-        and "device.processors=2" in three
-        and "device.pools=1" in three
-    ), three
+    assert "between.rate=900.0 Mbit/s" in three, three
+    assert "device.processors=2" in three, three
+    assert "device.pools=1" in three, three
 
 
 def judging():
@@ -108,84 +106,88 @@ def best():
     ], found
 
 
+def kernel(name, flops, size, seconds):
+    """As minitaw_kernels reports it; size in bytes."""
+    return {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
+
+
+KERNELS = [
+    {"name": "limit/triad"},
+    kernel("linear/wo/fp32/forward", 1e9, 1e6, 1e-2),
+    kernel("linear/w2/fp32/forward", 4e9, 1e6, 2e-2),
+    kernel("linear/w1/fp32/forward", 1.05e9, 1e6, 1.05e-2),
+    kernel("linear/wo/bf16/forward", 1e9, 1e6, 1e-3),
+    kernel("attention/cudnn/bf16/forward", 8e9, 1e6, 1e-2),
+    kernel("attention/host/bf16/forward", 8e9, 1e6, 1),
+    kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1),
+    kernel("attention/portable/fp32/forward", 3e9, 1e6, 1),
+    kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
+    kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3),
+    kernel("swiglu/fp32/forward", 1, 3e7, 7e-3),
+]
+INSIDE = {"latency_s": 2e-6, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 1e9}
+BETWEEN = {"latency_s": 5e-6, "shared_bytes_per_s": 7e8, "both_bytes_per_s": 5e8}
+MADE = """# Measured: links, kernels.
+nodes = 3
+ranks_per_node = 2
+
+[device]
+memory_rate = "5 GB/s"
+
+[device.fp32]
+products = [["1.05 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]
+attention = "30 GFLOP/s"
+attention_backward = "15 GFLOP/s"
+
+[device.bf16]
+products = [["1 GFLOP", "1000 GFLOP/s"]]
+attention = "800 GFLOP/s"
+
+[inside]
+kind = "switch"
+rate = "2 GB/s"
+latency = "2 us"
+
+[between]
+adapters = 2
+rate = "0.25 GB/s"
+latency = "5 us"
+"""
+
+
+def write_json(name, content):
+    (FOLDER / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+def write_links(name, groups, inside):
+    write_json(name, {"groups": groups, "adapters": 2, "inside": inside, "between": BETWEEN})
+
+
 def machine_file():
     """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 and 4.3 GB/s, 5 together; links shared
     by all, those between nodes evenly by both adapters. The program reads it."""
+    write_json("kernels", {"benchmarks": KERNELS})
+    write_links("links", [2, 2, 2], INSIDE)
+    write_links("unlike", [2, 1], None)
+    write_links("alone", [1, 1], None)
 
-    def kernel(name, flops, size, seconds):
-        return {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
+    def fit(*options):
+        return ("fit-machine", *options, "--kernels", "kernels")
 
-    kernels = [
-        {"name": "limit/triad"},
-        kernel("linear/wo/fp32/forward", 1e9, 1e6, 1e-2),
-        kernel("linear/w2/fp32/forward", 4e9, 1e6, 2e-2),
-        kernel("linear/w1/fp32/forward", 1.05e9, 1e6, 1.05e-2),
-        kernel("linear/wo/bf16/forward", 1e9, 1e6, 1e-3),
-        kernel("attention/cudnn/bf16/forward", 8e9, 1e6, 1e-2),
-        kernel("attention/host/bf16/forward", 8e9, 1e6, 1),
-        kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1),
-        kernel("attention/portable/fp32/forward", 3e9, 1e6, 1),
-        kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
-        kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3),
-        kernel("swiglu/fp32/forward", 1, 3e7, 7e-3),
-    ]
-    inside = {
-        "latency_s": 2e-6,
-        "alone_bytes_per_s": 9e9,
-        "shared_bytes_per_s": 2e9,
-        "both_bytes_per_s": 1e9,
-    }
-    between = {
-        "latency_s": 5e-6,
-        "alone_bytes_per_s": 8e8,
-        "shared_bytes_per_s": 7e8,
-        "both_bytes_per_s": 5e8,
-    }
-    for name, content in (
-        ("links", {"groups": [2, 2, 2], "adapters": 2, "inside": inside, "between": between}),
-        ("kernels", {"benchmarks": kernels}),
-    ):
-        (FOLDER / name).write_text(json.dumps(content), encoding="utf-8")
-    text = accepted("fit-machine", "--links", "links", "--kernels", "kernels")
+    text = accepted(*fit("--links", "links"))
+    assert text == MADE, text
+    assert "[inside]" not in accepted(*fit("--links", "alone"))
+    refused(*fit("--links", "unlike"), says="has as many ranks in each node")
     refused("fit-machine", "--links", "links", says="no deck")
+
     launch = FOLDER / "launch"
     launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links\n', encoding="utf-8")
     launch.chmod(0o755)
-    assert accepted(
-        "fit-machine", "a deck", "--launch", "./launch x", "--kernels", "kernels"
-    ) == text.replace("links, kernels", "a deck")
-    refused(
-        "fit-machine",
-        "a deck",
-        "--launch",
-        "./launch",
-        "--kernels",
-        "kernels",
-        says="topo --json failed",
-    )
-    device = '[device]\nmemory_rate = "5 GB/s"\n\n[device.fp32]\nproducts = [["1.05 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]\n'
-    rates = 'attention = "30 GFLOP/s"\nattention_backward = "15 GFLOP/s"\n\n[device.bf16]\nproducts = [["1 GFLOP", "1000 GFLOP/s"]]\nattention = "800 GFLOP/s"\n\n[inside]\nkind = "switch"\nrate = "2 GB/s"\nlatency = "2 us"\n\n'
-    assert text == (
-        "# Measured: links, kernels.\nnodes = 3\nranks_per_node = 2\n\n"
-        + device
-        + rates
-        + '[between]\nadapters = 2\nrate = "0.25 GB/s"\nlatency = "5 us"\n'
-    ), text
+    launched = accepted(*fit("a deck", "--launch", "./launch x"))
+    assert launched == MADE.replace("links, kernels", "a deck"), launched
+    refused(*fit("a deck", "--launch", "./launch"), says="topo --json failed")
+
     (FOLDER / "machine.toml").write_text(text, encoding="utf-8")
-    for name, groups, inside in (("unlike", [2, 1], None), ("alone", [1, 1], None)):
-        (FOLDER / name).write_text(
-            json.dumps({"groups": groups, "adapters": 2, "inside": inside, "between": between}),
-            encoding="utf-8",
-        )
-    refused(
-        "fit-machine",
-        "--links",
-        "unlike",
-        "--kernels",
-        "kernels",
-        says="has as many ranks in each node",
-    )
-    assert "[inside]" not in accepted("fit-machine", "--links", "alone", "--kernels", "kernels")
     done = predict("machine.toml", *programs.settings(schedule="fsdp", ranks=4), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
 

@@ -63,16 +63,13 @@ def check_columns():
     """The file says itself which columns there are, in which order, with which units, and which of
     them are settings."""
     result = subject.load(SAMPLE)
-    assert (
-        list(result.units)[:3] == ["case", "session", "status"] and result.units["seq"] == "token"
-    )
+    assert list(result.units)[:3] == ["case", "session", "status"]
+    assert result.units["seq"] == "token"
     assert "schedule" in result.settings and "median_s" not in result.settings
     case = result.cases[4]
-    assert (
-        case["median_s"] == 2.25
-        and list(case.samples) == [0.75, 1.75, 2.75, 3.75]
-        and len(case.get("losses")) == 5
-    )
+    assert case["median_s"] == 2.25
+    assert list(case.samples) == [0.75, 1.75, 2.75, 3.75]
+    assert len(case.get("losses")) == 5
     assert case.valid and not result.cases[6].valid and case.session is result.sessions[2]
 
 
@@ -101,11 +98,9 @@ def check_timeline():
     with h5py.File(io.BytesIO(IMAGE)) as file:
         columns = file["cases/0000/timeline"]
         found = subject.read_timeline(result.cases[0])
-        assert (
-            set(found) == set(columns)
-            and found["end"] == list(columns["end"])
-            and found["rank"] == list(columns["rank"])
-        )
+        assert set(found) == set(columns)
+        assert found["end"] == list(columns["end"])
+        assert found["rank"] == list(columns["rank"])
         for name in ("kind", "lane", "payload"):
             assert found[name] == [
                 columns[name].attrs["codes"][code] for code in columns[name]
@@ -116,7 +111,8 @@ def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
     result = subject.load(SAMPLE)
     bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
-    assert bad and result.verdict.startswith(
+    assert bad, result.verdict
+    assert result.verdict.startswith(
         f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("
     ), result.verdict
     assert (

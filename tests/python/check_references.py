@@ -5,13 +5,13 @@ repository, the sample, a folder and the program.
 """
 
 import json
-import subprocess
 import sys
 import tarfile
 
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, run_checks
 import files
 import h5py
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, run_checks
+import programs
 from minitaw import layout, record, seal
 
 PROGRAM = sys.argv[4]
@@ -51,9 +51,7 @@ def check_records():
     assert len(RECORDS) >= 51, len(RECORDS)
     for path in RECORDS:
         result = record.load(path)
-        done = subprocess.run(
-            [PROGRAM, "show", "--json", path], capture_output=True, text=True, timeout=60
-        )
+        done = programs.call(PROGRAM, "show", "--json", path)
         assert done.returncode == 0 and done.stderr == "", (path, done.stderr)
         rows = json.loads(done.stdout)
         assert result.verdict.startswith("VALID") and len(rows) == len(result.cases) > 0, path
@@ -75,10 +73,8 @@ def check_comparisons():
             for name, aspect in case["aspects"].items()
             if name != "time"
         }
-        assert (
-            len(found["cases"]) == len(record.load(path).cases)
-            and not found["only_base"] + found["only_new"]
-        ), path
+        assert len(found["cases"]) == len(record.load(path).cases), path
+        assert not found["only_base"] + found["only_new"], path
         assert words <= {"SAME", "VALID", ""} and found["outcome"] in ("same", "ambiguous"), (
             path,
             words,
@@ -113,19 +109,13 @@ def check_what_is_missing():
             del file["summary"].attrs[name]
     files.write_seal(path)
     older, same = record.load(path), record.load(SAMPLE)
-    shown = json.loads(
-        subprocess.run(
-            [PROGRAM, "show", "--json", path], capture_output=True, text=True, timeout=60
-        ).stdout
-    )
+    shown = json.loads(programs.call(PROGRAM, "show", "--json", path).stdout)
     assert {"grad_dtype", "clip_norm", "process_begin", "blame", "mfu"} < set(later)
     for case, new, row in zip(older.cases, same.cases, shown, strict=True):
         assert {name: case[name] for name in DONE} == {name: row[name] for name in DONE} == DONE
-        assert (
-            case["mfu"] != case["mfu"]
-            and row["mfu"] is None
-            and case["node_counters"] == row["node_counters"] != ""
-        )
+        assert case["mfu"] != case["mfu"]
+        assert row["mfu"] is None
+        assert case["node_counters"] == row["node_counters"] != ""
         assert all(
             repr(case[name]) == repr(new[name]) for name in case.row if name not in later
         ), case["case"]
@@ -134,9 +124,8 @@ def check_what_is_missing():
         merit.split()[0] for merit in same.merits
     ]
     found = json.loads(accepted("compare", path, SAMPLE, "--json"))
-    assert (
-        len(found["cases"]) == len(same.cases) and not found["only_base"] + found["only_new"]
-    ), found["comparison"]
+    assert len(found["cases"]) == len(same.cases), found["comparison"]
+    assert not found["only_base"] + found["only_new"], found["comparison"]
 
 
 run_checks(globals())

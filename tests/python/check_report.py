@@ -194,7 +194,8 @@ def check_table(rows, summary, columns):
     for i, row in enumerate(rows):
         mark, label, named = text_of(row[0]).split(None, 2)
         verdict = summary["verdict"][i]
-        assert int(label) == i and named.replace("\u200b", "").startswith(
+        assert int(label) == i, (label, named)
+        assert named.replace("\u200b", "").startswith(
             summary["schedule"][i].replace("\x1b", "\ufffd")
         ), (label, named)
         assert mark == (
@@ -254,9 +255,8 @@ def check_sample():
     tree, text = report(SAMPLE)
     assert sections_of(tree) == ALL | {"Left out"}, sections_of(tree)
     check_numbers(SAMPLE, tree)
-    assert (
-        "RESULT: INVALID: 1 of 7 cases, first case 6" in text_of(tree) and "out of memory" in text
-    )
+    assert "RESULT: INVALID: 1 of 7 cases, first case 6" in text_of(tree)
+    assert "out of memory" in text
     with files.read(SAMPLE) as file:
         case = file["cases/0004"]
         counted, measured = case["bytes/counted"][:].astype(int), case["memory/measured"][:]
@@ -298,10 +298,12 @@ def check_sample():
         "made up 3",
     )
     assert "All cases share: " in text_of(tree)
-    assert "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens" in text_of(
-        tree
-    ) and "The file has more, of cases 0, 2: " in text_of(tree)
-    said = "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % shorter (case 0); it stands out in 6 of 6 cases."
+    assert "Case 4: tawpipe, 3 ranks in groups 1+2, 512 tokens" in text_of(tree)
+    assert "The file has more, of cases 0, 2: " in text_of(tree)
+    said = (
+        "Rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
+        "shorter (case 0); it stands out in 6 of 6 cases."
+    )
     assert said in " ".join(text_of(tree).split()), "no blame"
 
 
@@ -338,9 +340,8 @@ def check_statuses():
     listed = "".join(text_of(e) for e in tree.iter("ul") if "failures" in (e.get("class") or ""))
     for status, why in reasons.items():
         assert f"{status}: {why}" in listed and status in text, (status, listed)
-    assert "INVALID: 5 of 6 cases" in text_of(
-        tree
-    ) and "1 ok, 1 wrong, 1 oom, 1 timeout, 1 skipped, 1 error" in text_of(tree)
+    assert "INVALID: 5 of 6 cases" in text_of(tree)
+    assert "1 ok, 1 wrong, 1 oom, 1 timeout, 1 skipped, 1 error" in text_of(tree)
 
 
 def check_doubts():
@@ -378,11 +379,8 @@ def check_few():
     """One case; none valid; no case at all."""
     assert "Bytes, throughput, memory and time" in sections_of(made("one", [(1, {}, {})])[0])
     tree, _ = made("failed", [failed("oom", "at step 0"), failed("oom", "at step 0", seq=9)])
-    assert sections_of(tree) == {
-        "Cases",
-        "Provenance",
-        "Left out",
-    } and "figure of merit: none" in text_of(tree)
+    assert sections_of(tree) == {"Cases", "Provenance", "Left out"}
+    assert "figure of merit: none" in text_of(tree)
     left = text_of(next(e for e in tree.iter("section") if e.get("aria-labelledby") == "left-out"))
     assert all(f"{title}: " in left for title in ALL - {"Cases", "Provenance"}), left
     assert "INVALID: no case was run" in text_of(
@@ -438,10 +436,8 @@ def check_texts():
         **where,
     )
     assert "<script" not in text and "\x1b" not in text
-    assert (
-        name in text_of(tree).replace("\u200b", "")
-        and text_of(tree).count(EVIL.replace("\x1b", "\ufffd")) > 8
-    )
+    assert name in text_of(tree).replace("\u200b", "")
+    assert text_of(tree).count(EVIL.replace("\x1b", "\ufffd")) > 8
 
 
 def check_dots():
@@ -547,7 +543,8 @@ def check_ranks():
         rows_of(tree, f"Bytes {where} groups of a step, all ranks together")
         for where in ("between", "inside")
     )
-    assert between is None and [text_of(cell) for cell in inside[0][1:]] == [
+    assert between is None
+    assert [text_of(cell) for cell in inside[0][1:]] == [
         "630 B",
         "144 B",
         "153 B",
@@ -575,10 +572,8 @@ def check_standing_out():
     results[0].stands_out = ["rank 2 is slow (case 1)", "node 0 is"]
     results[1].stands_out = []
     text = " ".join(text_of(tree_of(write_page(results))).split())
-    assert (
-        "A: Rank 2 is slow (case 1). A: Node 0 is." in text
-        and "B: " not in text.split("A: Node 0 is.")[1][:20]
-    ), text
+    assert "A: Rank 2 is slow (case 1). A: Node 0 is." in text, text
+    assert "B: " not in text.split("A: Node 0 is.")[1][:20], text
 
 
 def check_screening():
@@ -607,25 +602,20 @@ def check_screening():
         _, said, culprits, words, pictures = screening_section(Book([result]))
     assert (words["Judged"], words["Next"]) == ("two ranks", "nothing"), words
     load = pictures.pop()
-    assert (
-        numpy.allclose(
-            load.address.axes[0].images[0].get_array(), [[0.01, 0.02, 0.04], [0.06, 0.08, 0.99]]
-        )
-        and load.title == "load"
+    assert numpy.allclose(
+        load.address.axes[0].images[0].get_array(), [[0.01, 0.02, 0.04], [0.06, 0.08, 0.99]]
     )
+    assert load.title == "load"
     assert load.address.axes[1].get_ylabel() == "of the rank's cores"
-    assert (said, culprits) == ("SLOW: 1 link (3 rounds).", {"Culprits": "link 1-2"}) and [
-        one.title for one in pictures
-    ] == ["rate", "latency"]
+    assert (said, culprits) == ("SLOW: 1 link (3 rounds).", {"Culprits": "link 1-2"})
+    assert [one.title for one in pictures] == ["rate", "latency"]
     for (axes, bar), expected in zip(
         (one.address.axes for one in pictures),
         ([1, 2, 4, 6, 8, 99], [1, 1 / 2, 1 / 4, 1 / 6, 1 / 8, 1 / 99]),
     ):
         shown = axes.images[0].get_array()
-        assert numpy.allclose(shown.ravel() / shown[0, 0], expected) and shown[0, 0] in (
-            1 / 5,
-            5,
-        ), shown  # 5: the median of six
+        assert numpy.allclose(shown.ravel() / shown[0, 0], expected), shown
+        assert shown[0, 0] in (1 / 5, 5), shown  # 5: the median of six
         assert (axes.get_ylabel(), axes.get_xlabel(), axes.get_yticks().tolist()) == (
             "rank",
             "partner",
@@ -664,11 +654,9 @@ def check_several():
         SAMPLE, files.make(SAMPLE, FOLDER / "other.h5", [(i, {}, {}) for i in range(4)])
     )
     assert len(rows_of(tree, "All cases")) == 11
-    assert (
-        "A: sample.h5, 7 cases" in text_of(tree)
-        and "B: other.h5, 4 cases" in text_of(tree)
-        and "tawpipe (B)" in text
-    )
+    assert "A: sample.h5, 7 cases" in text_of(tree)
+    assert "B: other.h5, 4 cases" in text_of(tree)
+    assert "tawpipe (B)" in text
 
 
 def check_unavailable():
@@ -754,15 +742,12 @@ def check_charts():
             [bar.get_width() for bar in axes.patches],
             [line.get_ydata().tolist() for line in axes.lines],
         ]
-    assert (
-        moved[1] == [size for size in (48, 52, 56, 60) for _ in range(2)]
-        and "[B/step]" in moved[0].get_xlabel()
-    )
-    assert (
-        parts[1]
-        == [share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125) for _ in range(2)]
-        and "[s]" in parts[0].get_xlabel()
-    )
+    assert moved[1] == [size for size in (48, 52, 56, 60) for _ in range(2)]
+    assert "[B/step]" in moved[0].get_xlabel()
+    assert parts[1] == [
+        share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125) for _ in range(2)
+    ]
+    assert "[s]" in parts[0].get_xlabel()
     assert [bar.get_x() for bar in parts[0].patches][-2:] == [
         0.9375,
         0.9375,
@@ -775,9 +760,8 @@ def check_charts():
                 values,
                 seconds,
             )
-    assert memory[2] == [[36317 / 1024] * 3] * 2 and "[KiB]" in memory[0].get_title(
-        loc="left"
-    ), memory
+    assert memory[2] == [[36317 / 1024] * 3] * 2, memory
+    assert "[KiB]" in memory[0].get_title(loc="left"), memory
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
 
@@ -787,12 +771,8 @@ def check_lines():
     axes, more = drawing.new_figure().subplots(2, 1)
     styles = drawing.styles_of("abcdefgh")
     drawing.draw_lines(axes, {"a": [400, 100, 105, 150]}, styles, lambda x: x, lambda x: -x, "v")
-    assert axes.lines[0].get_xdata().tolist() == [
-        100,
-        105,
-        150,
-        400,
-    ] and axes.get_xticks().tolist() == [100, 150, 400]
+    assert axes.lines[0].get_xdata().tolist() == [100, 105, 150, 400]
+    assert axes.get_xticks().tolist() == [100, 150, 400]
     assert len({style["marker"] for style in styles.values()}) == 8
     charts.against_length(
         [{"seq": seq, "m": size} for seq, size in ((1, 10), (2, 5000))],
@@ -805,23 +785,15 @@ def check_lines():
     assert more.get_title(loc="left") == "x [KiB]"
     bars = drawing.new_figure().subplots()
     charts.against_length(
-        [{"seq": 1, "m": 10}],
-        styles,
-        lambda _: "a",
-        "m",
-        "x [{}]",
-        byte_unit,
-        lambda _: [8, 13],
+        [{"seq": 1, "m": 10}], styles, lambda _: "a", "m", "x [{}]", byte_unit, lambda _: [8, 13]
     ).draw(bars)
     assert [line.get_xdata()[0] for line in bars.lines] == [8, 13]
     assert (count_text(8192), seconds_text(0.02)) == ("8K", "20.00 ms")
     case = load_all([SAMPLE])[0].cases[0].row
     shared = shared_settings([case, case | {"hidden": 99}])
-    assert (
-        "5 layers" in shared
-        and "hidden 12" not in shared
-        and not any("auto" in text for text in shared)
-    ), shared
+    assert "5 layers" in shared, shared
+    assert "hidden 12" not in shared, shared
+    assert not any("auto" in text for text in shared), shared
 
 
 def check_refusals():

@@ -5,12 +5,12 @@ would leave them. Called with the program too, which reads the commands that are
 import copy
 import json
 import shlex
-import subprocess
 import sys
 import tomllib
 from unittest import mock
 
 from support import REPOSITORY, SAMPLE, accepted, run_all
+import programs
 from minitaw import check_rules as subject
 from minitaw.numbers import size_value
 from minitaw.record import Result, load
@@ -73,11 +73,9 @@ def reason(name, **changed):
 def shipped_decks_are_official():
     for name in subject.NAMES:
         found = subject.official(result_of(name))
-        assert (
-            found.reason == ""
-            and found.size == name
-            and len(found.bests) == {"8b": 4, "405b": 2}.get(name, 3)
-        ), found
+        assert found.reason == "", found
+        assert found.size == name, found
+        assert len(found.bests) == {"8b": 4, "405b": 2}.get(name, 3), found
         assert f"official: yes ({name}, baseline)\n" in found.text()
 
 
@@ -201,24 +199,18 @@ def the_rate_weighs_lengths_by_their_time():
     length."""
     whole = subject.official(result_of("small"))
     assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
-    assert (
-        "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text()
-        and "rate of small: 796.444 tokens/s, 20 million tokens in 25111.6 s\n" in whole.text()
-    )
+    assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text()
+    assert "rate of small: 796.444 tokens/s, 20 million tokens in 25111.6 s\n" in whole.text()
     slow = subject.official(
         result_of("small", first={"median_s": 7.0})
     )  # the second schedule is faster then, in 5 s
-    assert (
-        abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9
-        and "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text()
-    ), slow.text()
+    assert abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9, slow.text()
+    assert "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text(), slow.text()
     less = subject.official(
         result_of("small", first={"verdict": "INVALID: error: x"})
     )  # the second schedule takes its place, in 5 s
-    assert (
-        abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9
-        and "estimate of small: " in less.text()
-    )
+    assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9
+    assert "estimate of small: " in less.text()
 
 
 def noisy_cases_are_all_named_and_can_be_measured_again_alone():
@@ -229,21 +221,16 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
             | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}
         ],
     )
-    for number, percent in (
-        (0, 12),
-        (2, 11),
-        (3, 20),
-    ):  # tawpipe at 128 and 512 tokens, weipipe at 128
-        result.cases[number].row[
-            "verdict"
-        ] = f"VALID ({'no warm-up; ' * (number == 2)}noisy: quartiles {percent} % of the median apart)"
+    # tawpipe at 128 and 512 tokens, weipipe at 128
+    for number, doubt, percent in ((0, "", 12), (2, "no warm-up; ", 11), (3, "", 20)):
+        noisy = f"noisy: quartiles {percent} % of the median apart"
+        result.cases[number].row["verdict"] = f"VALID ({doubt}{noisy})"
     result.cases[3].row["repeats"] = 7
     for case in result.cases:
         case.file, case.row["session"] = result, 0
     lines = subject.official(result).text().splitlines()
-    assert lines[0].startswith("estimate of small: ") and lines[1].startswith(
-        "official: no: case 0: VALID (noisy"
-    ), lines
+    assert lines[0].startswith("estimate of small: "), lines
+    assert lines[1].startswith("official: no: case 0: VALID (noisy"), lines
     named = [line for line in lines if line.startswith("# case ")]
     assert not any(line.startswith("# also: ") for line in lines), "a noisy case is named once"
     assert [line.partition(" (")[0] for line in named] == [
@@ -251,13 +238,21 @@ def noisy_cases_are_all_named_and_can_be_measured_again_alone():
         "# case 2",
         "# case 3",
     ], lines
-    assert "# case 3 (weipipe, 4 ranks in groups" in named[2] and named[2].endswith(
-        "128 tokens): noisy: quartiles 20 % of the median apart"
-    ), lines
+    assert "# case 3 (weipipe, 4 ranks in groups" in named[2], lines
+    assert named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
     assert [line for line in lines if line.startswith("# again: ")] == [
-        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set schedule=tawpipe,weipipe --set repeats=14",
-        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set schedule=tawpipe --set repeats=10",
+        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set "
+        "schedule=tawpipe,weipipe --set repeats=14",
+        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set "
+        "schedule=tawpipe --set repeats=10",
     ], lines
+
+
+def planned_settings(deck, *sets):
+    """Settings of the cases that the program finds in a deck of the acceptance tests."""
+    path = REPOSITORY / "inputs/acceptance" / deck
+    done = programs.call(*sys.argv[4:], "plan", path, *sets, "--json")
+    return [case["settings"] for case in json.loads(programs.output_of(done))["cases"]]
 
 
 def measured(result, line):
@@ -266,24 +261,16 @@ def measured(result, line):
     words = shlex.split(line.partition(": ")[2])
     assert words[:3] == ["mpiexec", "-n", "4"] and words[3:5] == ["minitaw", "run"], line
     deck, sets = words[5], ["-o" if word == "--output" else word for word in words[6:]]
-    anew = line.startswith("# anew")
-    assert sets.count("-o") == 1 and sets[sets.index("-o") + 1] == (
-        "again.h5" if anew else "mine.h5"
-    ), line
+    to_another = line.startswith("# again, ")
+    assert sets.count("-o") == 1, line
+    assert sets[sets.index("-o") + 1] == ("again.h5" if to_another else "mine.h5"), line
     del sets[sets.index("-o") : sets.index("-o") + 2]
-    plan = [*sys.argv[4:], "plan", REPOSITORY / "inputs/acceptance" / deck, *sets, "--json"]
-    done = subprocess.run(plan, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for settings in (case["settings"] for case in json.loads(done.stdout)["cases"]):
-        names = ("schedule", "seq", *(() if anew else ("steps", "warmup")))
-        (row,) = [
-            case.row for case in result.cases if all(case[name] == settings[name] for name in names)
-        ]
-        row.update(
-            {name: settings[name] for name in subject.COUNTED},
-            verdict="VALID",
-            samples=settings["steps"] * settings["repeats"],
-        )
+    for settings in planned_settings(deck, *sets):
+        names = ("schedule", "seq", *(() if to_another else ("steps", "warmup")))
+        wanted = {name: settings[name] for name in names}
+        (row,) = [case.row for case in result.cases if wanted.items() <= case.row.items()]
+        row.update({name: settings[name] for name in subject.COUNTED})
+        row.update(verdict="VALID", samples=settings["steps"] * settings["repeats"])
 
 
 def printed_commands_lead_to_an_official_result():
@@ -302,7 +289,10 @@ def printed_commands_lead_to_an_official_result():
         ("medium", {"ranks": 4, "micro_batches": 32, "first": {"median_s": 0.25}}, 1),
         ("medium", {"ranks": 4, "steps": 2, "verdict": noisy}, 1),
     ]:
-        command = f"minitaw run {name}.toml --set repeats=2 --set=steps=2 --set warmup=0 --set ranks=4 -o mine.h5"
+        command = (
+            f"minitaw run {name}.toml --set repeats=2 --set=steps=2 --set warmup=0 --set ranks=4 "
+            "-o mine.h5"
+        )
         if (
             "warmup" not in changed
             and changed.get("steps", 5) >= 5
@@ -313,9 +303,7 @@ def printed_commands_lead_to_an_official_result():
         for case in result.cases:
             case.file, case.row["session"] = result, 0
         found = subject.official(result)
-        lines = [
-            line for line in found.text().splitlines() if line.startswith(("# again: ", "# anew, "))
-        ]
+        lines = [line for line in found.text().splitlines() if line.startswith("# again")]
         assert found.reason and len(lines) == count, (name, changed, lines)
         for line in lines:
             measured(result, line)
@@ -343,38 +331,25 @@ def keys_in_place_of_others_are_replaced():
         case.row.update(
             session=0, groups=("4", "2+2")[number % 2], micro_batch=size, micro_batches=8 // size
         )
-    lines = [
-        line
-        for line in subject.official(result).text().splitlines()
-        if line.startswith("# again: ")
-    ]
+    said = subject.official(result).text().splitlines()
+    lines = [line for line in said if line.startswith("# again: ")]
     assert len(lines) == 6, lines
     for line in lines:
         words = shlex.split(line.partition(": ")[2])[6:]
-        done = subprocess.run(
-            [
-                *sys.argv[4:],
-                "plan",
-                REPOSITORY / "inputs/acceptance/small.toml",
-                *words[2:],
-                "--json",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert words[:2] == ["-o", "mine.h5"] and done.returncode == 0, (line, done.stderr)
+        assert words[:2] == ["-o", "mine.h5"] and planned_settings("small.toml", *words[2:]), line
 
 
 def the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
     text = subject.official(result_of("small")).text()
     assert (
-        "\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a program "
+        "\n# judged: 24 cases of 1 session, commit 0123456789ab, by the rules of small that a "
+        "program "
         "can check\n"
     ) in text
     assert (
-        "\n# not checked: that this run was announced, the machine, placement of ranks, share of device "
+        "\n# not checked: that this run was announced, the machine, placement of ranks, share of "
+        "device "
         "memory ("
     ) in text
     lines = subject.official(result_of("small", repeats=4, first={"seed": 3})).text().splitlines()

@@ -4,8 +4,9 @@ sources, or as a Python function."""
 
 import pathlib
 import re
-import subprocess
 import sys
+
+import programs
 
 TESTS, BUILD = map(pathlib.Path, sys.argv[1:])
 
@@ -29,9 +30,7 @@ def existing():
         "".join(path.read_text() for path in TESTS.rglob(names)) for names in ("*.[ch]pp", "*.py")
     )
     cpp = set(re.findall(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", cpp_text))
-    listed = subprocess.run(
-        ["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = programs.call("ctest", "--test-dir", BUILD, "-N", check=True).stdout
     ctests = {name.split(".")[0] for name in re.findall(r"Test +#\d+: (\S+)", listed)}
     return cpp | {(suite, "*") for suite, _ in cpp}, ctests | set(
         re.findall(r"def (\w+)\(", python_text)

@@ -15,14 +15,7 @@ from matplotlib.collections import LineCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, programs, refused, run_checks
 from minitaw.record import load
 from minitaw.chrome_trace import chrome_trace
-from minitaw.events import (
-    PHASES,
-    Event,
-    Timeline,
-    measured_timeline,
-    predicted_timelines,
-    rows_of,
-)
+from minitaw.events import PHASES, Event, Timeline, measured_timeline, predicted_timelines, rows_of
 from minitaw.timeline import draw
 
 PROGRAM = sys.argv[4]
@@ -81,9 +74,9 @@ def check_sample():
         ("rank 1 (group 1) compute", 3.9),
         ("rank 2 (group 1) compute", 6.8),
     ], rows
-    assert (
-        timeline.note
-        == "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; 33.3% of communication hidden"
+    assert timeline.note == (
+        "step 1250 ms: 40.0% computing, 35.0% exposed to transfers, 25.0% idle; "
+        "33.3% of communication hidden"
     )
     nothing_moved = copy.copy(load(SAMPLE).cases[0])
     nothing_moved.row = nothing_moved.row | {"overlap": math.nan}
@@ -125,10 +118,8 @@ def check_trace():
             if event["name"] == "thread_sort_index"
         )
         (start,), (finish,) = ([event for event in mine if event["ph"] == phase] for phase in "sf")
-        assert (
-            start["id"] == finish["id"] == (3 if first == 1 else 7)
-            and start["ts"] == finish["ts"] == 500000
-        )
+        assert start["id"] == finish["id"] == (3 if first == 1 else 7)
+        assert start["ts"] == finish["ts"] == 500000
         assert (start["pid"], finish["pid"]) == (first, first + 2)
     headings = [f"tawpipe, 3 ranks in groups 1+2, {seq} tokens (measured)" for seq in (128, 256)]
     assert {heading: note[:12] for heading, note in trace["otherData"].items()} == dict.fromkeys(
@@ -219,8 +210,8 @@ def check_predictions():
     (one,) = predicted_timelines(FOLDER / "alike.json")
     assert (
         one.heading == "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)"
-        and "DGX H100" in one.note
     ), one.heading
+    assert "DGX H100" in one.note, one.heading
     predict("--timeline", "predicted.json")
     (one,) = predicted_timelines(FOLDER / "predicted.json")
     program = programs.output_of(

@@ -216,7 +216,7 @@ def prepared(first, then):
 SPECIAL = [
     Damage("groups in a cycle", cycle),
     Damage("200 groups in one another", deep),
-    Damage("2000 groups nobody knows", many_groups, False),
+    Damage("2000 unknown groups", many_groups, False),
     Damage("a named type", named_type),
     Damage("no /cases/0001", no_case),
     Damage("no settings of a case", no_settings),

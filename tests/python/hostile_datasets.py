@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a foreign file may have in place of a dataset: functions of file, path and the entry of
+"""What a foreign file may have instead of a dataset: functions of file, path and the entry of
 layout.txt."""
 
 import dataclasses
@@ -14,7 +14,7 @@ TEXT = h5py.string_dtype()
 
 
 def replaced(file, path, **options):
-    """A dataset in place of one."""
+    """A dataset instead of one."""
     del file[path]
     return file.create_dataset(path, **options)
 

@@ -16,6 +16,7 @@ import sys
 import time
 
 import h5py
+import programs
 
 REPOSITORY, FOLDER, MINITAW = map(pathlib.Path, sys.argv[1:])
 CLUSTER = [REPOSITORY / "scripts/cluster"]
@@ -24,18 +25,14 @@ import cluster  # noqa: E402
 
 TWO = ["--nodes", "2", "--ranks-per-node", "2"]
 SKIPPED = 77
-DECK = 'schedule = "tawpipe"\nlayers = 5\nhidden = 128\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 4\nwarmup = 1\n'
+DECK = (
+    'schedule = "tawpipe"\nlayers = 5\nhidden = 128\nheads = 2\nvocab = 256\nseq = 32\n'
+    "micro_batches = 4\nwarmup = 1\n"
+)
 
 
 def call(*options, program, code=0, **environment):
-    done = subprocess.run(
-        [*CLUSTER, *options, "--", *map(str, program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | environment,
-        check=False,
-    )
+    done = programs.call(*CLUSTER, *options, "--", *program, env=os.environ | environment)
     assert (
         done.returncode == code
     ), f"{options}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
@@ -93,11 +90,9 @@ def nodes_are_groups_and_adapters_carry_what_is_planned():
     one of 66 bytes for up to 64 KiB), acknowledgements, MPI's own, and times and losses.
     """
     few, record, before = measured(3, "--latency", "2ms")
-    assert (
-        "= 2+2" in few.stdout
-        and record["provenance/nodes"] == [0, 0, 1, 1]
-        and record["summary/status"] == ["ok"]
-    ), few.stdout
+    assert "= 2+2" in few.stdout, few.stdout
+    assert record["provenance/nodes"] == [0, 0, 1, 1], few.stdout
+    assert record["summary/status"] == ["ok"], few.stdout
     assert record["provenance/links"] == [
         "nodes=2",
         "ranks_per_node=2",
@@ -105,20 +100,13 @@ def nodes_are_groups_and_adapters_carry_what_is_planned():
         "latency=2ms",
         "mtu=9000",
     ], record
-    shown = subprocess.run(
-        [MINITAW, "show", FOLDER / "3.h5"], capture_output=True, text=True, check=True
-    ).stdout
+    shown = programs.call(MINITAW, "show", FOLDER / "3.h5", check=True).stdout
     for text in (few.stdout, shown):
-        assert (
-            "RESULT: VALID" in text
-            and "shaped, nodes=2 ranks_per_node=2 rate=1000mbit latency=2ms" in text
-        ), text
+        assert "RESULT: VALID" in text, text
+        assert "shaped, nodes=2 ranks_per_node=2 rate=1000mbit latency=2ms" in text, text
     _, _, after = measured(13)
-    plan = subprocess.run(
-        [MINITAW, "plan", FOLDER / "deck.toml", "--set", "groups=2+2", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
+    plan = programs.call(
+        MINITAW, "plan", FOLDER / "deck.toml", "--set", "groups=2+2", "--json", check=True
     )
     groups = json.loads(plan.stdout)["cases"][0]["groups"]
     assert (
@@ -139,27 +127,27 @@ def topo_measures_what_links_were_shaped_to():
     said = json.loads(
         call(*cluster_of, program=[MINITAW, "topo", "--json", "--seconds", "0.2"]).stdout
     )
-    assert (
-        said["shaped_links"]
-        == ["nodes=2", "ranks_per_node=2", "rate=100mbit", "latency=20ms", "mtu=9000"]
-        and said["message_bytes"] == 1 << 20
-    ), said
+    assert said["shaped_links"] == [
+        "nodes=2",
+        "ranks_per_node=2",
+        "rate=100mbit",
+        "latency=20ms",
+        "mtu=9000",
+    ], said
+    assert said["message_bytes"] == 1 << 20, said
     inside, between = said["inside"], said["between"]
     assert 0.020 <= between.pop("latency_s") < 0.030 and inside.pop("latency_s") < 0.010, said
-    assert all(6.4e6 < rate < 13.2e6 for rate in between.values()) and all(
-        rate > 26e6 for rate in inside.values()
-    ), said
+    assert all(6.4e6 < rate < 13.2e6 for rate in between.values()), said
+    assert all(rate > 26e6 for rate in inside.values()), said
     text = call(*cluster_of, program=[MINITAW, "topo", "--seconds", "0.01"]).stdout
     (latency,) = re.findall(r"between +latency, 8 bytes +(\S+) us", text)
     rates = [
         tuple(map(float, pair))
         for pair in re.findall(r"between .* (\S+) +(\S+)\n", text.replace(f"{latency} us", ""))
     ]
-    assert (
-        20e3 <= float(latency) < 30e3
-        and len(rates) == 3
-        and all(abs(8 * mbyte / mbit - 1) < 2e-3 for mbyte, mbit in rates)
-    ), text
+    assert 20e3 <= float(latency) < 30e3, text
+    assert len(rates) == 3, text
+    assert all(abs(8 * mbyte / mbit - 1) < 2e-3 for mbyte, mbit in rates), text
 
 
 def nothing_is_left_by_signals():
@@ -183,11 +171,9 @@ def nothing_is_left_by_signals():
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert (
-            [script.stdout.readline() for _ in range(4)] == ["here\n"] * 4
-            and adapters() == before
-            and len(marked(mark)) > 8
-        )
+        assert [script.stdout.readline() for _ in range(4)] == ["here\n"] * 4
+        assert adapters() == before
+        assert len(marked(mark)) > 8
         script.send_signal(number)
         assert script.wait(60) != 0
         until = time.time() + 60
@@ -199,7 +185,10 @@ def nothing_is_left_by_signals():
 
 def a_node_can_be_cut():
     cut = FOLDER / "cut"  # all wait until node 1 finds its adapter down
-    wait = f"until [ -e {cut} ]; do [ $(hostname) != node1 ] || ! ip -br link show eth0 | grep -q DOWN || touch {cut}; sleep 0.1; done"
+    wait = (
+        f"until [ -e {cut} ]; do [ $(hostname) != node1 ] || ! ip -br link show eth0 | grep -q "
+        f"DOWN || touch {cut}; sleep 0.1; done"
+    )
     said = call(
         *TWO,
         "--rate",
@@ -223,7 +212,10 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     # A step takes many seconds at this rate, nearly all of them in messages. Rank 2 cuts its node
     # off in the first one, as --cut would: not at a time, before which MPI may not have connected
     # on a crowded machine, but where the node has sent a part of what a step sends.
-    cut = "until [ $(awk '/eth0/ {print $10}' /proc/net/dev) -gt 200000 ]; do sleep 0.1; done; ip link set eth0 down"
+    cut = (
+        "until [ $(awk '/eth0/ {print $10}' /proc/net/dev) -gt 200000 ]; do sleep 0.1; done; ip "
+        "link set eth0 down"
+    )
     said = call(
         *TWO,
         "--rate",
@@ -246,7 +238,8 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
         assert list(file["summary/status"].asstr()[:]) == ["timeout"]
         reason = file["summary/reason"].asstr()[0]
         assert re.fullmatch(
-            r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is down or cut off",
+            r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is "
+            r"down or cut off",
             reason,
         ), reason
         assert said.stderr.index(f"minitaw: {reason}\n") < said.stderr.index(
@@ -332,11 +325,8 @@ def nodes_share_the_cores():
 
 
 def namespaces_can_be_had():
-    done = subprocess.run(
-        [*CLUSTER, "--nodes", "1", "--ranks-per-node", "1", "--rate", "1gbit", "--", "true"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = programs.call(
+        *CLUSTER, "--nodes", "1", "--ranks-per-node", "1", "--rate", "1gbit", "--", "true"
     )
     if done.returncode == 2:
         print(f"skipped: {done.stderr}")

@@ -6,8 +6,9 @@ import json
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+import programs
 
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 sys.path.insert(0, str(REPOSITORY / "scripts/lib"))
@@ -144,9 +145,14 @@ def expanded(path):
     return [more for word in words.split(",") for more in expanded(head + word + rest)]
 
 
+def section(page, title):
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    return text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
 def the_reading_guide_is_true():
     """The files of README's guide exist, and their lines are about as many as it says."""
-    guide = (REPOSITORY / "README.md").read_text().split("## Read the code\n")[1].split("\n## ")[0]
+    guide = section("README.md", "Read the code")
     rows = re.findall(r"^\| [^|]* \| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
     assert len(rows) > 5, rows
     for files, said in rows:
@@ -157,14 +163,24 @@ def the_reading_guide_is_true():
         assert 0.7 < lines / int(said) < 1.3, f"{files} are {lines} lines, README says {said}"
 
 
+def the_ways_through_the_code_are_there():
+    """Classes and functions that the pages name are in the sources."""
+    sources = [path for part in ("src", "miniapp") for path in (REPOSITORY / part).rglob("*.?pp")]
+    words = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in sources)))
+    pages = section("README.md", "Find your way in the code")
+    pages += section("CONTRIBUTING.md", "From main() to the kernel")
+    named = set()
+    for function, kind in re.findall(r"`([\w:]+)\(\)`|`([A-Z][a-z]\w+)`", pages):
+        named |= {*function.split("::"), kind}
+    assert len(named) > 20 and named - {""} <= words, named - words
+
+
 def the_command():
     file = FOLDER / "file.cpp"
     file.write_text("int a;\n", encoding="utf-8")
 
     def call(*arguments):
-        return subprocess.run(
-            [REPOSITORY / "scripts/count", *arguments], capture_output=True, text=True, check=False
-        )
+        return programs.call(REPOSITORY / "scripts/count", *arguments)
 
     (row,) = json.loads(call("--json", file).stdout)
     expected = {"room": str(file), "files": 1, "lines": 1, "tokens": 3, "tokens_per_line": 3.0}
@@ -178,5 +194,6 @@ words_and_signs()
 functions()
 what_is_too_long()
 the_reading_guide_is_true()
+the_ways_through_the_code_are_there()
 rooms_and_sums()
 the_command()

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 
+import programs
+
 CMAKE, SCRIPT, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 SOURCE, OUTPUT = FOLDER / "source", FOLDER / "hash.hpp"
@@ -23,14 +25,7 @@ ENVIRONMENT = {
 
 def git(*arguments):
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "safe.directory=*")
-    done = subprocess.run(
-        ["git", *identity, *arguments],
-        cwd=SOURCE,
-        env=ENVIRONMENT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = programs.call("git", *identity, *arguments, cwd=SOURCE, env=ENVIRONMENT, check=True)
     return done.stdout.strip()
 
 

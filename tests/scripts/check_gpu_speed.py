@@ -17,7 +17,9 @@ from stand_ins import (
 PEER = """
 import json, sys
 value = lambda name: int(sys.argv[sys.argv.index(name) + 1])
-print(json.dumps({"hidden": value("--hidden"), "seq": value("--seq"), "recompute": "--no-recompute" not in sys.argv}, indent=1))"""
+recompute = "--no-recompute" not in sys.argv
+found = {"hidden": value("--hidden"), "seq": value("--seq"), "recompute": recompute}
+print(json.dumps(found, indent=1))"""
 
 
 def peer(text=PEER):
@@ -37,19 +39,14 @@ def steps_stand_beside_the_peer():
         "4096 keep-attention 128K",
     ):
         assert f"\n{steps}\n" in table, table
-    assert (
-        '"hidden":4096,"seq":4096,"recompute":false' in table
-        and '"hidden":4096,"seq":65536,"recompute":true' in table
-    ), table
-    assert (
-        "RESULT: VALID" in table
-        and len(kept("peer.jsonl").splitlines()) == 5
-        and "--set ffn=2816" in log
-        and kept("single-1024.h5")
-    )
-    assert " ok " in row(
-        table, "step, H = 4096, S = 64K, recompute keep-attention"
-    ) and " ok " in row(table, "step, H = 4096, S = 4K,16K, recompute none")
+    assert '"hidden":4096,"seq":4096,"recompute":false' in table, table
+    assert '"hidden":4096,"seq":65536,"recompute":true' in table, table
+    assert "RESULT: VALID" in table
+    assert len(kept("peer.jsonl").splitlines()) == 5
+    assert "--set ffn=2816" in log
+    assert kept("single-1024.h5")
+    assert " ok " in row(table, "step, H = 4096, S = 64K, recompute keep-attention")
+    assert " ok " in row(table, "step, H = 4096, S = 4K,16K, recompute none")
 
 
 def without_a_peer_a_row_says_so():
@@ -62,10 +59,8 @@ def a_peer_that_fails_is_told_and_the_rest_goes_on():
     machine()
     for text in ("raise SystemExit('out of memory: error')", "print('error: out of memory')"):
         table, _ = check("gpu-speed", "--peer", peer(text), code=0)
-        assert (
-            "FAILED" in row(table, "peer, H = 4096, S = 64K")
-            and "\n4096 keep-attention 64K\n" in table
-        ), table
+        assert "FAILED" in row(table, "peer, H = 4096, S = 64K"), table
+        assert "\n4096 keep-attention 64K\n" in table, table
 
 
 def what_does_not_fit_to_the_end_is_a_failure():
@@ -75,9 +70,8 @@ def what_does_not_fit_to_the_end_is_a_failure():
         )
     )
     table, _ = check("gpu-speed", code=1)
-    assert "RESULT: INVALID: 1 of 1" in row(table, "step, H = 4096, S = 64K") and " ok " in row(
-        table, "step, H = 4096, S = 4K,16K,"
-    )
+    assert "RESULT: INVALID: 1 of 1" in row(table, "step, H = 4096, S = 64K")
+    assert " ok " in row(table, "step, H = 4096, S = 4K,16K,")
     machine(
         minitaw=PLAIN["minitaw"].replace(
             "show)", "show) echo 'minitaw: that is no HDF5 file'; exit 2 ;; other)"

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 
+import programs
+
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 TREE = FOLDER / "tree"
 sys.path.insert(0, str(REPOSITORY / "scripts/lib"))
@@ -17,9 +19,16 @@ import slips  # noqa: E402
 
 FILES = {
     ".gitignore": "/build/\n",
-    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.25)\nproject(tiny CXX)\nenable_testing()\nadd_executable(check check.cpp)\n"
-    "add_test(NAME judge COMMAND check)\nadd_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)\n",
-    "CMakePresets.json": '{"version": 6, "configurePresets": [{"name": "host", "generator": "Ninja", "binaryDir": "${sourceDir}/build/host"}]}',
+    "CMakeLists.txt": """cmake_minimum_required(VERSION 3.25)
+project(tiny CXX)
+enable_testing()
+add_executable(check check.cpp)
+add_test(NAME judge COMMAND check)
+add_test(NAME words COMMAND python3 ${PROJECT_SOURCE_DIR}/check.py)
+""",
+    "CMakePresets.json": """{"version": 6, "configurePresets": [
+  {"name": "host", "generator": "Ninja", "binaryDir": "${sourceDir}/build/host"}]}
+""",
     "judge.hpp": """// never a < b
 inline bool within(double error, double limit) { return error <= limit; }
 inline int rounds(int n) {
@@ -28,7 +37,9 @@ inline int rounds(int n) {
   return count + 0;
 }
 """,
-    "check.cpp": '#include "judge.hpp"\nint main() { return within(1, 2) && !within(3, 2) && rounds(3) == 3 ? 0 : 1; }\n',
+    "check.cpp": """#include "judge.hpp"
+int main() { return within(1, 2) && !within(3, 2) && rounds(3) == 3 ? 0 : 1; }
+""",
     "words.py": 'def longer(a, b):\n    """a > b"""\n    return len(a) > len(b)\n',
     "check.py": "from words import longer\nassert longer('aa', 'b') and not longer('a', 'bb')\n",
 }
@@ -128,11 +139,11 @@ SLIPS = [
 
 
 def mutate(*arguments, code):
-    done = subprocess.run(
-        [TREE / "scripts/mutate", "--patience", "1", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=100,
+    done = programs.call(
+        TREE / "scripts/mutate",
+        "--patience",
+        "1",
+        *arguments,
         cwd=FOLDER,
         env=os.environ | {"MINITAW_ENV": "host"},
     )
@@ -172,11 +183,9 @@ def every_end_is_told():
     for file, _, old, new, end, who in WRITTEN:
         (line,) = [line for line in FILES[file].splitlines() if old in line]
         assert ends()[line.replace(old, new).strip()] == [end, who], f"{new}: {ends()}"
-    assert (
-        "| judge.hpp | 3 | 2 | 1 |" in said
-        and "| words.py | 2 | 1 | 1 |" in said
-        and "| all | 5 | 3 | 2 |" in said
-    ), said
+    assert "| judge.hpp | 3 | 2 | 1 |" in said, said
+    assert "| words.py | 2 | 1 | 1 |" in said, said
+    assert "| all | 5 | 3 | 2 |" in said, said
     assert "judge.hpp:2\n  - inline" in said and "2 survivors are not argued" in said, said
 
 
@@ -200,7 +209,7 @@ def a_second_call_judges_what_is_new():
         FILES["check.cpp"].replace("within(1, 2)", "within(2, 2)"), encoding="utf-8"
     )
     (TREE / "tests/mutations.md").write_text(
-        "words.py\n  - return len(a) > len(b)\n  + return len(a) >= len(b)\n  nobody asks\n",
+        "words.py\n  - return len(a) > len(b)\n  + return len(a) >= len(b)\n  never asked\n",
         encoding="utf-8",
     )
     assert "0 survivors are not argued" in mutate("--again", code=0)

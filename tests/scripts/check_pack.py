@@ -9,18 +9,15 @@ import shutil
 import subprocess
 import sys
 
+import programs
+
 REPOSITORY, FOLDER, BUILD = map(pathlib.Path, sys.argv[1:])
 STEP = ["minitaw", "run", "inputs/gpu/step.toml", "--set", "schedule=ddp", "--set", "ranks=2", "-o"]
 
 
 def packed(*command, code=0, **environment):
-    done = subprocess.run(
-        [FOLDER / "elsewhere/packed/run", *command],
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env=os.environ | environment,
-        check=False,
+    done = programs.call(
+        FOLDER / "elsewhere/packed/run", *command, cwd="/", env=os.environ | environment
     )
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 
+import programs
+
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 TREE = FOLDER / "tree"
 DECKS = ("gate.toml", "gate-communication.toml", "nightly.toml", "nightly-long.toml")
@@ -68,7 +70,7 @@ def git(*arguments):
         str(TREE),
         *arguments,
     ]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return programs.call(*command, check=True).stdout.strip()
 
 
 def commit(text):
@@ -153,9 +155,8 @@ def the_base_is_chosen():
     assert (measured("base"), measured("new")) == ("second", "fourth")
     gate("HEAD~1", code=0, says="third (as asked for)")
     assert (measured("base"), measured("new")) == ("third", "fourth")
-    assert (
-        git("status", "--porcelain") == "" and git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
-    )
+    assert git("status", "--porcelain") == ""
+    assert git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
 
 
 def a_base_folder_that_was_removed_or_spoilt_is_made_again():
@@ -204,21 +205,16 @@ def pairs_turn_and_end_when_decided():
     said = gate(code=0, says="COMPARISON: FASTER").stderr
     assert ran() == turns(17, 24) and looked() == [1, 12, 17, 17, 17, 17, 24], (ran(), looked())
     calls = (FOLDER / "calls").read_text().splitlines()
-    assert all(call.startswith("-n 1 ") for call in calls[:34]) and all(
-        call.startswith("-n 2 ") for call in calls[34:]
-    ), calls
+    assert all(call.startswith("-n 1 ") for call in calls[:34]), calls
+    assert all(call.startswith("-n 2 ") for call in calls[34:]), calls
     assert (FOLDER / "decks").read_text().split() == ["gate.toml"] * 34 + [
         "gate-communication.toml"
     ] * 48
-    assert (
-        "computing, pair 17 of 48, " in said
-        and "communication, pair 24 of 48, " in said
-        and " s: new / base 1.230 (1.1 to 1.3)\n" in said
-    ), said
-    assert (
-        "--looks 10" in (FOLDER / "compares").read_text()
-        and "first-decides" not in (FOLDER / "compares").read_text()
-    )
+    assert "computing, pair 17 of 48, " in said, said
+    assert "communication, pair 24 of 48, " in said, said
+    assert " s: new / base 1.230 (1.1 to 1.3)\n" in said, said
+    assert "--looks 10" in (FOLDER / "compares").read_text()
+    assert "first-decides" not in (FOLDER / "compares").read_text()
     assert "--nightly adds every schedule" in said and "not decided" not in said, said
 
 
@@ -227,10 +223,8 @@ def what_stays_undecided_is_told():
     machine(*["0 AMBIGUOUS AMBIGUOUS: x"] * 3, *["0 AMBIGUOUS,SAME,SAME AMBIGUOUS: x"] * 2)
     done = gate("--rounds", "14", code=0, says="COMPARISON: AMBIGUOUS")
     assert ran() == turns(14, 12) and looked() == [1, 12, 14, 14, 14], (ran(), looked())
-    assert (
-        "not decided: computing. The load is " in done.stderr
-        and "or longer: --limit 600 --rounds 28" in done.stderr
-    ), done.stderr
+    assert "not decided: computing. The load is " in done.stderr, done.stderr
+    assert "or longer: --limit 600 --rounds 28" in done.stderr, done.stderr
     assert (
         "threshold" not in done.stderr
     ), "a threshold that is raised until a commit passes judges nothing"
@@ -260,21 +254,17 @@ def other_decks_are_run_as_they_are():
         "seq=8",
         code=0,
     ).stderr
-    assert (
-        ran() == turns(12)
-        and "--looks 3" in (FOLDER / "compares").read_text()
-        and "--nightly" not in said
-    )
+    assert ran() == turns(12)
+    assert "--looks 3" in (FOLDER / "compares").read_text()
+    assert "--nightly" not in said
     assert all(
         call.startswith("-n 3 ") and " --set seq=8 -o " in call
         for call in (FOLDER / "calls").read_text().splitlines()
     )
     said = gate("--nightly", code=0).stderr
-    assert (
-        ran() == turns(12, 12, 12, 12)
-        and "--looks 20" in (FOLDER / "compares").read_text()
-        and "--nightly" not in said
-    )
+    assert ran() == turns(12, 12, 12, 12)
+    assert "--looks 20" in (FOLDER / "compares").read_text()
+    assert "--nightly" not in said
     assert (FOLDER / "decks").read_text().split() == [deck for deck in DECKS for _ in range(24)]
     assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()[::24]] == [
         "1",
@@ -289,11 +279,9 @@ def a_terminal_sees_one_line_that_renews_itself():
     ours, theirs = pty.openpty()
     gate("--rounds", "2", code=0, stderr=theirs)
     said = os.read(ours, 1 << 16).decode()
-    assert (
-        said.count("\r\x1b[Kminitaw: computing, pair ") == 2
-        and "pair 1 of 2" in said
-        and said.count("\r\n") == 4 + 2 + 1
-    ), said  # commits, builds; ends; what was seen
+    assert said.count("\r\x1b[Kminitaw: computing, pair ") == 2, said
+    assert "pair 1 of 2" in said, said
+    assert said.count("\r\n") == 4 + 2 + 1, said  # commits, builds; ends; what was seen
 
 
 def two_commands_are_compared():
@@ -313,9 +301,8 @@ def two_commands_are_compared():
         code=0,
         says="COMPARISON: SAME",
     )
-    assert (measured("base"), measured("new")) == ("old", "new tree") and not (
-        TREE / "build"
-    ).exists()
+    assert (measured("base"), measured("new")) == ("old", "new tree")
+    assert not (TREE / "build").exists()
     assert ran() == turns(12, 12), "the stages of the gate"
     assert [call.split()[1] for call in (FOLDER / "calls").read_text().splitlines()] == [
         "1"
@@ -333,9 +320,10 @@ def a_regression_is_told():
         code=1,
         says="not measured after the regression: communication\n",
     )
-    assert "--strict --junit a b.xml --threshold 0.02" in (
-        FOLDER / "compares"
-    ).read_text() and ran() == turns(12), "two ranks can wait"
+    assert (
+        "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text()
+    ), "two ranks can wait"
+    assert ran() == turns(12), "two ranks can wait"
 
 
 def what_cannot_be_compared_is_said():

@@ -5,11 +5,11 @@ can be had. What is said of such values: miniapp_screen, screen_judge.
 """
 
 import pathlib
-import subprocess
 import sys
 
 import h5py
 import numpy
+import programs
 
 REPOSITORY, FOLDER, MINITAW = map(pathlib.Path, sys.argv[1:])
 CLUSTER = [
@@ -27,9 +27,7 @@ SKIPPED = 77
 
 
 def call(*words):
-    return subprocess.run(
-        [*CLUSTER, "--", *words], capture_output=True, text=True, timeout=200, check=False
-    )
+    return programs.call(*CLUSTER, "--", *words)
 
 
 FOLDER.mkdir(parents=True, exist_ok=True)
@@ -38,25 +36,19 @@ file.unlink(missing_ok=True)
 if "namespaces" in call("true").stderr:
     sys.exit(SKIPPED)
 done = call(MINITAW, "screen", "--seconds", "0.02", "--rounds", "2", "-o", file)
-assert (
-    done.returncode in (0, 1, 3)
-    and "VERDICT: " in done.stdout
-    and "links         = shaped, nodes=3 " in done.stdout
-), done
+assert done.returncode in (0, 1, 3), done
+assert "VERDICT: " in done.stdout, done
+assert "links         = shaped, nodes=3 " in done.stdout, done
 with h5py.File(file) as kept:
     rates, latencies = (kept[f"screen/{name}_between_nodes"][()] for name in ("rate", "latency"))
 for values in (rates, latencies):  # a node's first rank measures, with each other node
-    assert (
-        numpy.isnan(values[:, 1::2]).all()
-        and (numpy.isnan(values[:, ::2]) == numpy.eye(3, dtype=bool)).all()
-    ), values
+    assert numpy.isnan(values[:, 1::2]).all(), values
+    assert (numpy.isnan(values[:, ::2]) == numpy.eye(3, dtype=bool)).all(), values
 slow, others = rates[:, [0, 4], [2, 0]], rates[:, [0, 2, 2, 4], [1, 0, 2, 1]]
 # 5 Mbit/s are 0.625 MB/s, 100 Mbit/s 12.5; a burst passes at once. A busy machine leaves at least a
 # sixth of the others' rates.
-assert (
-    (0 < slow).all()
-    and slow.max() < 0.8e6
-    and others.max() < 19e6
-    and (others.max(axis=0) > 3 * slow.max()).all()
-), rates
+assert (0 < slow).all(), rates
+assert slow.max() < 0.8e6, rates
+assert others.max() < 19e6, rates
+assert (others.max(axis=0) > 3 * slow.max()).all(), rates
 assert (0 < latencies[:, ::2][~numpy.isnan(latencies[:, ::2])]).all(), latencies

@@ -6,8 +6,9 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+import programs
 
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 CALLS = FOLDER / "calls.txt"
@@ -35,11 +36,9 @@ def make_tree():
 def call(*arguments, code=0, fails="none"):
     """What it prints on standard output and how it calls ctest to test."""
     CALLS.unlink(missing_ok=True)
-    done = subprocess.run(
-        [FOLDER / "scripts/test", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = programs.call(
+        FOLDER / "scripts/test",
+        *arguments,
         env={
             **os.environ,
             "PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}",

@@ -8,8 +8,9 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
+
+import programs
 
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:3])
 MINITAW_ITSELF = [
@@ -39,7 +40,8 @@ for s in "$@"; do printf '[ RUN      ] %s.Works\\n' $s; BODY
 echo "[==========] $# tests from $# test suites ran. (0 ms total)"
 echo "[  PASSED  ] $# tests."
 """
-INNER = 'unset PLANT_SILENT; "$@"'  # what is planted in one line is not planted in another that contains it
+# What is planted in one line is not planted in another that contains it.
+INNER = 'unset PLANT_SILENT; "$@"'
 MPIEXEC = f"shift 2; {INNER}"
 # `run` judges as src/record/verdict.cpp does; results are text: the hidden size, recomputation and
 # lengths that were asked for.
@@ -53,24 +55,41 @@ for word in "$@"; do
   last=$word
 done
 verdict() {
-  if [ "${steps:-3}" -ge 3 ]; then echo 'figure of merit: 3384.62 tokens/s (serial, 1 rank in groups 1, 128 tokens)'; echo 'RESULT: VALID'; exit 0; fi
-  printf 'figure of merit: none\nRESULT: INVALID: 1 of 1 case, first case 0 (serial): %s timed steps, at least 3 are needed\n' "$steps"; exit 1
+  if [ "${steps:-3}" -ge 3 ]; then
+    echo 'figure of merit: 3384.62 tokens/s (serial, 1 rank in groups 1, 128 tokens)'
+    echo 'RESULT: VALID'
+    exit 0
+  fi
+  echo 'figure of merit: none'
+  printf 'RESULT: INVALID: 1 of 1 case, first case 0 (serial): '
+  echo "$steps timed steps, at least 3 are needed"
+  exit 1
 }
 case $verb in
   run) [ -n "$out" ] || { echo 'minitaw: a stand-in writes no file of its own choice'; exit 2; }
-    ! grep -qsx "$hidden $recompute $seq" "$out" || { echo 'minitaw: a stand-in does not skip what is measured already'; exit 2; }
+    if grep -qsx "$hidden $recompute $seq" "$out"; then
+      echo 'minitaw: a stand-in does not skip what is measured already'
+      exit 2
+    fi
     echo "$hidden $recompute $seq" >>"$out"
     verdict ;;
-  verify) echo 'ddp            1 1           fp32  serial     0.0e+00   0.0e+00   0.0e+00  ok'; echo 'RESULT: VALID' ;;
+  verify)
+    echo 'ddp            1 1           fp32  serial     0.0e+00   0.0e+00   0.0e+00  ok'
+    echo 'RESULT: VALID' ;;
   plan) printf '{"notes": [], "cases": ['; comma=
     for length in $(echo "$seq" | tr ',' ' '); do
       [ "${length%K}" -le 32 ] && fits=true || fits=false
-      printf '%s{"settings": {"hidden": %s}, "device": {"fits": %s}}' "$comma" "$hidden" $fits; comma=', '
+      printf '%s{"settings": {"hidden": %s}, ' "$comma" "$hidden"
+      printf '"device": {"fits": %s}}' $fits
+      comma=', '
     done; echo ']}' ;;
   show) cat "$deck"; verdict ;;
 esac"""
 KERNELS = r"""
-case $* in *--verify*) echo 'ok     rmsnorm                  1 x 1               error 1.0e-08, at most 1e-05'; echo '1 of 1 kernels are right' ;; esac
+case $* in *--verify*)
+  echo 'ok     rmsnorm                  1 x 1               error 1.0e-08, at most 1e-05'
+  echo '1 of 1 kernels are right' ;;
+esac
 while [ $# -gt 0 ]; do [ "$1" != --markdown ] || echo '| kernel |' >"$2"; shift; done"""
 SANITIZER = r"""
 tool=$6; shift 6; INNER; code=$?
@@ -97,7 +116,8 @@ def test(body=":"):
 
 def failing(suite="*"):
     return test(
-        f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n[  FAILED  ] 1 test, listed below:\\n' $s; exit 1 ;; esac"
+        f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n' $s; "
+        "echo '[  FAILED  ] 1 test, listed below:'; exit 1 ;; esac"
     )
 
 
@@ -118,13 +138,7 @@ def machine(**programs):
 def call(script, *arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
-    return subprocess.run(
-        [FOLDER / "place/scripts" / script, *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
+    return programs.call(FOLDER / "place/scripts" / script, *arguments, env=environment)
 
 
 def check(script, *arguments, code, **environment):
@@ -170,9 +184,8 @@ def every_row_shows_a_failure(script, *arguments):
             script, *arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some)
         )
         failed = [text for text in table.splitlines() if " FAILED " in text]
-        assert (
-            failed == [row(table, f"{name} ") for name, _ in some] and "RESULT: INVALID" in table
-        ), f"{some}:\n{table}"
+        assert failed == [row(table, f"{name} ") for name, _ in some], f"{some}:\n{table}"
+        assert "RESULT: INVALID" in table, f"{some}:\n{table}"
     table, _ = check(script, *arguments, code=1, PLANT_ALL="yes")
     rows = re.findall(r"^.* \d+\.\d s.*", table, re.M)
     assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
@@ -194,7 +207,7 @@ def commands_are_understood(lines):
             REPOSITORY / deck,
             *(word for setting in settings for word in ("--set", setting)),
         ]
-        done = subprocess.run(plan, capture_output=True, text=True, check=False)
+        done = programs.call(*plan)
         assert done.returncode == 0, f"{words}: {done.stderr}"
 
 

@@ -7,10 +7,10 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 
+import programs
 from cluster import Cluster, missing
 
 PROGRAM, REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:4])
@@ -19,7 +19,8 @@ RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
 ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
 
 DECK = (
-    'schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\nheads = 2\nvocab = 256\nseq = {seq}\n'
+    'schedule = ["tawpipe", "fsdp", "1f1b"]\nranks = 4\ngroups = 2\nlayers = 8\nhidden = 32\n'
+    "heads = 2\nvocab = 256\nseq = {seq}\n"
     "micro_batches = 8\nsteps = {steps}\nwarmup = 1\n"
 )
 
@@ -41,9 +42,7 @@ def rows(file):
     """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
     if not file.exists():
         return [], 1
-    done = subprocess.run(
-        [PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = programs.call(PROGRAM, "show", file, "--json")
     assert done.stderr == "", done.stderr
     return json.loads(done.stdout), done.returncode
 
@@ -54,9 +53,7 @@ def require_valid(file, cases):
     assert all(row["verdict"].startswith("VALID") for row in table), [
         row["verdict"] for row in table
     ]
-    done = subprocess.run(
-        [PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = programs.call(PROGRAM, "show", file)
     assert "RESULT: VALID" in done.stdout, done.stdout
 
 
@@ -129,7 +126,8 @@ def check_gpu(cluster):
     """One rank for each GPU; each sees all of its node."""
     stand_in = program(
         "stand-in",
-        '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES $(($SLURM_JOB_END_TIME - $(date +%s)))"\n',
+        '#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES '
+        '$(($SLURM_JOB_END_TIME - $(date +%s)))"\n',
     )
     code, said = batch(
         cluster,
@@ -140,7 +138,8 @@ def check_gpu(cluster):
         options=("--gpus-per-node=2", "--time=7"),
     )
     lines = sorted(line.split() for line in said.splitlines())
-    assert code == 0 and [line[:3] for line in lines] == [
+    assert code == 0, said
+    assert [line[:3] for line in lines] == [
         ["0", "0", "0,1"],
         ["1", "0", "0,1"],
         ["2", "1", "0,1"],

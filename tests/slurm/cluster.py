@@ -17,15 +17,34 @@ import socket
 import subprocess
 import time
 
-CONFIGURATION = (
-    "ClusterName=minitaw\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={port}\nSlurmUser={user}\nSlurmdUser={user}\n"
-    "AuthType=auth/munge\nCredType=cred/munge\nAuthInfo=socket={folder}/munge.socket\nStateSaveLocation={folder}/state\n"
-    "SlurmdSpoolDir={folder}/spool.%n\nSlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd.%n.pid\n"
-    "SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd.%n.log\nProctrackType=proctrack/linuxproc\n"
-    "TaskPlugin=task/{task}\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSlurmdParameters=config_overrides\n"
-    "SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1\nReturnToService=2\nKillWait={kill_wait}\n"
-    "OverTimeLimit=0\nMpiDefault=pmi2\n{gres}\n{nodes}\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
-)
+CONFIGURATION = """ClusterName=minitaw
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/{task}
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1
+ReturnToService=2
+KillWait={kill_wait}
+OverTimeLimit=0
+MpiDefault=pmi2
+{gres}
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
 
 
 def find(daemon):
@@ -137,7 +156,8 @@ class Cluster(contextlib.ExitStack):
         host = socket.gethostname().split(".")[0]
         gres = f" Gres=gpu:{self.gpus}" if self.gpus else ""
         nodes = [
-            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cores} RealMemory=4000{gres}"
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
+            f"CPUs={self.cores} RealMemory=4000{gres}"
             for name, port in zip(self.names, ports[1:])
         ]
         text = CONFIGURATION.format(

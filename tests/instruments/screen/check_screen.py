@@ -14,6 +14,8 @@ import sys
 
 import h5py
 import numpy
+import programs
+from programs import run_checks
 
 MPIEXEC, NUMBER, PROGRAM = sys.argv[1:4]
 FOLDER, REPOSITORY = map(pathlib.Path, sys.argv[4:])
@@ -22,18 +24,12 @@ from minitaw import seal  # noqa: E402
 
 NAN = numpy.nan
 ALONE = ("--expect", "none")  # whatever this machine could reach
+CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "3", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}  # nodes of MPICH
 
 
 def screen(*options, ranks=3, code, **variables):
-    done = subprocess.run(
-        [MPIEXEC, NUMBER, str(ranks), PROGRAM, "screen", "--seconds", "0.01", *map(str, options)],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=FOLDER,
-        env=os.environ | variables,
-    )
+    job = (MPIEXEC, NUMBER, ranks, PROGRAM, "screen", "--seconds", "0.01", *options)
+    done = programs.call(*job, cwd=FOLDER, env=os.environ | variables)
     assert done.returncode in code, f"{options}: exit {done.returncode}: {done.stdout}{done.stderr}"
     return done
 
@@ -46,16 +42,12 @@ def stored(name, quantity):
 def check_file():
     said = screen("--rounds", 2, "--json", "-o", "a.h5", code=(0, 1, 3))
     found = json.loads(said.stdout)
-    assert (
-        said.returncode == (1 if found["culprits"] else 3 if found["loaded_ranks"] else 0)
-        and found["rounds"] == 2
-    ), found
+    assert said.returncode == (1 if found["culprits"] else 3 if found["loaded_ranks"] else 0), found
+    assert found["rounds"] == 2, found
     loads = stored("a.h5", "cores_taken_by_others")
-    assert (
-        loads.shape == (2, 3, 1)
-        and loads.max() == found["load"]
-        and ((0 <= loads) & (loads <= 1.1)).all()
-    ), loads
+    assert loads.shape == (2, 3, 1), loads
+    assert loads.max() == found["load"], loads
+    assert ((0 <= loads) & (loads <= 1.1)).all(), loads
     names = [quantity["name"] for quantity in found["quantities"]]
     assert names[:4] == ["matrix product", "attention", "triad", "rate inside the node"], names
     first = {name: stored("a.h5", name.replace(" ", "_").replace("-", "_")) for name in names}
@@ -65,39 +57,33 @@ def check_file():
     ).all(), first  # no rank sends to itself
     assert all((values[~numpy.isnan(values)] > 0).all() for values in first.values()), first
     said = screen("--rounds", 3, "--time-limit", "1h", "-o", "a.h5", code=(0, 1, 3))
-    assert (
-        "a.h5 has 2 rounds already" in said.stdout and said.stdout.count("VERDICT: ") == 1
-    ), said.stdout
+    assert "a.h5 has 2 rounds already" in said.stdout, said.stdout
+    assert said.stdout.count("VERDICT: ") == 1, said.stdout
     more = stored("a.h5", "triad")
-    assert (
-        more.shape == (3, 3, 1)
-        and (more[:2] == first["triad"]).all()
-        and (more[2] != more[1]).all()
-    )
+    assert more.shape == (3, 3, 1)
+    assert (more[:2] == first["triad"]).all()
+    assert (more[2] != more[1]).all()
 
 
 def check_options():
     (FOLDER / "deck.toml").write_text(
-        'schedule = "fsdp"\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\nmicro_batches = 3\n'
+        'schedule = "fsdp"\nlayers = 3\nhidden = 64\nheads = 2\nvocab = 256\nseq = 32\n'
+        "micro_batches = 3\n"
     )
     said = screen("deck.toml", "-o", "a.h5", code=[2])
     assert "a.h5 was measured with other settings" in said.stderr, said.stderr
     said = screen(
         "deck.toml", "--set", "seq=48", "--rounds", 100, "--time-limit", "2s", code=[1]
     ).stdout
-    assert (
-        re.search(r"VERDICT: INCOMPLETE: \d+ of 100 rounds; ", said)
-        and "hidden = 64, heads = 2, kv_heads = 2, " in said
-        and "seq = 48," in said
-    ), said
+    assert re.search(r"VERDICT: INCOMPLETE: \d+ of 100 rounds; ", said), said
+    assert "hidden = 64, heads = 2, kv_heads = 2, " in said, said
+    assert "seq = 48," in said, said
     assert "--rounds" in screen("--rounds", 1, code=[2]).stderr
     found = json.loads(screen("deck.toml", "--replay", "--json", code=[0]).stdout)
-    assert (
-        found["verdict"].startswith("SAME")
-        and found["runs"] == 2
-        and found["actions"] > 100
-        and found["findings"] == []
-    ), found
+    assert found["verdict"].startswith("SAME"), found
+    assert found["runs"] == 2, found
+    assert found["actions"] > 100, found
+    assert found["findings"] == [], found
 
 
 def usual(nodes, rounds):
@@ -147,15 +133,20 @@ def short(found):
     return [(c["kind"], c["ranks"], c["nodes"]) for c in found["culprits"]]
 
 
-def check_judgement():
+def three_culprits(rounds):
     """Rank 1 computes at half the rate in most rounds, rank 2 in fewer; rank 0 adds 15 % less, and
     what it sends to rank 2 takes twice as long."""
-    values = usual([3], 5)
+    values = usual([3], rounds)
     values["matrix_product"][[0, 2, 4], 1] = 4e9
     values["attention"][:2, 2] = 2e9
     values["triad"][:, 0] = 0.85e9
     values["rate_inside_the_node"][:, 2, 0] = 1e9
-    put("b.h5", values)
+    return values
+
+
+def check_judgement():
+    """In JSON."""
+    put("b.h5", three_culprits(5))
     found = json.loads(screen("--rounds", 5, *ALONE, "--json", "-o", "b.h5", code=[1]).stdout)
     assert found["verdict"] == "FOUND: 3 culprits in 5 rounds" and found["rounds"] == 5, found
     assert short(found) == [
@@ -166,59 +157,50 @@ def check_judgement():
     assert found["culprits"][0]["evidence"] == [
         {"quantity": "matrix product", "units": "FLOP/s", "value": 4e9, "usual": 8e9, "rounds": 3}
     ], found
-    attention = found["quantities"][1]
-    assert [attention.pop(name) for name in ("known", "known_from", "detectable")] == [
-        None,
-        "",
-        {"part": 0.1, "link": None},
-    ], found
-    assert attention == {
+    assert found["quantities"][1] == {
         "name": "attention",
         "units": "FLOP/s",
         "lowest": 2e9,
         "median": 4e9,
         "highest": 4e9,
+        "known": None,
+        "known_from": "",
+        "detectable": {"part": 0.1, "link": None},
     }, found
-    assert (
-        found["quantities"][3]["detectable"] == {"part": 0.2, "link": 0.2} and found["load"] == 0.01
-    ), found
+    assert found["quantities"][3]["detectable"] == {"part": 0.2, "link": 0.2}, found
+    assert found["load"] == 0.01, found
+
+
+NOTES = ("# judged: ", "# sure: ", "# not seen: ", "# next: ")
+
+
+def check_text():
+    """A table of quantities, what was judged, the culprits and the command that drains their node;
+    hosts are named only if asked for."""
+    values = three_culprits(5)
+    put("b.h5", values)
     host = socket.gethostname()
-    said = screen(
-        "--rounds", 2, *ALONE, "--hosts", "--least", 14, "-o", "b.h5", code=[1]
-    ).stdout.splitlines()  # which has more, and keeps them
-    assert (
-        stored("b.h5", "triad").shape == (5, 3, 1)
-        and (stored("b.h5", "attention") == values["attention"]).all()
-    )
-    rows = [
-        re.split("  +", line.strip())
-        for line in said
-        if line.startswith("  ") and "usual" not in line
-    ]
+    options = ("--rounds", 2, *ALONE, "--hosts", "--least", 14, "-o", "b.h5")
+    said = screen(*options, code=[1]).stdout.splitlines()
+    assert stored("b.h5", "triad").shape == (5, 3, 1), "the file has more rounds, and keeps them"
+    assert (stored("b.h5", "attention") == values["attention"]).all()
+
+    rows = [re.split("  +", line.strip()) for line in said if line.startswith("  ")]
+    rows = [row for row in rows if "usual" not in " ".join(row)]
     assert [row[:5] for row in rows[:4]] == [
         ["matrix product", "4 GFLOP/s", "8 GFLOP/s", "8 GFLOP/s", "14 % less"],
         ["attention", "2 GFLOP/s", "4 GFLOP/s", "4 GFLOP/s", "14 % less"],
         ["triad", "850 MB/s", "1 GB/s", "1 GB/s", "14 % less"],
         ["rate inside the node", "1 GB/s", "2 GB/s", "2 GB/s", "14 % less"],
     ], said
-    assert next(row for row in rows if row[0].startswith("cores")) == [
-        "cores taken by others",
-        "1 %",
-        "1 %",
-        "1 %",
-    ], said
-    words = [
-        line
-        for line in said
-        if line.startswith(("# judged: ", "# sure: ", "# not seen: ", "# next: "))
-    ]
-    said = [line for line in said if line not in words]
-    assert (
-        len(words) == 4
-        and "3 ranks of 1 node, each beside its peers, in 5 rounds" in words[0]
-        and "took at most 1 %" in words[1]
-    ), words
-    assert said[said.index(f"CULPRIT: rank 1 ({host})") :] == [
+    assert ["cores taken by others", "1 %", "1 %", "1 %"] in rows, said
+
+    notes = [line for line in said if line.startswith(NOTES)]
+    assert len(notes) == 4, said
+    assert "3 ranks of 1 node, each beside its peers, in 5 rounds" in notes[0], notes
+    assert "took at most 1 %" in notes[1], notes
+    closing = [line for line in said if line not in notes]
+    assert closing[closing.index(f"CULPRIT: rank 1 ({host})") :] == [
         f"CULPRIT: rank 1 ({host})",
         "  matrix product: 4 GFLOP/s where 8 GFLOP/s is usual (50 % less) in 3 rounds",
         f"CULPRIT: rank 0 ({host})",
@@ -229,61 +211,49 @@ def check_judgement():
         "VERDICT: FOUND: 3 culprits in 5 rounds",
         "# results: b.h5",
     ], said
-    assert (
-        "CULPRIT" in (said := screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout)
-        and "scontrol" not in said
-        and f"({host})" not in said
-    ), said
-    with h5py.File(FOLDER / "b.h5") as file:
-        sentences, verdict = (
-            list(file["screen/culprits"].asstr()[:]),
-            file["screen/verdict"].asstr()[()],
-        )
-        kept = [
-            file[f"screen/{name}"].asstr()[()] for name in ("judged", "sure", "not_seen", "next")
-        ]
-        names, smallest = list(file["screen/quantities"].asstr()[:]), file["screen/detectable"][:]
-    assert (
-        sentences[1]
-        == "rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"
-        and len(sentences) == 3
-    ), sentences
-    assert verdict == "FOUND: 3 culprits in 5 rounds", verdict
-    assert [line.split(": ", 1)[1].strip() for line in words] == kept, kept
-    assert (
-        names[:3] == ["matrix product", "attention", "triad"]
-        and numpy.allclose(smallest[:4, 0], [0.1, 0.1, 0.1, 0.2])
-        and numpy.isnan(smallest[:3, 1]).all()
-    ), smallest
-    subprocess.run(
-        [REPOSITORY / "scripts/report", FOLDER / "b.h5", "-o", FOLDER / "b.html"],
-        check=True,
-        capture_output=True,
-    )
+
+    said = screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout
+    assert "CULPRIT" in said and "scontrol" not in said and f"({host})" not in said, said
+
+
+def check_kept():
+    """The file has what was printed, and the page of a report shows it."""
+    put("b.h5", three_culprits(5))
+    said = screen("--rounds", 5, *ALONE, "-o", "b.h5", code=[1]).stdout.splitlines()
+    notes = [line.split(": ", 1)[1].strip() for line in said if line.startswith(NOTES)]
+    culprits = stored("b.h5", "culprits")
+    assert len(culprits) == 3, culprits
+    assert culprits[1] == (
+        b"rank 0 (node 0); triad: 850 MB/s where 1 GB/s is usual (15 % less) in 5 rounds"
+    ), culprits
+    assert stored("b.h5", "verdict") == b"FOUND: 3 culprits in 5 rounds"
+    kept = [stored("b.h5", name).decode() for name in ("judged", "sure", "not_seen", "next")]
+    assert notes == kept, kept
+    assert [*stored("b.h5", "quantities")[:3]] == [b"matrix product", b"attention", b"triad"]
+    smallest = stored("b.h5", "detectable")
+    assert numpy.allclose(smallest[:4, 0], [0.1, 0.1, 0.1, 0.2]), smallest
+    assert numpy.isnan(smallest[:3, 1]).all(), smallest
+
+    report = [REPOSITORY / "scripts/report", FOLDER / "b.h5", "-o", FOLDER / "b.html"]
+    subprocess.run(report, check=True, capture_output=True)
     page = (FOLDER / "b.html").read_text()
     assert "Screening" in page and "rate inside the node" in page
-    put(
-        "c.h5", usual([3], 4) | {"attention": values["attention"][:4], "triad": values["triad"][:4]}
-    )
-    said = screen(
-        "--rounds", 4, *ALONE, "--least", 16, "-o", "c.h5", code=[0]
-    ).stdout  # slow in two of four rounds, or too little
-    assert (
-        "VERDICT: CLEAN: nothing stands out in 4 rounds; " in said
-        and "CULPRIT" not in said
-        and "scontrol" not in said
-    ), said
+
+
+def check_clean():
+    """Slow in two of four rounds, or by too little."""
+    slow = three_culprits(5)
+    changed = {name: slow[name][:4] for name in ("attention", "triad")}
+    put("c.h5", usual([3], 4) | changed)
+    said = screen("--rounds", 4, *ALONE, "--least", 16, "-o", "c.h5", code=[0]).stdout
+    assert "VERDICT: CLEAN: nothing stands out in 4 rounds; " in said, said
+    assert "CULPRIT" not in said and "scontrol" not in said, said
 
 
 def check_nodes():
     """What passes the adapter of node 1 is slow, the way between nodes 0 and 2 is long; then node 0
     is slow as a whole."""
-    if (
-        "HYDRA"
-        not in subprocess.run(
-            [MPIEXEC, "--version"], capture_output=True, text=True, check=False
-        ).stdout
-    ):
+    if "HYDRA" not in programs.call(MPIEXEC, "--version").stdout:
         return  # MPICH's can tell ranks of one machine that they are on several
     values = usual([2, 2, 1], 2)
     rates, latencies = values["rate_between_nodes"], values["latency_between_nodes"]
@@ -300,25 +270,18 @@ def check_nodes():
     ):  # slow kernels make no link long
         values["matrix_product"][:, slow] = 4e9
         put("d.h5", values, "2+2+1")
-        said = screen(
-            "--rounds",
-            2,
-            *ALONE,
-            "--json",
-            "-o",
-            "d.h5",
-            ranks=5,
-            code=[1],
-            MPIR_CVAR_NUM_CLIQUES="3",
-            MPIR_CVAR_CLIQUES_BY_BLOCK="1",
-        )
+        options = ("--rounds", 2, *ALONE, "--json", "-o", "d.h5")
+        said = screen(*options, ranks=5, code=[1], **CLIQUES)
         assert short(json.loads(said.stdout)) == culprits, said
         with h5py.File(FOLDER / "d.h5") as file:
             assert list(file["screen/node_of_rank"][:]) == [0, 0, 1, 1, 2]
             assert slow or list(file["screen/culprits"].asstr()[:]) == [
-                "adapter of node 1 (rank 2); rate between nodes, out: 4 Gbit/s where 8 Gbit/s is usual (50 % less) in 2 rounds; "
-                "rate between nodes, in: 3.2 Gbit/s where 8 Gbit/s is usual (60 % less) in 2 rounds",
-                "link between rank 0 (node 0) and rank 4 (node 2); latency between nodes: 1 ms where 100.0 us is usual (10.0 times) in 2 rounds",
+                "adapter of node 1 (rank 2); rate between nodes, out: 4 Gbit/s where 8 Gbit/s is "
+                "usual (50 % less) in 2 rounds; "
+                "rate between nodes, in: 3.2 Gbit/s where 8 Gbit/s is usual (60 % less) in 2 "
+                "rounds",
+                "link between rank 0 (node 0) and rank 4 (node 2); latency between nodes: 1 ms "
+                "where 100.0 us is usual (10.0 times) in 2 rounds",
             ]
 
 
@@ -331,18 +294,16 @@ def check_load():
     put("e.h5", values)
     said = screen("--rounds", 3, *ALONE, "-o", "e.h5", code=[3]).stdout
     assert (
-        "VERDICT: INCONCLUSIVE: other programs took up to 60 % of the cores of 3 ranks in 3 rounds\n"
-        in said
-        and "CULPRIT" not in said
+        "VERDICT: INCONCLUSIVE: other programs took up to 60 % of the cores of 3 ranks in 3 "
+        "rounds\n" in said
     ), said
-    assert (
-        "# next:     end the other programs" in said
-        and "1 part stood out that this may have slowed down" in said
-    ), said
+    assert "CULPRIT" not in said, said
+    assert "# next:     end the other programs" in said, said
+    assert "1 part stood out that this may have slowed down" in said, said
     found = json.loads(screen("--rounds", 3, *ALONE, "--json", "-o", "e.h5", code=[3]).stdout)
-    assert (
-        found["load"] == 0.6 and found["loaded_ranks"] == [0, 1, 2] and found["culprits"] == []
-    ), found
+    assert found["load"] == 0.6, found
+    assert found["loaded_ranks"] == [0, 1, 2], found
+    assert found["culprits"] == [], found
     values["cores_taken_by_others"][1] = 0.05
     put("e.h5", values)
     assert "VERDICT: CLEAN" in screen("--rounds", 3, *ALONE, "-o", "e.h5", code=[0]).stdout
@@ -370,12 +331,11 @@ def check_expected():
     machine.write_text(MACHINE.format("2.6 GB/s", "9 GFLOP/s"))
     said = screen("--rounds", 2, "--expect", machine, "-o", "f.h5", code=[1]).stdout
     assert (
-        "CULPRIT: all 3 ranks\n  triad: 1 GB/s where 1.3 GB/s is known (machine file) (23 % less) in 2 rounds\n"
-        in said
+        "CULPRIT: all 3 ranks\n  triad: 1 GB/s where 1.3 GB/s is known (machine file) (23 % "
+        "less) in 2 rounds\n" in said
     ), said
-    assert (
-        "800 % of 1 GFLOP/s (machine file; at least 80 %)" in said and "89 % of 4.5 GFLOP/s" in said
-    ), said
+    assert "800 % of 1 GFLOP/s (machine file; at least 80 %)" in said, said
+    assert "89 % of 4.5 GFLOP/s" in said, said
     (culprit,) = json.loads(
         screen("--rounds", 2, "--expect", machine, "--json", "-o", "f.h5", code=[1]).stdout
     )["culprits"]
@@ -405,41 +365,16 @@ def check_expected():
 
 def check_stopped_rank():
     """Rank 1 stops as soon as there is a file, before anything is measured."""
-    job = [
-        PROGRAM,
-        "screen",
-        "--rounds",
-        "100",
-        "--seconds",
-        "0.01",
-        "--watchdog",
-        "5",
-        "-o",
-        "stop.h5",
-    ]
+    options = "--rounds 100 --seconds 0.01 --watchdog 5 -o stop.h5"
+    job = [PROGRAM, "screen", *options.split()]
     stops = '(until [ -e stop.h5 ]; do sleep 0.05; done; kill -STOP $$) & exec "$@"'
-    said = subprocess.run(
-        [MPIEXEC, NUMBER, "1", *job, ":", NUMBER, "1", "sh", "-c", stops, "sh", *job],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        cwd=FOLDER,
+    said = programs.call(
+        MPIEXEC, NUMBER, "1", *job, ":", NUMBER, "1", "sh", "-c", stops, "sh", *job, cwd=FOLDER
     ).stderr
-    assert (
-        "rank 1 (node 0) does not answer\n" in said and said.count("does not answer") == 1
-    ), f"({said})"
+    assert "rank 1 (node 0) does not answer\n" in said, f"({said})"
+    assert said.count("does not answer") == 1, f"({said})"
 
 
 shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
-for check in (
-    check_file,
-    check_options,
-    check_judgement,
-    check_nodes,
-    check_load,
-    check_expected,
-    check_stopped_rank,
-):
-    check()
+run_checks(globals())
