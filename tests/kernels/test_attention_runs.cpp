@@ -27,7 +27,7 @@ const std::vector<Case> cases = {{{1, 40, 2, 2, 32}, {0, 40, 0}, 40},  // all of
     {{1, 150, 4, 2, 64}, {0, 150, 70}, 55},        // more queries than keys before them
     {{3, 140, 4, 1, 4}, {3, 133, 131}, 37},        // tiles across chunks
     {{2, 300, 2, 2, 8}, {100, 200, 57}, 100},      // tiles cut by run and prefix
-    {{1, 1, 6, 3, 10}, {0, 1, 128}, 200},          // one query, a prefix of whole tiles
+    {{2, 1, 6, 3, 10}, {0, 1, 130}, 50},           // one query, tiles that begin in a chunk
     {{1, 33, 2, 1, 256}, {0, 33, 256}, 17},        // small chunks
     {{2, 20, 4, 2, 16}, {5, 15, 30}, 45},          //
     {{1, 24, 4, 2, 24}, {4, 20, 50}, 10},          //
