@@ -64,7 +64,7 @@ struct Kernel {
   Cost cost;
   double tolerance = 0;             ///< largest error that is right
   std::function<Problem()> make{};  ///< allocates and fills
-  std::string label{};              ///< name, with the shape behind it where a name has several
+  std::string label{};              ///< name, followed by the shape where a name has several
 };
 
 using Kernels = std::vector<Kernel>;

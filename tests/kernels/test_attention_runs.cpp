@@ -293,6 +293,32 @@ TYPED_TEST(AttentionRuns, SeeTheKeysUpToTheirOwn) {
     GTEST_SKIP() << this->reason_against({1, 64, 2, 2, 64}, {});
 }
 
+/// All of a sequence, keys and values in a buffer of their own or in the projection.
+TYPED_TEST(AttentionRuns, FromTheFirstPositionHaveTheSameBitsInBothForms) {
+  using E = typename TypeParam::E;
+  const AttentionSizes z{2, 139, 4, 2, 8};
+  if (TypeParam::kernel == Attention::cudnn || !this->reason_against(z, {}).empty())
+    GTEST_SKIP() << "not here, or cuDNN, which sums in any order";
+  if (detail::threads_on_host > 1)
+    GTEST_SKIP() << "too long for teams";
+  const RunProblem<TypeParam, E> own({z, {0, z.seq, 0}, z.seq}, false),
+      fused({z, {0, z.seq, 0}, 0}, false);
+  for (const auto* p : {&own, &fused}) {
+    p->forward();
+    p->backward();
+    exec().fence();
+  }
+  EXPECT_EQ(own.y.values(), fused.y.values());
+  EXPECT_EQ(own.lse.values(), fused.lse.values());
+  Doubles united = own.dqkv.values();
+  const Doubles sums = own.sums.values();
+  own.each_key([&](int b, int j, int head, std::int64_t at) {
+    own.copy(united, own.here.key(b, j, head), sums, at);
+    own.copy(united, own.here.value(b, j, head), sums, at + own.width);
+  });
+  EXPECT_EQ(united, fused.dqkv.values());
+}
+
 /// Ranks that share sequences: each has the rows of a head and a tail chunk, as `context` cuts
 /// them, and attends to what is gathered of all. kv_heads are taken in `parts`.
 template <class V>

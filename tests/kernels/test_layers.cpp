@@ -12,7 +12,7 @@ using test::Doubles, test::exec, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
 using Floats = test::DeviceMatrix<float>;
 
-/// Rows and columns, and how many elements behind an aligned address matrices begin.
+/// Rows and columns, and how many elements after an aligned address matrices begin.
 struct Size {
   int rows, width, shift = 0;
 };
