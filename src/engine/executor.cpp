@@ -68,8 +68,8 @@ void LaneExecutor::execute_next() {
   const int number = static_cast<int>(next_);
   const Entry& next = actions_[next_];
   queue().open(number);
-  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>)
-    wait_for(lane, next.waits[index_of(lane)]);
+  for (const schedule::LaneRow& lane : schedule::table_of<schedule::Lane>)
+    wait_for(lane.value, next.waits[index_of(lane.value)]);
   queue().run(number, [this, number, &next] {
     tell(number, false);
     const comm::Transport::Started transfer = start_(*next.action);
@@ -174,9 +174,10 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
       begun ? "in" : "before",
       action->tick,
       to_text(*action, program));
-  for (const auto& [other, name] : schedule::table_of<schedule::Lane>)
-    if (const int wait = action->waits[index_of(other)]; !begun && wait > progress_.count(other))
-      text += fmt::format(", waits for {}:{}", name, wait);
+  for (const schedule::LaneRow& other : schedule::table_of<schedule::Lane>)
+    if (const int wait = action->waits[index_of(other.value)];
+        !begun && wait > progress_.count(other.value))
+      text += fmt::format(", waits for {}:{}", other.name, wait);
   return text;
 }
 
@@ -215,7 +216,8 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>) {
+  for (const schedule::LaneRow& row : schedule::table_of<schedule::Lane>) {
+    const schedule::Lane lane = row.value;
     const bool computes = lane == schedule::Lane::compute;
     auto made = std::make_unique<LaneExecutor>(program_,
         lane,

@@ -24,9 +24,9 @@ void use_device() {}
 
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
-  for (const auto& [lane, name] : schedule::table_of<schedule::Lane>)
-    queues[index_of(lane)] = std::make_unique<FencedQueue>(
-        lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting);
+  for (const schedule::LaneRow& lane : schedule::table_of<schedule::Lane>)
+    queues[index_of(lane.value)] = std::make_unique<FencedQueue>(
+        lane_space(lane.value), options.units[index_of(lane.value)], *options.clock, options.waiting);
   return queues;
 }
 }  // namespace minitaw::engine

@@ -31,37 +31,40 @@ detail::cuda::Queue& queue_for(
   return detail::cuda::queue_of(exec);
 }
 
-/// What cuDNN works on that is not where the caller has it, in the workspace of its queue:
-/// statistics of a part of the rows and heads, because it wants them without gaps, and gradients of
-/// keys and values, because it can neither add to them nor round them to float. Then its own.
-class Staging {
-public:
-  explicit Staging(const detail::Part& part, void* workspace = nullptr)
-      : memory_(static_cast<std::byte*>(workspace)) {
-    const std::size_t rows = std::size_t{1} * part.z.batch * part.heads().count * part.run.count;
-    const std::size_t sums =
-        std::size_t{2} * part.z.batch * part.run.end() * part.kv_heads.count * part.z.head_dim;
+/// Bytes of what cuDNN works on that is not where the caller has it: statistics of a part of the
+/// rows and heads, because it wants them without gaps, and gradients of keys and values, because it
+/// can neither add to them nor give them in float.
+struct StagedBytes {
+  explicit StagedBytes(const detail::Part& part) {
+    const std::size_t batch = part.z.batch, heads = part.heads().count;
     if (part.run.count < part.z.seq || part.kv_heads.count < part.z.kv_heads)
-      lse = static_cast<float*>(take(rows * sizeof(float)));
+      lse = aligned(batch * heads * part.run.count * sizeof(float));
     if (part.own_rows)
-      gradients = static_cast<Bf16*>(take(sums * sizeof(Bf16)));
+      gradients = aligned(
+          2 * batch * part.run.end() * part.kv_heads.count * part.z.head_dim * sizeof(Bf16));
   }
 
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  static std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-  [[nodiscard]] void* rest() const { return memory_ + bytes_; }
+  std::size_t lse = 0, gradients = 0;
+};
+
+/// Their places in the workspace of a queue, null where nothing is staged, and what cuDNN has of
+/// it.
+struct Staging {
+  Staging(const detail::Part& part, void* workspace) {
+    const StagedBytes bytes(part);
+    auto* const memory = static_cast<std::byte*>(workspace);
+    if (bytes.lse > 0)
+      lse = reinterpret_cast<float*>(memory);
+    if (bytes.gradients > 0)
+      gradients = reinterpret_cast<Bf16*>(memory + bytes.lse);
+    rest = memory + bytes.lse + bytes.gradients;
+  }
 
   float* lse = nullptr;
   Bf16* gradients = nullptr;
-
-private:
-  void* take(std::size_t size) {
-    constexpr std::size_t alignment = 256;
-    return memory_ + std::exchange(bytes_, bytes_ + (size + alignment - 1) / alignment * alignment);
-  }
-
-  std::byte* memory_;
-  std::size_t bytes_ = 0;
+  void* rest;
 };
 
 /// The statistics of a part, without gaps, to or from their places in [B, h, S].
@@ -98,7 +101,7 @@ void cudnn_forward(
   const Staging staging(part, queue.workspace.data());
   float* const lse = staging.lse ? staging.lse : p.lse.data();
   queue.attention.forward(
-      part, p.y.data(), lse, p.qkv.data(), {from.keys, from.values}, staging.rest());
+      part, p.y.data(), lse, p.qkv.data(), {from.keys, from.values}, staging.rest);
   if (staging.lse)
     move(exec, {p.lse.data(), staging.lse, part, true});
 }
@@ -121,7 +124,7 @@ void cudnn_backward(
       {from.keys, from.values},
       p.y.data(),
       lse,
-      staging.rest());
+      staging.rest);
   if (staging.gradients)
     detail::add_key_values(exec, p.gradient_sums, staging.gradients, part, p.accumulate);
 }
@@ -193,7 +196,8 @@ void attention_prepare(const ExecutionSpace& exec,
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
-    queue.workspace.reserve(Staging(all).bytes() + queue.attention.prepare(all));
+    const StagedBytes staged(all);
+    queue.workspace.reserve(staged.lse + staged.gradients + queue.attention.prepare(all));
   }
 #endif
 }

@@ -173,7 +173,7 @@ void unpack(Packed from, float factor, const HeadRows<float>& to, int width) {
   }
 }
 
-/// to [width][tile], zeros behind `count`.
+/// to [width][tile], zeros after `count`.
 void transpose(Packed from, int count, int width, float* to) {
   for (int c = 0; c < width; ++c) {
     for (int i = 0; i < count; ++i)

@@ -251,7 +251,7 @@ void clear_key_values(const ExecutionSpace& exec,
 template <class E>
 void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
 
-/// dx [T, 2 F], and y [T, F] again, for the gradient of the weights behind it. dx may be x, y may
+/// dx [T, 2 F], and y [T, F] again, for the gradient of the weights after it. dx may be x, y may
 /// be dy.
 template <class E>
 void swiglu_backward(

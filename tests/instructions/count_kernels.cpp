@@ -128,6 +128,35 @@ void count_attention() {
         [&] { detail::host::attention_backward(exec(), {dqkv, {}, dy, qkv, y, lse, z}, tasks); });
 }
 
+/// The last queries of a longer sequence, whose keys and values lie in a buffer of their own.
+void count_prefix() {
+  const AttentionSizes z = {.batch = 1, .seq = 100, .heads = 2, .kv_heads = 1, .head_dim = 64};
+  const int width = (z.heads + 2 * z.kv_heads) * z.head_dim, out = z.heads * z.head_dim;
+  const AttentionPart part{.run = {0, 100, 150}, .stride = 2 * z.head_dim, .chunk = 50};
+  const Array<float> qkv(z.seq, width), dqkv(z.seq, width), y(z.seq, out), dy(z.seq, out),
+      lse(z.heads, z.seq), rows(250, 2 * z.head_dim), sums(250, 2 * z.head_dim);
+  const KeyValues<float> to{rows.data(), rows.data() + z.head_dim};
+  const KeyValues<const float> from{to.keys, to.values};
+  count("copy_key_values fp32", [&] { copy_key_values<float>(exec(), to, qkv, z, part); });
+  count("attention_forward fp32 prefix",
+      [&] { detail::host::attention_forward(exec(), {y, lse, qkv, z, part, from}); });
+  const AttentionBackward<float> backward{.dqkv = dqkv,
+      .delta = {},
+      .dy = dy,
+      .qkv = qkv,
+      .y = y,
+      .lse = lse,
+      .sizes = z,
+      .part = part,
+      .key_values = from,
+      .gradient_sums = {sums.data(), sums.data() + z.head_dim},
+      .accumulate = true};
+  for (const auto& [name, tasks] :
+      {std::pair{"attention_backward fp32 prefix by heads", detail::host::Tasks::heads},
+          {"attention_backward fp32 prefix by tiles", detail::host::Tasks::tiles}})
+    count(name, [&] { detail::host::attention_backward(exec(), backward, tasks); });
+}
+
 template <class E>
 void count_optimizer() {
   const int size = 100003;
@@ -157,4 +186,5 @@ int main() {
   minitaw::kernels::count_all_of<float>();
   minitaw::kernels::count_all_of<minitaw::Bf16>();
   minitaw::kernels::count_attention();
+  minitaw::kernels::count_prefix();
 }

@@ -17,7 +17,7 @@ inline kernels::ExecutionSpace exec() {
   return {};
 }
 
-/// A matrix in device memory that a test fills and reads on the host, `shift` elements behind an
+/// A matrix in device memory that a test fills and reads on the host, `shift` elements after an
 /// aligned address.
 template <class E = float>
 class DeviceMatrix {

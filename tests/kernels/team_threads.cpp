@@ -45,7 +45,7 @@ int __wrap___tsan_atomic32_fetch_add(volatile int* address, int value, int) {
 }
 }
 
-/// In place of the one in Kokkos's library, whose additions are not seen.
+/// Instead of the one in Kokkos's library, whose additions are not seen.
 void Kokkos::Impl::HostBarrier::impl_backoff_wait_until_equal(
     int* ptr, const int v, const bool) noexcept {
   while (!test_equal(ptr, v))

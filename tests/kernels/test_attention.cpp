@@ -2,14 +2,10 @@
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned
 // outputs.
 #include "fixtures.hpp"
-#include "kernels/attention_versions.hpp"
-#include "kernels/detail/backends.hpp"
-#include "kernels/reference.hpp"
+#include "kernels/attention_problem.hpp"
 
 namespace minitaw::kernels {
 namespace {
-using test::Doubles, test::exec, test::expect_close;
-
 /// The longest has more than eight tiles of keys, however large they are.
 const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},
     {2, 1, 4, 2, 6},
@@ -24,58 +20,6 @@ const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},
     {2, 2, 3, 1, 24},
     {1, 300, 4, 4, 72},
     {1, 1100, 2, 1, 8}};
-
-/// One shape: inputs in device memory, outputs poisoned.
-template <class V>
-struct Problem {
-  using E = typename V::E;
-  using Device = test::DeviceMatrix<E>;
-  using Floats = test::DeviceMatrix<float>;
-
-  explicit Problem(const AttentionSizes& sizes, double scale = 2)
-      : z(sizes),
-        plain{z},
-        rows(z.batch * z.seq),
-        width(z.heads * z.head_dim),
-        qkv(test::random_values<E>(rows * plain.stride(), 1, scale)),
-        dy(test::random_values<E>(rows * width, 2)),
-        in(rows, plain.stride(), qkv),
-        slope(rows, width, dy),
-        y(Device::poisoned(rows, width)),
-        dqkv(Device::poisoned(rows, plain.stride())),
-        lse(Floats::poisoned(z.batch * z.heads, z.seq)),
-        delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
-    attention_prepare<E>(exec(), z, V::kernel);
-  }
-
-  void forward() {
-    launch_forward([&] {
-      attention_forward<E>(exec(), {y.matrix(), lse.vector(), in.matrix(), z}, V::kernel);
-    });
-  }
-
-  void backward() {
-    launch_backward([&] { attention_backward(exec(), backward_into(dqkv), V::kernel); });
-  }
-
-  AttentionBackward<E> backward_into(const Device& gradient) const {
-    return {.dqkv = gradient.matrix(),
-        .delta = delta.vector(),
-        .dy = slope.matrix(),
-        .qkv = in.matrix(),
-        .y = y.matrix(),
-        .lse = lse.vector(),
-        .sizes = z};
-  }
-
-  AttentionSizes z;
-  reference::Places plain;
-  int rows, width;
-  Doubles qkv, dy;
-  Device in, slope, y, dqkv;
-  Floats lse, delta;
-  test::Launch launch_forward, launch_backward;
-};
 
 template <class V>
 class AttentionTest : public ::testing::Test {
@@ -112,39 +56,19 @@ protected:
 
 TYPED_TEST_SUITE(AttentionTest, Versions, VersionName);
 
-TYPED_TEST(AttentionTest, LogSumExpOfEachRow) {
-  this->for_shapes([](const AttentionSizes& z) {
-    Problem<TypeParam> p(z);
-    p.forward();
-    const Doubles got = p.lse.values();
-    for (int b = 0; b < z.batch; ++b)
-      for (int head = 0; head < z.heads; ++head)
-        for (int s = z.seq - 1; s >= 0; s -= 1 + z.seq / 9) {
-          double sum = 0;
-          for (int k = 0; k <= s; ++k)
-            sum += std::exp(
-                reference::dot(
-                    p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
-                std::sqrt(z.head_dim));
-          EXPECT_NEAR(
-              got[(b * z.heads + head) * z.seq + s], std::log(sum), 2e-5);  // in float, whatever E
-        }
-  });
-}
-
 TYPED_TEST(AttentionTest, ForwardAndBackward) {
   this->for_shapes([this](const AttentionSizes& z) {
-    Problem<TypeParam> p(z);
+    Problem<TypeParam> p(whole(z));
     p.forward();
-    expect_close(p.y.values(), reference::attention_forward(p.qkv, z), this->near);
+    p.expect_forward(this->near);
     p.backward();
-    expect_close(p.dqkv.values(), reference::attention_backward(p.dy, p.qkv, z), this->near);
+    p.expect_backward(this->near);
   });
 }
 
 TYPED_TEST(AttentionTest, LargeScoresDoNotOverflow) {
   this->for_shapes([this](const AttentionSizes& z) {
-    Problem<TypeParam> p(z, 200);
+    Problem<TypeParam> p(whole(z), false, 200);
     p.forward();
     // scores near 10^5 carry an absolute error near 10^-2
     expect_close(p.y.values(), reference::attention_forward(p.qkv, z), std::max(this->near, 1e-3));
@@ -153,7 +77,7 @@ TYPED_TEST(AttentionTest, LargeScoresDoNotOverflow) {
 
 TYPED_TEST(AttentionTest, GivesTheSameBitsEveryTimeQuietly) {
   this->for_shapes([](const AttentionSizes& z) {
-    Problem<TypeParam> p(z);
+    Problem<TypeParam> p(whole(z));
     const auto execute = [&] {
       p.forward();
       p.backward();
@@ -168,25 +92,9 @@ TYPED_TEST(AttentionTest, GivesTheSameBitsEveryTimeQuietly) {
   });
 }
 
-/// The host's backward pass, shared among threads by heads and by tiles.
 TEST(AttentionTasks, GiveTheSameBits) {
-  if constexpr (on_host) {
-    using detail::host::Tasks;
-    for (const AttentionSizes& z : shapes) {
-      SCOPED_TRACE(text(z));
-      Problem<Version<float, Attention::host>> p(z);
-      p.forward();
-      const auto backward = [&](Tasks tasks) {
-        const auto dqkv = test::DeviceMatrix<float>::poisoned(p.rows, p.plain.stride());
-        detail::host::attention_backward(exec(), p.backward_into(dqkv), tasks);
-        exec().fence();
-        return dqkv.values();
-      };
-      const Doubles by_heads = backward(Tasks::heads);
-      EXPECT_FALSE(std::ranges::any_of(by_heads, [](double v) { return std::isnan(v); }));
-      EXPECT_EQ(by_heads, backward(Tasks::tiles));
-    }
-  }
+  for (const AttentionSizes& z : shapes)
+    expect_same_bits_by_tasks(whole(z));
 }
 
 TEST(AttentionNames, AreThoseOfDecks) {

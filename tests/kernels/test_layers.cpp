@@ -12,7 +12,7 @@ using test::Doubles, test::exec, test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
 using Floats = test::DeviceMatrix<float>;
 
-/// Rows and columns, and how many elements behind an aligned address matrices begin.
+/// Rows and columns, and how many elements after an aligned address matrices begin.
 struct Size {
   int rows, width, shift = 0;
 };
@@ -303,6 +303,76 @@ TYPED_TEST(Layers, CrossEntropyOfExtremeLogits) {
   EXPECT_NEAR(gradient[2 * width + 8], 1.0 / width, this->near / width);
 }
 
+/// Rows of a run in the projection and its positions in a buffer of two heads of three, chunks of
+/// four, two sequences: use(element of the buffer, element of the projection).
+void for_key_values(int head_dim, int stride, const auto& use) {
+  for (int b = 0; b < 2; ++b)
+    for (int r = 0; r < 5; ++r)
+      for (int i = 0; i < 2 * head_dim; ++i) {
+        const int position = 10 + r;
+        const int row = position / 4 * 8 + b * 4 + position % 4;
+        const int key = (b * 7 + 2 + r) * 9 * head_dim + 4 * head_dim + i;
+        use(row * stride + i, key);
+        use(row * stride + 2 * head_dim + i, key + 3 * head_dim);
+      }
+}
+
+/// What is NaN in one is NaN in the other.
+void expect_same(const Doubles& a, const Doubles& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) << i;
+}
+
+TYPED_TEST(Layers, KeysAndValuesGoToTheirPositionsAndBack) {
+  using E = typename TypeParam::E;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [head_dim, gap] : {std::pair{3, 0}, {8, 0}, {8, 1}, {20, 3}, {32, 16}}) {
+    const AttentionSizes z{.batch = 2, .seq = 7, .heads = 3, .kv_heads = 3, .head_dim = head_dim};
+    const int stride = 4 * head_dim + gap, rows = 32;
+    const AttentionPart part{{2, 5, 10}, {1, 2}, stride, 4};
+    const Doubles qkv = this->random(14 * 9 * head_dim, 1);
+    const Device<TypeParam> in(14, 9 * head_dim, qkv);
+    const auto to = this->poisoned(rows, stride), back = this->poisoned(14, 9 * head_dim);
+    const Floats sums(rows, stride, test::random_floats(rows * stride, 2));
+    const auto buffer = [&]<class T>(T* data) { return KeyValues<T>{data, data + 2 * head_dim}; };
+
+    Doubles there(rows * stride, nan), again(14 * 9 * head_dim, nan), rounded = again;
+    for_key_values(head_dim, stride, [&](int at, int key) {
+      there[at] = again[key] = qkv[key];
+      rounded[key] = test::rounded<E>({sums.values()[at]})[0];
+    });
+    E* const data = to.vector().data();
+    this->launch_([&] { copy_key_values<E>(exec(), buffer(data), in.matrix(), z, part); });
+    expect_same(to.values(), there);
+    this->launch_([&] {
+      take_key_values(exec(), back.matrix(), buffer(static_cast<const E*>(data)), z, part);
+    });
+    expect_same(back.values(), again);
+    const float* const summed = sums.vector().data();
+    this->launch_([&] { take_key_values(exec(), back.matrix(), buffer(summed), z, part); });
+    expect_same(back.values(), rounded);
+  }
+}
+
+TYPED_TEST(Layers, PositionsAfterTheRunAreCleared) {
+  const int head_dim = 5, stride = 12, rows = 2 * 20;
+  const AttentionSizes z{.batch = 2, .seq = 7, .heads = 2, .kv_heads = 2, .head_dim = head_dim};
+  const AttentionPart part{{0, 3, 5}, {1, 1}, stride, 6};
+  const auto sums = this->poisoned(rows, stride);
+  auto* const data = sums.vector().data();
+  Doubles expected(rows * stride, std::numeric_limits<double>::quiet_NaN());
+  for (int b = 0; b < 2; ++b)
+    for (int position = 8; position < 17; ++position)
+      for (int i = 0; i < head_dim; ++i)
+        for (const int value : {0, 6})
+          expected[(position / 6 * 12 + b * 6 + position % 6) * stride + value + i] = 0;
+  this->launch_([&] {
+    clear_key_values(exec(), KeyValues<typename TypeParam::E>{data, data + 6}, z, part, 17);
+  });
+  expect_same(sums.values(), expected);
+}
+
 TYPED_TEST(Layers, RopeTurnsQueriesAndKeysOnly) {
   for (const auto& [head_dim, shift] :
       {std::pair{2, 0}, {6, 0}, {8, 0}, {24, 1}, {64, 0}, {128, 0}}) {
@@ -428,6 +498,25 @@ TYPED_TEST(Layers, AddContributionsAndRoundTheirSum) {
     EXPECT_EQ(written.values(), contribution.values());
     EXPECT_EQ(sent.values(), test::rounded<E>(test::rounded<float>(expected)));
   }
+}
+
+TEST(Rope, TableHasThePositionsOfTheRuns) {
+  const int head_dim = 6;
+  const auto whole = Floats::poisoned(50, head_dim), some = Floats::poisoned(11, head_dim);
+  rope_table(exec(), whole.matrix());
+  rope_table(exec(), some.matrix(), {{0, 4, 12}, {6, 3, 41}});
+  exec().fence();
+  const Doubles all = whole.values(), got = some.values();
+  for (int row = 0; row < 11; ++row)
+    for (int i = 0; i < head_dim; ++i) {
+      const double value = got[row * head_dim + i];
+      if (row < 4)
+        EXPECT_EQ(value, all[(12 + row) * head_dim + i]);
+      else if (row >= 6 && row < 9)
+        EXPECT_EQ(value, all[(41 + row - 6) * head_dim + i]);
+      else
+        EXPECT_TRUE(std::isnan(value)) << row;
+    }
 }
 
 TEST(Rope, KeepsItsAnglesFarIntoALongSequence) {

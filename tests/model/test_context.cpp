@@ -222,6 +222,17 @@ class Context : public ::testing::TestWithParam<Choice> {};
 const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 24, 2}, 2, 3};
 const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 168, 3}, 1, 1};
 
+std::string name_of(const ::testing::TestParamInfo<Choice>& info) {
+  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
+  return fmt::format("{}_{}_{}_{}{}{}",
+      model_case.name,
+      count,
+      static_cast<int>(recompute),
+      model::name_of(dtype),
+      fp32_keys ? "_fp32" : "",
+      halves ? "_halves" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(All,
     Context,
     ::testing::Combine(::testing::Values(grouped, three),
@@ -230,16 +241,7 @@ INSTANTIATE_TEST_SUITE_P(All,
         ::testing::Values(Dtype::fp32, Dtype::bf16),
         ::testing::Bool(),
         ::testing::Bool()),
-    [](const auto& info) {
-      const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
-      return fmt::format("{}_{}_{}_{}{}{}",
-          model_case.name,
-          count,
-          static_cast<int>(recompute),
-          name_of(dtype),
-          fp32_keys ? "_fp32" : "",
-          halves ? "_halves" : "");
-    });
+    name_of);
 
 TEST_P(Context, RanksTogetherComputeTheStepOfOne) {
   const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();
