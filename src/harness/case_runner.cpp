@@ -55,13 +55,17 @@ std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason wh
 }
 
 /// Partial sums of a norm's gain are planned for the device that makes most of them, and others
-/// make fewer.
+/// make fewer. The host's attention keeps the sums of output x gradient that others write, where
+/// nothing else is in their place.
 std::size_t spare_bytes(const engine::Runtime& runtime) {
   const model::Shape& shape = runtime.layout().shape;
   const std::int64_t planned = std::min(shape.tokens(), model::most_gain_chunks);
-  return static_cast<std::size_t>(
-             (planned - kernels::rmsnorm_chunks(shape.tokens())) * shape.hidden) *
-         sizeof(float);
+  const std::int64_t sums = (planned - kernels::rmsnorm_chunks(shape.tokens())) * shape.hidden;
+  const bool kept =
+      shape.shares_sequences() && runtime.model().attention() == kernels::Attention::host;
+  // Rounding up of the region, and of the one before it.
+  const std::size_t delta = kept ? shape.tokens() * shape.heads * sizeof(float) + 512 : 0;
+  return std::max(static_cast<std::size_t>(sums) * sizeof(float), delta);
 }
 
 void print_error(const std::string& report) {

@@ -69,15 +69,22 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
       static_cast<int>(shape.head_dim())};
 }
 
+namespace {
+std::vector<kernels::QueryRun> query_runs(const Shape& shape) {
+  return list_of(runs_of(shape), [](const SequenceRun& run) {
+    return kernels::QueryRun{static_cast<int>(run.row),
+        static_cast<int>(run.count),
+        static_cast<int>(run.position)};
+  });
+}
+}  // namespace
+
 std::vector<kernels::AttentionPart> attention_parts(const Shape& shape) {
   if (!shape.shares_sequences())
     return {{}};
-  return list_of(runs_of(shape), [&](const SequenceRun& run) {
-    return kernels::AttentionPart{.run = {static_cast<int>(run.row),
-                                      static_cast<int>(run.count),
-                                      static_cast<int>(run.position)},
-        .stride = shape.key_values(),
-        .chunk = static_cast<int>(shape.chunk())};
+  return list_of(query_runs(shape), [&](const kernels::QueryRun& run) {
+    return kernels::AttentionPart{
+        .run = run, .stride = shape.key_values(), .chunk = static_cast<int>(shape.chunk())};
   });
 }
 
@@ -120,7 +127,7 @@ Model::Model(ExecutionSpace exec,
   });
   kernels::rope_table(exec_,
       matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
-      list_of(attention_parts(shape), &kernels::AttentionPart::run));
+      query_runs(shape));
 }
 
 template <class E>
