@@ -353,9 +353,8 @@ const std::vector<Defect> defects = {
         [](Program& p) { ++p.blocks[0]; }},
 };
 
-INSTANTIATE_TEST_SUITE_P(Defects, Refused, testing::ValuesIn(defects), [](const auto& info) {
-  return info.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(
+    Defects, Refused, testing::ValuesIn(defects), [](const auto& of) { return of.param.name; });
 
 TEST_P(Refused, ByTheRuleThatKnowsIt) {
   Program program = example(GetParam().spec);
