@@ -12,53 +12,6 @@ namespace {
 using enum Rule;
 using enum Operand;
 
-/// Content of a slot; the slot's class says of which kind.
-struct Content {
-  bool valid = false;
-  std::int32_t shard = -1;        ///< but of embeddings; hidden: the shard to compute next
-  std::int32_t micro_batch = -1;  ///< of activations and keys
-  bool backward = false;          ///< hidden: the gradient
-  std::int32_t part = -1;         ///< of the sequences: saved, deferred, hidden
-  /// hidden, saved, deferred: blocks of a visit that is under way; keys: the block.
-  std::int32_t block = 0;
-  Pieces pieces{};  ///< weights, gradients, embeddings, keys
-
-  bool same_thing(const Content& other) const {
-    return valid == other.valid && shard == other.shard && micro_batch == other.micro_batch &&
-           backward == other.backward && part == other.part && block == other.block;
-  }
-};
-
-std::string describe(SlotClass cls, const Content& c) {
-  if (!c.valid)
-    return "nothing";
-  const std::string part = of_embeddings(cls) ? "the embeddings" : fmt::format("shard {}", c.shard);
-  if (memory_of(cls) == Memory::weights) {
-    const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
-    return fmt::format("the {}weights of {}", updated ? "updated " : "", part);
-  }
-  if (memory_of(cls) == Memory::gradients)
-    return "a gradient of " + part;
-  if (cls == SlotClass::squares)
-    return "squares";
-  const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
-  if (row_of(cls).data == Data::keys)
-    return fmt::format("{} of block {} of {} and {}",
-        cls == SlotClass::keys ? "keys" : "a gradient of keys",
-        c.block,
-        part,
-        micro_batch);
-  const std::string tokens =
-      c.part < 0 ? micro_batch : fmt::format("part {} of {}", c.part, micro_batch);
-  const std::string blocks = c.block == 0 ? "" : fmt::format(", {} blocks of it", c.block);
-  if (cls != SlotClass::hidden) {
-    const char* visit = cls == SlotClass::saved ? "F" : "B";
-    return fmt::format("what {} left of {}{} and {}", visit, part, blocks, tokens);
-  }
-  return c.backward ? fmt::format("the gradient of {} after {}{}", tokens, part, blocks)
-                    : fmt::format("{} before {}{}", tokens, part, blocks);
-}
-
 /// Follows the contents of slots; refuses wrong reads (fresh_reads) and lost or repeated gradients
 /// (exact_gradients).
 class Contents : Check {
@@ -156,47 +109,56 @@ private:
     }
   }
 
-  /// A part of a visit. Blocks go up in F, and down in backward visits.
+  /// A part of a visit. Blocks go up in F, and down in backward visits; `before`: those done.
   void segment(Place p) {
     const Action& a = at(p);
     const int last = program_.blocks[a.shard] - 1;
-    const bool forward = a.kind == Kind::forward_keys || a.kind == Kind::forward_attend;
-    const int before = forward ? a.block : last - a.block;  // blocks that the visit has done
+    const bool forward = visit_of(a) == Kind::forward;
+    const int before = forward ? a.block : last - a.block;
     follow_scratch(p, before == 0, before == last);
     if (a.kind != Kind::backward_attend_weights)
       need_weights(p, weights, whole(a[weights].cls));
-    if (!forward)
-      need(p, saved, a.shard);
     if (a.kind != Kind::backward_keys)
       need(p, hidden, a.shard, !forward, before);
-    const bool halves = a.kind != Kind::forward_keys && a.kind != Kind::forward_attend &&
-                        a.kind != Kind::backward_attend_weights && a[deferred].valid();
-    if (halves && (a.kind != Kind::backward_keys || before > 0))
-      need(p, deferred, a.shard, false, 1);
+    if (forward)
+      forward_segment(p, before, before == last);
+    else
+      backward_segment(p, before, before == last);
+  }
 
-    switch (a.kind) {
-    case Kind::forward_keys:
+  void forward_segment(Place p, int before, bool last) {
+    const Action& a = at(p);
+    if (a.kind == Kind::forward_keys) {
       if (before > 0)
         need(p, saved, a.shard, false, before);
       leave(p, saved, a.shard, false, before + 1);
       return leave_keys(p, keys);
-    case Kind::forward_attend:
-      need(p, saved, a.shard, false, before + 1);
-      need_keys(p, keys, whole(SlotClass::keys));
-      if (before < last)
-        return leave(p, hidden, a.shard, false, before + 1);
-      leave(p, saved, a.shard);
-      return leave(p, hidden, a.shard + 1);
-    case Kind::backward_keys:
-      if (halves)
-        leave(p, deferred, a.shard, false, 1);
-      return leave_keys(p, keys);
+    }
+    need(p, saved, a.shard, false, before + 1);
+    need_keys(p, keys, whole(SlotClass::keys));
+    if (!last)
+      return leave(p, hidden, a.shard, false, before + 1);
+    leave(p, saved, a.shard);
+    leave(p, hidden, a.shard + 1);
+  }
+
+  /// What is deferred counts one block as long as the visit is under way.
+  void backward_segment(Place p, int before, bool last) {
+    const Action& a = at(p);
+    const bool halves = visit_of(a) == Kind::backward_input;
+    const bool begins = a.kind == Kind::backward_keys && before == 0;
+    need(p, saved, a.shard);
+    if (halves && begins)
+      leave(p, deferred, a.shard, false, 1);
+    if (halves)
+      need(p, deferred, a.shard, false, 1);
+    switch (a.kind) {
+    case Kind::backward_keys: return leave_keys(p, keys);
     case Kind::backward_attend:
       need_keys(p, keys, whole(SlotClass::keys));
       return leave_key_gradient(p);
     case Kind::backward_attend_weights: return contribute(p, segment_tensors(a), before == 0);
-    case Kind::backward_finish: return finish(p, before == last, halves);
-    default: return;
+    default: return finish(p, last, halves);
     }
   }
 

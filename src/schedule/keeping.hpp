@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include "schedule/builder.hpp"
+#include "schedule/visits.hpp"
 
 /// What ranks keep of weights and gradients between the visits of a step, in schedules that move
 /// weights. Between steps, everything is with its owners only.

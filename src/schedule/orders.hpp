@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 #include <vector>
-#include "schedule/builder.hpp"
+#include "schedule/visits.hpp"
 
 /// Orders of pipelines, and their files: the CSV of PyTorch
 /// (torch/distributed/pipelining/schedules.py: _PipelineScheduleRuntime._load_csv and _dump_csv,

@@ -2,13 +2,15 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <fmt/format.h>
 #include <functional>
 #include <iterator>
 #include <utility>
 #include <vector>
 #include "base/range.hpp"
+#include "schedule/program.hpp"
 
-/// Which parts of its data a slot holds, and which contributions are in them. Kept as runs of
+/// What a slot holds: of which data, which parts, and which contributions are in them. Kept as runs of
 /// numbers, so that programs for a thousand ranks can be followed.
 namespace minitaw::schedule::detail {
 /// Numbers [begin, end), of parts or of contributions.
@@ -147,4 +149,50 @@ private:
 
   std::vector<Piece> pieces_;
 };
+/// Content of a slot; the slot's class says of which kind.
+struct Content {
+  bool valid = false;
+  std::int32_t shard = -1;        ///< but of embeddings; hidden: the shard to compute next
+  std::int32_t micro_batch = -1;  ///< of activations and keys
+  bool backward = false;          ///< hidden: the gradient
+  std::int32_t part = -1;         ///< of the sequences: saved, deferred, hidden
+  /// hidden, saved, deferred: blocks of a visit that is under way; keys: the block.
+  std::int32_t block = 0;
+  Pieces pieces{};  ///< weights, gradients, embeddings, keys
+
+  bool same_thing(const Content& other) const {
+    return valid == other.valid && shard == other.shard && micro_batch == other.micro_batch &&
+           backward == other.backward && part == other.part && block == other.block;
+  }
+};
+
+inline std::string describe(SlotClass cls, const Content& c) {
+  if (!c.valid)
+    return "nothing";
+  const std::string part = of_embeddings(cls) ? "the embeddings" : fmt::format("shard {}", c.shard);
+  if (memory_of(cls) == Memory::weights) {
+    const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
+    return fmt::format("the {}weights of {}", updated ? "updated " : "", part);
+  }
+  if (memory_of(cls) == Memory::gradients)
+    return "a gradient of " + part;
+  if (cls == SlotClass::squares)
+    return "squares";
+  const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
+  if (row_of(cls).data == Data::keys)
+    return fmt::format("{} of block {} of {} and {}",
+        cls == SlotClass::keys ? "keys" : "a gradient of keys",
+        c.block,
+        part,
+        micro_batch);
+  const std::string tokens =
+      c.part < 0 ? micro_batch : fmt::format("part {} of {}", c.part, micro_batch);
+  const std::string blocks = c.block == 0 ? "" : fmt::format(", {} blocks of it", c.block);
+  if (cls != SlotClass::hidden) {
+    const char* visit = cls == SlotClass::saved ? "F" : "B";
+    return fmt::format("what {} left of {}{} and {}", visit, part, blocks, tokens);
+  }
+  return c.backward ? fmt::format("the gradient of {} after {}{}", tokens, part, blocks)
+                    : fmt::format("{} before {}{}", tokens, part, blocks);
+}
 }  // namespace minitaw::schedule::detail

@@ -467,6 +467,8 @@ TEST(Identity, TellsEveryKeyApart) {
       {"repeats", ""},
       {"group_size", "group_size=1"},
       {"grad_dtype", ""},
+      {"context", "context=2"},
+      {"context_grad_dtype", ""},
       {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Setting& key : keys()) {

@@ -130,7 +130,8 @@ def check_account():
         (case,) = cases("odd.toml", *settings(schedule=schedule), "--device-memory", "8G")
         for name, sums in (("inside", account.inside), ("between", account.between)):
             assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {
-                "total": sum(sums.values())
+                "context": 0,
+                "total": sum(sums.values()),
             }, (schedule, name, sums)
         assert case["groups"] == [
             {

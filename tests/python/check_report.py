@@ -265,7 +265,7 @@ def check_sample():
     for where, inside in (("between", False), ("inside", True)):
         kinds = [
             sum(counted[a, b, k] for a in range(3) for b in range(3) if same[a][b] == inside)
-            for k in range(4)
+            for k in range(5)
         ]
         check_row(tree, f"Bytes {where} groups of a step, all ranks together", [sum(kinds), *kinds])
     together = sorted(measured.sum(axis=1))
@@ -284,7 +284,7 @@ def check_sample():
     check_row(
         tree,
         "Parts of a step, mean over ranks",
-        [0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125, 0.35, 0.25],
+        [0.5, 0.125, 0.0625, 0.0625, 0.1875, 0, 0.3125, 0.35, 0.25],
     )
     row = next(row for row in rows_of(tree, "Device counters") if text_of(row[0]).split()[1] == "4")
     lowest, hottest, power, energy, slowed, watts, joules, reasons, *sources = (
@@ -526,7 +526,13 @@ def check_ranks():
         for table in tree.iter("table")
         if text_of(table.find("caption")).startswith("Bytes inside")
     ]
-    assert heads[0][-4:] == ["weights", "gradients", "activations", "embedding and head"], heads
+    assert heads[0][-5:] == [
+        "weights",
+        "gradients",
+        "activations",
+        "embedding and head",
+        "keys and values",
+    ], heads
     (row,) = rows_of(tree, "Memory of the worst rank, and of others")
     assert [text_of(cell) for cell in row[1:-1]] == [
         "205 B",
@@ -742,10 +748,10 @@ def check_charts():
             [bar.get_width() for bar in axes.patches],
             [line.get_ydata().tolist() for line in axes.lines],
         ]
-    assert moved[1] == [size for size in (48, 52, 56, 60) for _ in range(2)]
+    assert moved[1] == [size for size in (60, 64, 68, 72, 76) for _ in range(2)]
     assert "[B/step]" in moved[0].get_xlabel()
     assert parts[1] == [
-        share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125) for _ in range(2)
+        share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0, 0.3125) for _ in range(2)
     ]
     assert "[s]" in parts[0].get_xlabel()
     assert [bar.get_x() for bar in parts[0].patches][-2:] == [

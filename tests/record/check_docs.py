@@ -186,8 +186,9 @@ def check_contents(file):
 RANKS = range(3)
 STEPS = range(4)
 KINDS = {
-    "memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens"],
-    "bytes": ["weights", "gradients", "activations", "embeddings"],
+    "memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens",
+               "context"],  # fmt: skip
+    "bytes": ["weights", "gradients", "activations", "embeddings", "context"],
 }
 # Of case 2: what write_sample.cpp makes up, here by its rule once more.
 VALUES = {
@@ -222,7 +223,7 @@ VALUES = {
     "time/length": 1.25,
     "time/compute": [0.5] * 3,
     "time/communication": [0.75] * 3,
-    "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in RANKS],
+    "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875, 0] for r in RANKS],
     "time/exposed": [0.375 + 0.0625 * r for r in RANKS],
     "time/idle": [0.375 - 0.0625 * r for r in RANKS],
     "time/bubble": [0.3 - 0.05 * r for r in RANKS],

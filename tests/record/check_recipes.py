@@ -36,6 +36,7 @@ def check_h5py(found, file):
         "activations",
         "buffers",
         "tokens",
+        "context",
     ]
     assert found["memory"]["buffers"] == case["memory/measured"][:, 4].max() > 0
 

@@ -179,8 +179,8 @@ TEST(Datasheet, APeakIsThatOfAllRanksOfACase) {
 
 TEST(Row, MemoryIsOfTheWorstRank) {
   const Row row = make_row(sample_case());
-  for (const auto& [name, bytes] : {std::pair{"memory_planned", 6 * 3000 + 15},
-           {"memory_measured", 6 * 6000 + 15 + 302},
+  for (const auto& [name, bytes] : {std::pair{"memory_planned", 7 * 3000 + 21},
+           {"memory_measured", 7 * 6000 + 21 + 302},
            {"process_begin", 40002},
            {"process_peak", 50002},
            {"device_used", 70002}})
@@ -191,7 +191,7 @@ TEST(Row, BytesInsideAndBetweenGroups) {
   CaseResult r = sample_case();
   std::int64_t inside = 0, between = 0;
   for (std::int64_t i = 0; i < std::ssize(r.counted_bytes); ++i) {
-    const auto from = i / 4 / 3, to = i / 4 % 3;
+    const auto from = i / 5 / 3, to = i / 5 % 3;
     ((from == 0) == (to == 0) ? inside : between) += i;
   }
   r.planned_bytes.assign(r.counted_bytes.size(), 1);
@@ -199,7 +199,7 @@ TEST(Row, BytesInsideAndBetweenGroups) {
   EXPECT_EQ(std::tuple(row.integer("bytes_inside"), row.integer("bytes_between")),
       std::tuple(inside, between));
   EXPECT_EQ(std::tuple(row.integer("planned_inside"), row.integer("planned_between")),
-      std::tuple(5 * 4, 4 * 4));
+      std::tuple(5 * 5, 4 * 5));
   EXPECT_DOUBLE_EQ(row.real("rate_inside") * 2.25e9, static_cast<double>(inside));
   EXPECT_DOUBLE_EQ(row.real("rate_between") * 2.25e9, static_cast<double>(between));
   r.counted_bytes.pop_back();
@@ -209,14 +209,17 @@ TEST(Row, BytesInsideAndBetweenGroups) {
 TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   CaseResult r =
       sample_case();  // 1.25 s; most idle is rank 0, the overlap is of all ranks together
+  for (trace::RankTime& rank : r.time)
+    rank.exposed[index_of(schedule::Traffic::context)] = 0.03125;
   expect(make_row(r),
       {{"compute_s", 0.5},
           {"exposed_weights_s", 0.125},
           {"exposed_gradients_s", 0.0625},
           {"exposed_activations_s", 0.0625},
           {"exposed_embeddings_s", 0.1875},
+          {"exposed_context_s", 0.03125},
           {"idle_s", 0.3125},
-          {"exposed_share", 0.4375 / 1.25},
+          {"exposed_share", 0.46875 / 1.25},
           {"idle_share", 0.25},
           {"idle_share_max", 0.3},
           {"overlap", 0.75 / 2.25},

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <utility>
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/orders.hpp"
 
 namespace minitaw::schedule {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "schedule/builder.hpp"
+#include "schedule/visits.hpp"
 
 namespace minitaw::schedule {
 namespace {

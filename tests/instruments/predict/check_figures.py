@@ -63,6 +63,7 @@ def figures():
         "gradients": 1.5 * BLOCK / step,
         "activations": 0,
         "embeddings": EMBEDDINGS / step,
+        "context": 0,
     }
     agree(case.pop("exposed"), exposed)
     amount, busy = moving * 40e6, moving / step

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "schedule/visits.hpp"
+#include <algorithm>
+
+namespace minitaw::schedule {
+using enum Operand;
+
+void ComputeEmitter::add(const Action& action, const Arguments& arguments) {
+  for (std::size_t r = 0; r < ranks_.size(); ++r) {
+    std::vector<Builder::Argument> used;
+    for (const Use& use : row_of(action.kind).uses)
+      if (const auto at = std::ranges::find(arguments, use.operand, &Argument::operand);
+          at != arguments.end() && !at->buffers.empty())
+        used.push_back({use.operand, at->buffers[r]});
+    builder_.add(ranks_[r], Phase::compute, action, used);
+  }
+}
+
+void ComputeEmitter::visit(const Visit& v,
+    const RankBuffers& of_weights,
+    const RankBuffers& of_gradient,
+    bool accumulates) {
+  const bool begins = v.shard == 0, ends = v.shard == builder_.shards() - 1;
+  RankBuffers& state = hidden_states_[v.micro_batch];
+  Left& left = left_[{v.micro_batch, v.shard}];
+  if (v.kind == Kind::forward && begins)
+    state = builder_.new_buffers(ranks_, SlotClass::hidden);
+  if (v.kind == Kind::forward)
+    left.saved = builder_.new_buffers(ranks_, SlotClass::saved);
+  if (v.kind == Kind::backward_input)
+    left.deferred = builder_.new_buffers(ranks_, SlotClass::deferred);
+
+  const auto action_of = [&](Kind kind, int shard = -1) {
+    Action action = make_action(kind, v.tick, Payload::none, shard);
+    action.micro_batch = v.micro_batch;
+    return action;
+  };
+  const auto all = [&](VirtualBuffer buffer) { return RankBuffers(ranks_.size(), buffer); };
+  const Arguments of_ends = {{weights, all(all_embeddings)},
+      {hidden, state},
+      {gradient, all(all_embeddings_gradient)}};
+  if (v.kind == Kind::forward && begins)
+    add(action_of(Kind::embed), of_ends);
+  Action visit = action_of(v.kind, v.shard);
+  visit.accumulates = accumulates;
+  segments(v,
+      visit,
+      {{weights, of_weights},
+          {saved, left.saved},
+          {hidden, state},
+          {deferred, left.deferred},
+          {gradient, v.kind == Kind::backward_input ? RankBuffers() : of_gradient}});
+  if (v.kind == Kind::forward && ends)
+    add(action_of(Kind::loss), of_ends);
+  if ((v.kind == Kind::backward || v.kind == Kind::backward_input) && begins)
+    add(action_of(Kind::embed_backward), of_ends);
+  if (v.kind == Kind::backward || v.kind == Kind::backward_weight)
+    left_.erase({v.micro_batch, v.shard});
+}
+
+void ComputeEmitter::segments(const Visit& visit, Action action, Arguments arguments) {
+  if (builder_.context() == 1 || visit.kind == Kind::backward_weight)
+    return add(action, arguments);
+  const int blocks = builder_.blocks(visit.shard);
+  if (visit.kind == Kind::forward)
+    forward_segments(action, arguments, blocks);
+  else
+    backward_segments(action, arguments, blocks);
+}
+
+void ComputeEmitter::forward_segments(Action action, Arguments& arguments, int blocks) {
+  for (action.block = 0; action.block < blocks; ++action.block) {
+    project(Kind::forward_keys, action, arguments);
+    action.kind = Kind::forward_attend;
+    add(action, arguments);
+  }
+}
+
+/// What follows attention's backward pass runs while gradients of keys are added up, and while keys
+/// of the next block are gathered.
+void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int blocks) {
+  const bool halves = action.kind == Kind::backward_input;
+  action.block = static_cast<std::int16_t>(blocks - 1);
+  project(Kind::backward_keys, action, arguments);
+  for (; action.block >= 0; --action.block) {
+    const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
+    arguments.push_back({key_gradient, sums});
+    action.kind = Kind::backward_attend;
+    add(action, arguments);
+    Action scatter = make_action(
+        Kind::reduce_scatter, action.tick, Payload::key_gradient, action.shard);
+    scatter.micro_batch = action.micro_batch;
+    scatter.block = action.block;
+    builder_.collective_of_sequence(ranks_, scatter, sums);
+    action.kind = Kind::backward_attend_weights;
+    if (!halves)
+      add(action, arguments);
+    if (Action before = action; before.block-- > 0)
+      project(Kind::backward_keys, before, arguments);
+    action.kind = Kind::backward_finish;
+    add(action, arguments);
+    std::erase_if(arguments, [](const Argument& a) { return a.operand == key_gradient; });
+  }
+}
+
+void ComputeEmitter::project(Kind kind, Action action, Arguments& arguments) {
+  std::erase_if(arguments, [](const Argument& a) { return a.operand == keys; });
+  const RankBuffers buffers = builder_.new_buffers(ranks_, SlotClass::keys);
+  arguments.push_back({keys, buffers});
+  action.kind = kind;
+  add(action, arguments);
+  action.kind = Kind::all_gather;
+  action.payload = Payload::keys;
+  action.accumulates = false;
+  builder_.collective_of_sequence(ranks_, action, buffers);
+}
+
+LockstepRanks::LockstepRanks(
+    Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
+    : per_rank_(micro_batches_per_rank) {
+  for (const std::vector<int>& group : builder.context_groups())
+    if (std::ranges::find(ranks, group[0]) != ranks.end())
+      emitters_.emplace_back(builder, group);
+  const int first = ranks[0] / builder.context() * per_rank_;
+  for (int m = first; m < first + per_rank_; ++m) {
+    for (int s = 0; s < builder.shards(); ++s)
+      visits_.push_back({first_tick++, s, m, Kind::forward});
+    for (int s = builder.shards() - 1; s >= 0; --s)
+      visits_.push_back({first_tick++, s, m, Kind::backward});
+  }
+}
+
+void LockstepRanks::compute(
+    std::size_t i, const RankBuffers& weights, const RankBuffers& gradients) {
+  Visit visit = visits_[i];
+  std::size_t first = 0;
+  for (ComputeEmitter& emitter : emitters_) {
+    const std::size_t count = emitter.ranks().size();
+    const auto of_group = [&](const RankBuffers& all) {
+      return all.empty() ? all : RankBuffers(all.begin() + first, all.begin() + first + count);
+    };
+    emitter.visit(visit, of_group(weights), visit.backward() ? of_group(gradients) : RankBuffers());
+    visit.micro_batch += per_rank_;
+    first += count;
+  }
+}
+}  // namespace minitaw::schedule
