@@ -43,7 +43,8 @@ std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t av
 
 void plan_traffic(CasePlan& plan, const Program& program, const model::Layout& layout) {
   const topology::Groups& groups = program.groups;
-  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+  const schedule::ByteMatrix bytes =
+      schedule::bytes(program, layout, plan.settings.micro_batch_per_rank);
   for (int k = 0; k < schedule::traffic_kinds; ++k) {
     plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
     plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));

@@ -17,7 +17,7 @@ DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
 NAMES = ["small", "medium", "large", "8b", "70b", "405b"]
 TIERS = ["baseline", "ported", "optimized"]
 BASELINE = TIERS[0]
-FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank"]
+FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank", "context"]
 ACCEPTANCE_TOKENS = 20e6
 HASH_LETTERS = 12  # of a commit that are compared
 MOST_REASONS = 10  # that are told
@@ -98,6 +98,7 @@ def read_size(name):
         "seq": sorted(map(size_value, deck["seq"])),
         "ffn": str(deck["ffn"]),
         "micro_batch_per_rank": "",
+        "context": 1,
     }
 
 

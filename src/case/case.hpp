@@ -39,8 +39,8 @@ struct Case {
 /// Of all ranks together.
 [[nodiscard]] std::int64_t sequences_of_step(const Case& c);
 [[nodiscard]] double tokens_of_step(const Case& c);
-/// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks, where
-/// sequences are not shared.
+/// Context groups, each of which has its own micro-batches unless these visit all ranks; ranks,
+/// where sequences are not shared.
 [[nodiscard]] int sharers_of(const Case& c);
 /// Sequences of the step before those of this micro-batch. If ranks have micro-batch sizes of their
 /// own, context group g of G has micro-batches g M / G, ...

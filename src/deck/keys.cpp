@@ -134,10 +134,11 @@ std::vector<Setting> program_settings() {
           .value = [](const Case& c) { return std::int64_t{c.shape.context.count}; },
           .initial = "1",
           .example_value = "[1, 2]",
-          .doc = "n, neighbouring ranks of a group that share every sequence of their micro-batches "
-                 "(context parallelism): each computes two of 2 n equal chunks, one of the first "
-                 "half and one of the second. n divides every group, and seq is a multiple of 2 n. "
-                 "Stages of a pipeline are n ranks.",
+          .doc =
+              "n, neighbouring ranks of a group that share every sequence of their micro-batches "
+              "(context parallelism): each computes two of 2 n equal chunks, one of the first "
+              "half and one of the second. n divides every group, and seq is a multiple of 2 n. "
+              "Stages of a pipeline are n ranks.",
           .identity = Identity::unless_initial},
   };
 }
@@ -210,8 +211,9 @@ std::vector<Setting> model_settings() {
           .value = [](const Case& c) { return std::string(name_of(c.shape.key_gradient_dtype())); },
           .initial = "auto",
           .example_value = R"("fp32")",
-          .doc = "Precision of the gradients of keys and values that ranks with context add up: auto "
-                 "(as dtype), or fp32.",
+          .doc =
+              "Precision of the gradients of keys and values that ranks with context add up: auto "
+              "(as dtype), or fp32.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_key_gradients ? "fp32" : "auto"; }},
       {.name = "recompute",
@@ -280,8 +282,9 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::micro_batches_per_rank, 1, many),
           .fallback = "micro_batches / (ranks / context)",
           .example_value = "8",
-          .doc = "Micro-batches of each rank, or with context of each n ranks that share sequences; "
-                 "instead of micro_batches: the step grows with the ranks.",
+          .doc =
+              "Micro-batches of each rank, or with context of each n ranks that share sequences; "
+              "instead of micro_batches: the step grows with the ranks.",
           .in_place_of = "micro_batches"},
       {.name = "sequences_per_step",
           .form = size(&D::sequences, 1, many),

@@ -25,8 +25,10 @@ void use_device() {}
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
   for (const schedule::LaneRow& lane : schedule::table_of<schedule::Lane>)
-    queues[index_of(lane.value)] = std::make_unique<FencedQueue>(
-        lane_space(lane.value), options.units[index_of(lane.value)], *options.clock, options.waiting);
+    queues[index_of(lane.value)] = std::make_unique<FencedQueue>(lane_space(lane.value),
+        options.units[index_of(lane.value)],
+        *options.clock,
+        options.waiting);
   return queues;
 }
 }  // namespace minitaw::engine

@@ -25,8 +25,8 @@ public:
   /// Throws InputError if the file cannot be read, is not a regular one, has at most S bytes, or V
   /// < 256.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
-  /// Fills tokens and targets (one further) of B sequences from number `first` of the `step` on, all
-  /// ranks counted: [B, S], or [B, S / n], the shape's runs of each. For one thread.
+  /// Fills tokens and targets (one further) of B sequences from number `first` of the `step` on,
+  /// all ranks counted: [B, S], or [B, S / n], the shape's runs of each. For one thread.
   void fill(std::span<std::int32_t> tokens,
       std::span<std::int32_t> targets,
       std::int64_t step,

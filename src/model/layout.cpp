@@ -37,13 +37,13 @@ void check_sizes(const Shape& shape) {
   if (const auto [index, count] = shape.context; count < 1 || index < 0 || index >= count)
     throw LogicError(fmt::format("part {} of {} of a sequence", index, count));
   if (shape.shares_sequences() && shape.seq % (2 * shape.context.count) != 0)
-    throw InputError(
-        fmt::format("seq = {}: context = {} divides a sequence into {} equal chunks; use a multiple "
-                    "of {}, or context = 1",
-            shape.seq,
-            shape.context.count,
-            2 * shape.context.count,
-            2 * shape.context.count));
+    throw InputError(fmt::format(
+        "seq = {}: context = {} divides a sequence into {} equal chunks; use a multiple "
+        "of {}, or context = 1",
+        shape.seq,
+        shape.context.count,
+        2 * shape.context.count,
+        2 * shape.context.count));
 }
 
 void check_heads(const Shape& shape) {

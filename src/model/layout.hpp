@@ -80,7 +80,8 @@ struct SequenceRun {
   friend bool operator==(const SequenceRun&, const SequenceRun&) = default;
 };
 
-/// The runs that a rank computes, in the order of its rows: all of a sequence, or a head and a tail.
+/// The runs that a rank computes, in the order of its rows: all of a sequence, or a head and a
+/// tail.
 [[nodiscard]] std::vector<SequenceRun> runs_of(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
@@ -186,8 +187,8 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over each block,
-/// and over the head.
+/// What runs of blocks are balanced by: FLOPs per token, halved, of a step's passes over each
+/// block, and over the head.
 struct BlockCosts {
   std::vector<std::int64_t> blocks{};
   std::int64_t head = 0;

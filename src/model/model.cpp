@@ -72,9 +72,8 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
 namespace {
 std::vector<kernels::QueryRun> query_runs(const Shape& shape) {
   return list_of(runs_of(shape), [](const SequenceRun& run) {
-    return kernels::QueryRun{static_cast<int>(run.row),
-        static_cast<int>(run.count),
-        static_cast<int>(run.position)};
+    return kernels::QueryRun{
+        static_cast<int>(run.row), static_cast<int>(run.count), static_cast<int>(run.position)};
   });
 }
 }  // namespace
@@ -187,8 +186,8 @@ void Model::backward(int shard, const Operands& o) {
 void Model::backward_input(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (int i = last_block(shard); i >= 0; --i)
-      block<E>(shard, i, o).backward_input(
-          gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
+      block<E>(shard, i, o)
+          .backward_input(gradient_at_output<E>(shard, i, o), gradient_at_input<E>(shard, i, o));
   });
 }
 
@@ -230,8 +229,7 @@ void Model::forward_attend(int shard, int index, const Operands& o) {
 }
 
 void Model::backward_keys(int shard, int index, const Operands& o) {
-  with_element(
-      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).backward_keys(); });
+  with_element(layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).backward_keys(); });
 }
 
 void Model::backward_attend(int shard, int index, const Operands& o) {

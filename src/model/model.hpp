@@ -85,11 +85,11 @@ struct Operands {
   Buffer weights{};  ///< of the shard, or of embedding, final norm and head; compute type
   Buffer
       saved{};  ///< what lives from the forward to the backward visit of one (shard, micro-batch)
-  Buffer hidden{};    ///< hidden state [B S, H] or its gradient; compute type; changed in place
-  Buffer deferred{};  ///< what lives from backward_input() to backward_weight()
-  Buffer keys{};      ///< of a block: keys and values of whole sequences that ranks share
-  Buffer key_gradient{};              ///< their gradients, in Shape::key_gradient_dtype()
-  Buffer gradient{};  ///< of the weights
+  Buffer hidden{};        ///< hidden state [B S, H] or its gradient; compute type; changed in place
+  Buffer deferred{};      ///< what lives from backward_input() to backward_weight()
+  Buffer keys{};          ///< of a block: keys and values of whole sequences that ranks share
+  Buffer key_gradient{};  ///< their gradients, in Shape::key_gradient_dtype()
+  Buffer gradient{};      ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
@@ -159,11 +159,11 @@ public:
 
   // Where ranks share sequences, visits are runs of segments, a few for each block of the shard:
   // block by block forward_keys and forward_attend; from the last block to the first backward_keys,
-  // backward_attend and backward_finish, and before the latter, unless the visit is the half towards
-  // the input, backward_attend_weights. Between keys and attend, the parts of `keys` come from the
-  // other ranks; between attend and finish, `key_gradient` is summed over them. backward_keys of the
-  // block before may come as soon as attend and its weights are over. Only segments of one visit use
-  // the scratch between its first and its last one.
+  // backward_attend and backward_finish, and before the latter, unless the visit is the half
+  // towards the input, backward_attend_weights. Between keys and attend, the parts of `keys` come
+  // from the other ranks; between attend and finish, `key_gradient` is summed over them.
+  // backward_keys of the block before may come as soon as attend and its weights are over. Only
+  // segments of one visit use the scratch between its first and its last one.
 
   /// Needs weights and hidden; writes saved and this rank's part of keys.
   void forward_keys(int shard, int block, const Operands& o);
@@ -176,8 +176,8 @@ public:
   void backward_attend(int shard, int block, const Operands& o);
   /// Gives the gradient of the block's weights but norm1 and wqkv. Needs saved and hidden.
   void backward_attend_weights(int shard, int block, const Operands& o);
-  /// hidden = gradient at the block's input. Needs weights, saved, this rank's part of key_gradient;
-  /// gives the rest of the block's gradient, or writes deferred if there is one.
+  /// hidden = gradient at the block's input. Needs weights, saved, this rank's part of
+  /// key_gradient; gives the rest of the block's gradient, or writes deferred if there is one.
   void backward_finish(int shard, int block, const Operands& o);
 
   /// Gives the embedding's gradient. Needs hidden.

@@ -16,8 +16,7 @@ std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
   case Data::shard: return layout.shards[shard].elements;
   case Data::embeddings: return layout.embeddings.elements;
   case Data::micro_batch: return layout.shape.tokens() * layout.shape.hidden;
-  case Data::keys:
-    return layout.shape.seq * layout.shape.micro_batch * layout.shape.key_values();
+  case Data::keys: return layout.shape.seq * layout.shape.micro_batch * layout.shape.key_values();
   default: return 1;
   }
 }
@@ -204,13 +203,18 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   }
 }
 
-ByteMatrix bytes(const Program& program, const model::Layout& layout) {
+ByteMatrix bytes(const Program& program,
+    const model::Layout& layout,
+    const std::vector<std::int64_t>& micro_batch_per_rank) {
   ByteMatrix matrix(static_cast<int>(program.ranks.size()));
-  for (int r = 0; r < matrix.ranks(); ++r)
+  model::Layout of_rank = layout;
+  for (int r = 0; r < matrix.ranks(); ++r) {
+    if (!micro_batch_per_rank.empty())
+      of_rank.shape.micro_batch = micro_batch_per_rank[r];
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind))
         continue;
-      const std::int64_t elements = moved(a, layout).count;
+      const std::int64_t elements = moved(a, of_rank).count;
       const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
       if (a.kind == Kind::send) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
@@ -225,6 +229,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
       const auto [to, sent] = ring_send(a.kind, elements, members, place_of(r), root);
       matrix.add(r, ring[to], traffic_of(a.payload), sent * each);
     }
+  }
   return matrix;
 }
 

@@ -45,7 +45,10 @@ private:
 /// - reduce: the same chain back;
 /// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
-[[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
+/// `micro_batch_per_rank`: B of each rank, instead of the layout's.
+[[nodiscard]] ByteMatrix bytes(const Program& program,
+    const model::Layout& layout,
+    const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 /// A transport moves large collectives in such pieces; each lane with a reducing collective stages
 /// two.

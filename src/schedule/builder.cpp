@@ -204,11 +204,8 @@ void Builder::sum_over_context(const std::vector<int>& ranks, int tick) {
   if (program_.ranks[ranks[0]].has_embeddings() && !embeddings_shared())
     collective(Phase::push_last,
         group,
-        make_action(Kind::all_reduce,
-            tick,
-            Payload::embeddings_gradient,
-            -1,
-            embeddings_part(ranks[0])),
+        make_action(
+            Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings_part(ranks[0])),
         std::vector(ranks.size(), all_embeddings_gradient));
 }
 

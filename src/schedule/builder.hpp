@@ -139,7 +139,8 @@ public:
   /// Emits collectives that the ranks of a context group make with keys and values of a block, or
   /// their gradients: one of the heads of sequences, one of the tails, whose chunks belong to the
   /// ranks in reverse order. `action` names shard, micro-batch and block; a buffer of each rank.
-  void collective_of_sequence(const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
+  void collective_of_sequence(
+      const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
   /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and
   /// of its embeddings, unless all ranks have those.
   void sum_over_context(const std::vector<int>& ranks, int tick);
@@ -183,9 +184,9 @@ private:
 
   topology::Groups groups_;  ///< of one replica
   model::BlockCosts costs_;
-  Program program_;          ///< ranks and communicators of the first replica, until it is finished
-  std::vector<Draft> drafts_;  ///< by rank
-  RankBuffers squares_;        ///< by rank; invalid unless gradients are clipped
+  Program program_;  ///< ranks and communicators of the first replica, until it is finished
+  std::vector<Draft> drafts_;         ///< by rank
+  RankBuffers squares_;               ///< by rank; invalid unless gradients are clipped
   bool summed_over_context_ = false;  ///< the ranks of a context group own the same
   std::map<std::string, int> communicators_;
 };

@@ -53,15 +53,15 @@ public:
   }
 
 private:
-  /// Tensors whose gradient gets a contribution from every part of every micro-batch: where they are
-  /// in a slot, and the numbers of the contributions.
+  /// Tensors whose gradient gets a contribution from every part of every micro-batch: where they
+  /// are in a slot, and the numbers of the contributions.
   struct Tensors {
     Interval parts, numbers;
   };
 
   /// What is in a rank's scratch between the segments of a visit.
   struct Scratch {
-    std::int32_t shard = -1, micro_batch = -1;       ///< of the visit; -1: none is under way
+    std::int32_t shard = -1, micro_batch = -1;   ///< of the visit; -1: none is under way
     std::int32_t projected = -1, attended = -1;  ///< blocks, as far as they have come
   };
 
@@ -269,8 +269,7 @@ private:
   }
 
   Tensors embedding() const {
-    return {
-        {0, program_.embeddings_split ? 1 : program_.embeddings_slices}, {0, contributions()}};
+    return {{0, program_.embeddings_split ? 1 : program_.embeddings_slices}, {0, contributions()}};
   }
 
   Tensors head() const {
@@ -291,7 +290,7 @@ private:
     if (a.payload == Payload::key_gradient)
       return fmt::format("rank {} of the context group", number);
     const bool of_shard = a.shard >= 0 && !of_embeddings(a.payload);
-    const std::string part = of_shard                          ? fmt::format("shard {}", a.shard)
+    const std::string part = of_shard                   ? fmt::format("shard {}", a.shard)
                              : number < contributions() ? "the embedding"
                                                         : "the head";
     const std::int32_t of_sort = number % contributions();
@@ -334,18 +333,15 @@ private:
 
   /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch;
   /// `block`: as far as the visit has come.
-  void need(Place p,
-      Operand operand,
-      std::int32_t shard,
-      bool backward = false,
-      std::int32_t block = 0) {
+  void need(
+      Place p, Operand operand, std::int32_t shard, bool backward = false, std::int32_t block = 0) {
     const Content expected = activations(p, shard, backward, block);
     if (!content(p, operand).same_thing(expected))
       unexpected(fresh_reads, p, operand, expected);
   }
 
-  /// Refuses the program unless the slot holds keys of the action's block and micro-batch, in all of
-  /// `range`.
+  /// Refuses the program unless the slot holds keys of the action's block and micro-batch, in all
+  /// of `range`.
   void need_keys(Place p, Operand operand, Interval range) {
     const Content& c = content(p, operand);
     if (!c.same_thing(wanted(p, operand)))
@@ -427,11 +423,8 @@ private:
     });
   }
 
-  void leave(Place p,
-      Operand operand,
-      std::int32_t shard,
-      bool backward = false,
-      std::int32_t block = 0) {
+  void leave(
+      Place p, Operand operand, std::int32_t shard, bool backward = false, std::int32_t block = 0) {
     content(p, operand) = activations(p, shard, backward, block);
   }
 
@@ -453,7 +446,7 @@ private:
     need_gradient(p, gradient, tensors.parts);
     std::vector<Interval> numbers;
     for (std::int32_t sort = tensors.numbers.begin; sort < tensors.numbers.end;
-         sort += contributions()) {
+        sort += contributions()) {
       const std::int32_t number =
           sort + at(p).micro_batch * program_.context + context_part(program_, p.rank).index;
       numbers.push_back({number, number + 1});

@@ -34,8 +34,8 @@ inline Interval interval_of(std::int32_t count, Part part) {
   return {part.index * each, (part.index + 1) * each};
 }
 
-/// Contributions to a gradient, as runs of their numbers in ascending order. Micro-batch m, or part i
-/// of those that n ranks share, contributes number m n + i to the gradient of a shard or of the
+/// Contributions to a gradient, as runs of their numbers in ascending order. Micro-batch m, or part
+/// i of those that n ranks share, contributes number m n + i to the gradient of a shard or of the
 /// embedding, and number M n + m n + i to that of the head. Segments of a visit give gradients of
 /// different tensors: M n numbers more for each.
 class Sum {

@@ -47,7 +47,7 @@ struct Action {
   /// members.
   std::int16_t part = 0, parts = 1;
   std::int16_t block = -1;  ///< of the shard: what a segment computes, or whose keys move
-  LaneCounts waits{};  ///< what must be finished first; its own lane is implied
+  LaneCounts waits{};       ///< what must be finished first; its own lane is implied
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
   [[nodiscard]] const Slot& operator[](Operand operand) const;
@@ -69,8 +69,8 @@ struct Action {
 /// Segments of a block that give gradients of weights: of different tensors.
 inline constexpr int gradient_segments = 2;
 
-/// Number of a segment that gives gradients, among those of its visit in the order of blocks; -1 for
-/// other actions.
+/// Number of a segment that gives gradients, among those of its visit in the order of blocks; -1
+/// for other actions.
 [[nodiscard]] int segment_of(const Action& action);
 
 struct Access {

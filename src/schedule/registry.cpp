@@ -173,7 +173,8 @@ void check(const Request& request) {
     (void)groups_of_replica(request.groups, request.replicas);
   }
   check_context(request, entry);
-  // Stages of a pipeline are context groups; what other schedules share their shards among are ranks.
+  // Stages of a pipeline are context groups; what other schedules share their shards among are
+  // ranks.
   const bool pipeline = entry.passes_activations;
   const int sharers = pipeline ? request.replicas : request.sharers_of_replica() * request.replicas;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)

@@ -68,7 +68,7 @@ struct Entry {
   bool replicable = true;           ///< runs with replicas
   /// Why ranks cannot share sequences; empty: they can.
   std::string refuses_context{};
-  bool needs_file = false;          ///< its option "file" must be given
+  bool needs_file = false;  ///< its option "file" must be given
   /// Checks what else it asks of a request. Throws InputError "key: ...".
   void (*check)(const Request& request) = nullptr;
   /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each

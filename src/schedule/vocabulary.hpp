@@ -94,8 +94,8 @@ enum class Lane : std::uint8_t {
 /// What the lanes of a flow carry.
 enum class Flow : std::uint8_t {
   none,
-  inputs,     ///< of the computation
-  gradients,  ///< and other results
+  inputs,             ///< of the computation
+  gradients,          ///< and other results
   context_inputs,     ///< keys and values of a context group: messages of other nodes never hold
                       ///< them up
   context_gradients,  ///< their gradients
@@ -139,7 +139,7 @@ enum class Data : std::uint8_t {
   shard,        ///< weights of a shard, or their gradient
   embeddings,   ///< weights of embedding and LM head, or their gradient
   micro_batch,  ///< activations of a micro-batch, never a part
-  keys,         ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
+  keys,  ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
 };
 
 // ---- Classes of slots ----
@@ -275,11 +275,11 @@ static_assert(is_complete(Payload::squares));
 
 enum class Operand : std::uint8_t {
   none,
-  weights,      ///< of a shard, or of embedding and LM head
-  saved,        ///< activations that F saves for the backward pass
-  hidden,       ///< hidden state of a micro-batch, or its gradient; changed in place
-  deferred,     ///< inputs of the weight gradient that B leaves for W
-  keys,         ///< keys and values of a block, for whole sequences
+  weights,   ///< of a shard, or of embedding and LM head
+  saved,     ///< activations that F saves for the backward pass
+  hidden,    ///< hidden state of a micro-batch, or its gradient; changed in place
+  deferred,  ///< inputs of the weight gradient that B leaves for W
+  keys,      ///< keys and values of a block, for whole sequences
   key_gradient,
   gradient,     ///< of a shard, or of embedding and LM head
   source,       ///< add, load: the buffer that is read

@@ -9,8 +9,8 @@ using model::Recompute;
 
 class SharedSequences : public tests::Job {
 protected:
-  /// Calls `visit` for a case of each schedule with each context that the ranks allow, a sequence of
-  /// 12 n tokens, and groups of n ranks and more.
+  /// Calls `visit` for a case of each schedule with each context that the ranks allow, a sequence
+  /// of 12 n tokens, and groups of n ranks and more.
   void for_each_case(const std::vector<std::string>& schedules, const auto& visit) {
     int turn = 0;
     for (const int n : {2, 3, 4})

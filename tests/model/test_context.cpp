@@ -94,9 +94,7 @@ struct Rank {
 /// A context group in one process: all ranks execute a segment, then chunks pass between them.
 class ContextGroup {
 public:
-  ContextGroup(const Layout& layout, int count)
-      : layout_(layout),
-        count_(count) {
+  ContextGroup(const Layout& layout, int count) : layout_(layout), count_(count) {
     const double tokens = static_cast<double>(layout.shape.tokens() * micro_batches);
     for (int i = 0; i < count; ++i)
       ranks_.emplace_back(layout, Part{i, count}, 1 / tokens);
@@ -183,7 +181,8 @@ private:
     std::vector<std::byte> gathered(all[0].size());
     const std::size_t chunk = gathered.size() / (2 * count_);
     for (int q = 0; q < 2 * count_; ++q)
-      std::copy_n(all[owner_of(q, count_)].begin() + q * chunk, chunk, gathered.begin() + q * chunk);
+      std::copy_n(
+          all[owner_of(q, count_)].begin() + q * chunk, chunk, gathered.begin() + q * chunk);
     for (const Rank& r : ranks_)
       put(r.keys.get(), gathered);
   }
@@ -218,7 +217,8 @@ using Choice = std::tuple<test::ModelCase, int, Recompute, Dtype, bool, bool>;
 
 class Context : public ::testing::TestWithParam<Choice> {};
 
-// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B. S is a multiple of 2, 4, 6, 8.
+// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B. S is a multiple of 2, 4,
+// 6, 8.
 const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 24, 2}, 2, 3};
 const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 168, 3}, 1, 1};
 

@@ -42,8 +42,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// All specs; for many ranks a quarter of them, as fewer ranks have seen them all.
 std::vector<std::string> specs_for(int ranks) {
-  const std::vector<std::string> all = shapes::joined(
-      {shapes::other_specs(), shapes::tawpipe_specs(), shapes::keeping_specs()});
+  const std::vector<std::string> all =
+      shapes::joined({shapes::other_specs(), shapes::tawpipe_specs(), shapes::keeping_specs()});
   std::vector<std::string> some;
   for (std::size_t i = 0; i < all.size(); i += ranks > 4 ? 4 : 1)
     some.push_back(all[i]);
@@ -118,7 +118,8 @@ TEST(ContextBytes, OfKeysAndValuesAndTheirGradients) {
         const model::Layout layout = model::make_layout(shape, cut_of(program));
         const ByteMatrix matrix = bytes(program, layout);
         const std::uint64_t visits = per_group * layers, tokens = 48 * 3 / n;
-        const std::uint64_t expected = 2 * n * (n - 1) * tokens * 32 * (2 * 2 + (fp32_keys ? 4 : 2));
+        const std::uint64_t expected =
+            2 * n * (n - 1) * tokens * 32 * (2 * 2 + (fp32_keys ? 4 : 2));
         std::uint64_t sum = 0;
         for (int from = 0; from < 2 * n; ++from)
           for (int to = 0; to < 2 * n; ++to) {
@@ -348,9 +349,7 @@ const std::vector<Defect> defects = {
     {"a_context_group_of_two_groups",
         Rule::fresh_reads,
         [](Program& p) { p.groups = topology::Groups({1, 3}); }},
-    {"more_blocks_than_there_are_segments",
-        Rule::fresh_reads,
-        [](Program& p) { ++p.blocks[0]; }},
+    {"more_blocks_than_there_are_segments", Rule::fresh_reads, [](Program& p) { ++p.blocks[0]; }},
 };
 
 INSTANTIATE_TEST_SUITE_P(

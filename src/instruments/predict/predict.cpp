@@ -112,7 +112,8 @@ std::size_t worst(const std::vector<schedule::Footprint>& memory) {
 /// The bounds of a prepared case.
 Floor floor_of(const Prepared& p) {
   const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
-  const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
+  const schedule::ByteMatrix bytes =
+      schedule::bytes(p.program, p.layout, p.simulated.micro_batch_per_rank);
   const std::vector<schedule::Footprint> memory = memory_of(p);
   Floor floor{worst(memory), fits(memory, p.machine)};
   for (int r = 0; r < bytes.ranks(); ++r) {
@@ -161,7 +162,8 @@ Prediction predict(const Case& c, const Machine& machine) {
       p.layout,
       p.machine,
       device_costs(p.simulated, p.program, p.layout, p.machine),
-      p.replicas);
+      p.replicas,
+      p.simulated.micro_batch_per_rank);
   result.memory = memory_of(p);
   result.fits = fits(result.memory, p.machine);
   result.program = std::move(p.program);

@@ -26,12 +26,14 @@ struct Prediction {
 };
 
 /// Simulates a step of a program whose actions have the durations `costs`. Collectives of one
-/// member stand for a ring through so many replicas on other nodes.
+/// member stand for a ring through so many replicas on other nodes. `micro_batch_per_rank`: B of
+/// each rank, instead of the layout's.
 [[nodiscard]] Prediction simulate(const schedule::Program& program,
     const model::Layout& layout,
     const Machine& machine,
     const schedule::Costs& costs,
-    int replicas = 1);
+    int replicas = 1,
+    const std::vector<std::int64_t>& micro_batch_per_rank = {});
 /// Simulates one step on the machine. A run's steps begin together, after a barrier, so all are
 /// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
 /// file does not rate.

@@ -41,12 +41,14 @@ public:
       const model::Layout& layout,
       const Machine& machine,
       const schedule::Costs& costs,
-      int replicas)
+      int replicas,
+      const std::vector<std::int64_t>& micro_batch_per_rank)
       : program_(program),
         layout_(layout),
         machine_(machine),
         costs_(costs),
         replicas_(replicas),
+        micro_batch_per_rank_(micro_batch_per_rank),
         network_(machine),
         lanes_(program, rules_of(machine)),
         arrived_(lanes_.matching().transfers()),
@@ -96,7 +98,7 @@ private:
     if (is_collective(a.kind))
       add_collective(activity, a, program_.communicators[a.communicator].ranks);
     else if (is_point_to_point(a.kind))
-      add_flow(activity, first.rank, a.peer, schedule::moved_bytes(a, layout_));
+      add_flow(activity, first.rank, a.peer, moved_bytes(first.rank, a));
     else
       add_local(activity, first.rank, costs_(first.rank, a));
     end_part(activity);
@@ -136,6 +138,15 @@ private:
       network_.work(rank, seconds, part_of(activity));
   }
 
+  /// What a transfer moves. All of its ranks have the same B, where that matters.
+  double moved_bytes(int rank, const Action& a) const {
+    const double bytes = schedule::moved_bytes(a, layout_);
+    const bool of_sequences = row_of(a.payload).data == schedule::Data::keys;
+    if (!of_sequences || micro_batch_per_rank_.empty())
+      return bytes;
+    return bytes * micro_batch_per_rank_[rank] / layout_.shape.micro_batch;
+  }
+
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass
   /// on as they come, so all links are busy at once; what it takes until the last link has its
   /// first piece comes on top.
@@ -144,7 +155,7 @@ private:
     const int n = replicated ? replicas_ : static_cast<int>(members.size());
     if (n < 2)
       return;
-    const double bytes = schedule::moved_bytes(a, layout_);
+    const double bytes = moved_bytes(members[0], a);
     const bool chain = is_rooted(a.kind);
     const double passes = a.kind == Kind::all_reduce ? 2 : 1;  // of the data, through the ring
     const double of_link = bytes * (chain ? 1 : passes * (n - 1) / n);
@@ -249,6 +260,7 @@ private:
   const Machine& machine_;
   const schedule::Costs& costs_;
   int replicas_;
+  const std::vector<std::int64_t>& micro_batch_per_rank_;
   Network network_;
   schedule::LaneMachine lanes_;
   std::vector<std::vector<Place>> arrived_;  ///< sides of each transfer that have started
@@ -299,7 +311,8 @@ Prediction simulate(const schedule::Program& program,
     const model::Layout& layout,
     const Machine& machine,
     const schedule::Costs& costs,
-    int replicas) {
+    int replicas,
+    const std::vector<std::int64_t>& micro_batch_per_rank) {
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks)
@@ -307,7 +320,7 @@ Prediction simulate(const schedule::Program& program,
   const auto spans = shared<Span>(actions);
   const auto adapters = shared<AdapterUse>(machine.all_adapters());
   apart([&] {
-    Simulation simulation(program, layout, machine, costs, replicas);
+    Simulation simulation(program, layout, machine, costs, replicas, micro_batch_per_rank);
     simulation.run();
     std::ranges::copy(simulation.adapters(), adapters.get());
     std::ranges::copy(simulation.spans() | std::views::join, spans.get());

@@ -145,7 +145,8 @@ Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
 }
 
 /// Stage s is shard s, on a rank of the orders: a context group. Hidden states go from stage to
-/// stage, from each rank to the one with the same part of their sequences, and their gradients back.
+/// stage, from each rank to the one with the same part of their sequences, and their gradients
+/// back.
 class Pipeline {
 public:
   Pipeline(Builder& builder, const Orders& orders) : builder_(builder), rank_of_(orders.rank_of) {

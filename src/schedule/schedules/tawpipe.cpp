@@ -363,11 +363,11 @@ void require(const Request& request) {
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
 /// receives at most one weight shard per tick. Options away from their defaults: gwps=off (one
-/// group of all ranks), gwps=direct (single ranks, or context groups, instead of groups; no stagger), dbs=off (a group
-/// gets a shard from the group that has just used it), cco=off (a rank waits for its messages with
-/// weights), cco=serial (no overlap of communication and computation), prefetch (ticks ahead
-/// between groups), grad_ticks (ticks after which gradients leave their group), rails (see
-/// GroupRelay).
+/// group of all ranks), gwps=direct (single ranks, or context groups, instead of groups; no
+/// stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (a rank
+/// waits for its messages with weights), cco=serial (no overlap of communication and computation),
+/// prefetch (ticks ahead between groups), grad_ticks (ticks after which gradients leave their
+/// group), rails (see GroupRelay).
 Program make(const Request& request) {
   const int shards = request.ranks_of_replica();
   Builder builder(request, shards);

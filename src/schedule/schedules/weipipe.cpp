@@ -198,8 +198,9 @@ Entry weipipe() {
       .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
       .build = make,
       .shards_per_rank = 1,
-      .refuses_context = "weipipe passes each shard from rank to rank, a tick later each, and ranks "
-                         "that share a sequence need it at once"};
+      .refuses_context =
+          "weipipe passes each shard from rank to rank, a tick later each, and ranks "
+          "that share a sequence need it at once"};
 }
 }  // namespace schedules
 }  // namespace minitaw::schedule
