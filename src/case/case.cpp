@@ -65,6 +65,8 @@ Case on_one_rank(Case c) {
   c.groups = topology::Groups({1});
   c.replicas = 1;
   c.shape.context = {};
+  c.shape.key_parts = 1;
+  c.shape.fp32_key_gradients = false;
   return c;
 }
 
@@ -77,6 +79,7 @@ schedule::Request request_of(const Case& c) {
       c.clip_norm > 0,
       c.folder,
       c.shape.context.count,
+      c.shape.key_parts,
       c.shape.shares_sequences() ? model::block_costs(c.shape) : model::BlockCosts()};
 }
 }  // namespace minitaw

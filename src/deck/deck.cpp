@@ -214,6 +214,8 @@ Case complete(const Draft& draft, const Job& job) {
   if (c.shape.kv_heads == 0)
     c.shape.kv_heads = c.shape.heads;
   c.shape.ffn = ffn_of(draft);
+  if (!c.shape.shares_sequences())
+    c.shape.key_parts = 1;
   c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" && c.shape.shares_sequences() &&
                                c.shape.dtype != model::Dtype::fp32;
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;

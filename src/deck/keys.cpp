@@ -206,6 +206,13 @@ std::vector<Setting> model_settings() {
                  "are fp32 always.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
+      {.name = "context_parts",
+          .form = size(&S::key_parts, 1, M),
+          .initial = "1",
+          .example_value = "2",
+          .doc = "Parts by key/value heads in which ranks with context gather keys and values: the "
+                 "next one is under way while one is attended to. Divides kv_heads.",
+          .identity = Identity::unless_initial},
       {.name = "context_grad_dtype",
           .form = choice(&D::context_grad_dtype, {"auto", "fp32"}),
           .value = [](const Case& c) { return std::string(name_of(c.shape.key_gradient_dtype())); },

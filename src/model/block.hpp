@@ -48,8 +48,8 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
-/// Keys and values of whole sequences [2 n, B, chunk, 2 h_kv d] that ranks share, and their
-/// gradients: gathered and added up by others. Empty: this rank has whole sequences, whose keys and
+/// Keys and values of whole sequences [parts, 2 n, B, chunk, 2 h_kv d / parts] that ranks share, in
+/// parts by heads, and their gradients: gathered and added up by others. Empty: this rank has whole sequences, whose keys and
 /// values stay where they are projected to.
 struct SharedKeys {
   Buffer key_values, gradient;
@@ -57,7 +57,7 @@ struct SharedKeys {
 
 /// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13
 /// norm2(.)). Its passes are runs of segments, between which keys and values, or their gradients,
-/// may pass between ranks: forward_keys, forward_attend; backward_keys, backward_attend,
+/// may pass between ranks: forward_keys, attend and forward_rest; backward_keys, backward_attend,
 /// backward_finish. Each half's backward towards the input leaves what that towards the weights
 /// reads: the two may be apart if it stays.
 template <class E>
@@ -94,7 +94,8 @@ public:
   /// x [T, H] becomes the output.
   void forward(Matrix<E> x) const {
     forward_keys(x);
-    forward_attend(x);
+    attend();
+    forward_rest(x);
   }
 
   /// x is the gradient [T, H] of the output, then of the input. Gradients of weights are written or
@@ -133,9 +134,20 @@ public:
   /// Projects x [T, H] to queries, keys and values.
   void forward_keys(Matrix<E> x) const { project(x, at(input)); }
 
+  /// Attention, of a part of the heads where the keys of sequences come in parts.
+  void attend(int key_part = 0) const {
+    kernels::AttentionForward<E> p{
+        .y = at(attention), .lse = floats(lse), .qkv = at(qkv), .sizes = attention_sizes(shape_)};
+    if (shape_.shares_sequences())
+      p.key_values = shared<const E>(shared_.key_values, key_part);
+    for (const kernels::AttentionPart& part : attention_parts(shape_, key_part)) {
+      p.part = part;
+      kernels::attention_forward<E>(exec_, p, attention_);
+    }
+  }
+
   /// x becomes the output.
-  void forward_attend(Matrix<E> x) const {
-    attend();
+  void forward_rest(Matrix<E> x) const {
     up_to_gate(x, shape_.recompute == Recompute::none ? at(middle) : Matrix<E>());
     kernels::swiglu_forward(exec_, at(product), at(ffn));
     kernels::linear_forward(exec_, x, at(product), weights_.w2, 1);
@@ -205,8 +217,8 @@ private:
   // The parts of the backward pass. feed_forward_input() leaves the gradient at `middle`.
 
   void feed_forward_input(Matrix<E> dy) const {
-    if (shape_.recompute == Recompute::block)
-      attend();
+    for (int p = 0; p < shape_.key_parts && shape_.recompute == Recompute::block; ++p)
+      attend(p);
     if (shape_.recompute != Recompute::none)
       up_to_gate(at(middle), {});
     kernels::linear_backward_input(exec_, at(product), dy, weights_.w2);
@@ -269,28 +281,21 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);
   }
 
-  // Attention: over the rank's own sequences, or of its runs of shared ones over all their keys.
-
-  void attend() const {
-    kernels::AttentionForward<E> p{
-        .y = at(attention), .lse = floats(lse), .qkv = at(qkv), .sizes = attention_sizes(shape_)};
-    if (shape_.shares_sequences())
-      p.key_values = shared<const E>(shared_.key_values);
-    for (const kernels::AttentionPart& part : attention_parts(shape_)) {
-      p.part = part;
-      kernels::attention_forward<E>(exec_, p, attention_);
-    }
-  }
+  // Attention's backward pass: over the rank's own sequences, or of its runs of shared ones over all
+  // their keys.
 
   void attend_backward() const {
     if (!shape_.shares_sequences())
-      return attend_backward<E>({});
-    with_key_gradient([&]<class G>(G) { attend_backward<G>(shared<G>(shared_.gradient)); });
+      return attend_backward<E>(0, {});
+    with_key_gradient([&]<class G>(G) {
+      for (int p = 0; p < shape_.key_parts; ++p)
+        attend_backward<G>(p, shared<G>(shared_.gradient, p));
+    });
   }
 
   /// The last run reaches the most keys: it writes what the others add to.
   template <class G>
-  void attend_backward(kernels::KeyValues<G> sums) const {
+  void attend_backward(int key_part, kernels::KeyValues<G> sums) const {
     kernels::AttentionBackward<E, G> p{.dqkv = at(qkv_gradient),
         .delta = floats(delta),
         .dy = at(attention_gradient),
@@ -300,8 +305,9 @@ private:
         .sizes = attention_sizes(shape_),
         .gradient_sums = sums};
     if (shape_.shares_sequences())
-      p.key_values = shared<const E>(shared_.key_values);
-    for (const kernels::AttentionPart& part : std::views::reverse(attention_parts(shape_))) {
+      p.key_values = shared<const E>(shared_.key_values, key_part);
+    const std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
+    for (const kernels::AttentionPart& part : std::views::reverse(parts)) {
       p.part = part;
       kernels::attention_backward<E, G>(exec_, p, attention_);
       if (!std::exchange(p.accumulate, true) && shape_.shares_sequences())
@@ -311,22 +317,22 @@ private:
 
   /// This rank's part of the keys and values to where those of all ranks will be.
   void share_keys() const {
-    if (!shape_.shares_sequences())
-      return;
-    for (const kernels::AttentionPart& part : attention_parts(shape_))
-      kernels::copy_key_values<E>(
-          exec_, shared<E>(shared_.key_values), at(qkv), attention_sizes(shape_), part);
+    for (int p = 0; p < shape_.key_parts && shape_.shares_sequences(); ++p)
+      for (const kernels::AttentionPart& part : attention_parts(shape_, p))
+        kernels::copy_key_values<E>(
+            exec_, shared<E>(shared_.key_values, p), at(qkv), attention_sizes(shape_), part);
   }
 
   /// The way back, for gradients that have been summed over the ranks.
   void take_key_gradients() const {
     with_key_gradient([&]<class G>(G) {
-      for (const kernels::AttentionPart& part : attention_parts(shape_))
-        kernels::take_key_values<E, G>(exec_,
-            at(qkv_gradient),
-            shared<const G>(shared_.gradient),
-            attention_sizes(shape_),
-            part);
+      for (int p = 0; p < shape_.key_parts; ++p)
+        for (const kernels::AttentionPart& part : attention_parts(shape_, p))
+          kernels::take_key_values<E, G>(exec_,
+              at(qkv_gradient),
+              shared<const G>(shared_.gradient, p),
+              attention_sizes(shape_),
+              part);
     });
   }
 
@@ -338,11 +344,13 @@ private:
       use(E{});
   }
 
-  /// Rows [2 h_kv d]: the keys of all heads, then their values.
+  /// Of a part of the heads, one part after the other: rows of their keys, then of their values.
   template <class T>
-  [[nodiscard]] kernels::KeyValues<T> shared(const Buffer& buffer) const {
-    T* const keys = buffer.at<T>(0, shape_.seq * shape_.micro_batch * shape_.key_values());
-    return {keys, keys + shape_.key_values() / 2};
+  [[nodiscard]] kernels::KeyValues<T> shared(const Buffer& buffer, int key_part) const {
+    const std::int64_t row = shape_.key_values() / shape_.key_parts;
+    const std::int64_t elements = shape_.seq * shape_.micro_batch * row;
+    T* const keys = buffer.at<T>(key_part * elements * sizeof(T), elements);
+    return {keys, keys + row / 2};
   }
 
   template <class T>

@@ -65,6 +65,7 @@ BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Price&
   BlockCost cost;
   cost.forward_keys = of_qkv + memory(n.tokens * 2 * (n.hidden + n.rotated));
   cost.forward_attend = others + attention + memory(n.tokens * 3 * (n.hidden + ffn));
+  cost.forward_attention = attention;
   cost.backward_attend =
       others + price.attention_backward(2 * scores) + memory(n.tokens * (5 * n.hidden + 6 * ffn));
   if (shape.recompute != Recompute::none) {

@@ -34,6 +34,7 @@ struct Price {
 /// Cost of the visits of one block with one micro-batch, by segment of Model.
 struct BlockCost {
   double forward_keys = 0, forward_attend = 0;
+  double forward_attention = 0;  ///< of forward_attend
   double backward_keys = 0;  ///< recomputed
   double backward_attend = 0;
   double backward_finish = 0;          ///< towards the input

@@ -44,6 +44,9 @@ void check_sizes(const Shape& shape) {
         shape.context.count,
         2 * shape.context.count,
         2 * shape.context.count));
+  if (shape.key_parts < 1 || shape.kv_heads % shape.key_parts != 0)
+    throw InputError(fmt::format(
+        "context_parts = {} does not divide kv_heads = {}", shape.key_parts, shape.kv_heads));
 }
 
 void check_heads(const Shape& shape) {

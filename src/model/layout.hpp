@@ -39,6 +39,9 @@ struct Shape {
   /// ones: a head and a tail, so that all `count` ranks of a context group have as many pairs of
   /// queries and keys (design of Llama 3, arXiv 2407.21783, section 3.3.2).
   Part context{};
+  /// Equal parts by key/value heads in which a context group gathers the keys of a block: the next
+  /// one is under way while one is attended to.
+  int key_parts = 1;
   /// Of the gradients of keys and values that a context group adds up: fp32, whatever dtype is.
   bool fp32_key_gradients = false;
 

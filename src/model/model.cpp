@@ -78,12 +78,15 @@ std::vector<kernels::QueryRun> query_runs(const Shape& shape) {
 }
 }  // namespace
 
-std::vector<kernels::AttentionPart> attention_parts(const Shape& shape) {
+std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_part) {
   if (!shape.shares_sequences())
     return {{}};
+  const int heads = shape.kv_heads / shape.key_parts;
   return list_of(query_runs(shape), [&](const kernels::QueryRun& run) {
-    return kernels::AttentionPart{
-        .run = run, .stride = shape.key_values(), .chunk = static_cast<int>(shape.chunk())};
+    return kernels::AttentionPart{.run = run,
+        .kv_heads = {key_part * heads, heads},
+        .stride = shape.key_values() / shape.key_parts,
+        .chunk = static_cast<int>(shape.chunk())};
   });
 }
 
@@ -121,8 +124,9 @@ Model::Model(ExecutionSpace exec,
   with_element(shape.dtype, [&]<class E>(E) {
     attention_ = kernels::resolve_attention<E>(
         attention, attention_sizes(shape), attention_parts(shape).front());
-    for (const kernels::AttentionPart& part : attention_parts(shape))
-      kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_, part);
+    for (int p = 0; p < shape.key_parts; ++p)
+      for (const kernels::AttentionPart& part : attention_parts(shape, p))
+        kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_, part);
   });
   kernels::rope_table(exec_,
       matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
@@ -223,9 +227,16 @@ void Model::forward_keys(int shard, int index, const Operands& o) {
       [&]<class E>(E) { block<E>(shard, index, o).forward_keys(hidden<E>(o.hidden)); });
 }
 
-void Model::forward_attend(int shard, int index, const Operands& o) {
-  with_element(layout_.shape.dtype,
-      [&]<class E>(E) { block<E>(shard, index, o).forward_attend(hidden<E>(o.hidden)); });
+void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
+  if (heads.count != layout_.shape.key_parts)
+    throw LogicError(fmt::format(
+        "attention in {} parts by heads, where there are {}", heads.count, layout_.shape.key_parts));
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    const Block<E> of = block<E>(shard, index, o);
+    of.attend(heads.index);
+    if (heads.index + 1 == heads.count)
+      of.forward_rest(hidden<E>(o.hidden));
+  });
 }
 
 void Model::backward_keys(int shard, int index, const Operands& o) {

@@ -27,9 +27,10 @@ struct Buffer {
 };
 
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
-/// The calls of attention that a rank makes for a block: one, or one for each of its runs of
-/// sequences that ranks share.
-[[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(const Shape& shape);
+/// The calls of attention that a rank makes for a block: one; or of sequences that ranks share, for
+/// part `key_part` of Shape::key_parts of the heads, one for each run of the rank.
+[[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(
+    const Shape& shape, int key_part = 0);
 
 /// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until
 /// their step is over.
@@ -167,8 +168,9 @@ public:
 
   /// Needs weights and hidden; writes saved and this rank's part of keys.
   void forward_keys(int shard, int block, const Operands& o);
-  /// hidden = block(hidden). Needs weights, keys; writes saved.
-  void forward_attend(int shard, int block, const Operands& o);
+  /// hidden = block(hidden), once all parts of the heads have been attended to. Needs weights, and
+  /// the part of keys; writes saved.
+  void forward_attend(int shard, int block, Part heads, const Operands& o);
   /// Needs weights and saved; writes this rank's part of keys, and deferred if there is one.
   void backward_keys(int shard, int block, const Operands& o);
   /// Needs weights, saved, hidden and keys; writes key_gradient, all of it, and deferred if there

@@ -30,6 +30,7 @@ Builder::Builder(const Request& request, int shards)
   program_.replicas = request.replicas;
   program_.clips = request.clips;
   program_.context = request.context;
+  program_.key_parts = request.key_parts;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
@@ -181,14 +182,14 @@ void Builder::collective(Phase phase, int communicator, Action action, const Ran
 void Builder::collective_of_sequence(
     const std::vector<int>& ranks, Action action, const RankBuffers& buffers) {
   const std::string name = fmt::format("context{}", ranks[0] / context());
-  const std::vector<int> reversed(ranks.rbegin(), ranks.rend());
-  action.parts = 2;
-  collective(Phase::compute, communicator(name, ranks), action, buffers);
-  action.part = 1;
-  collective(Phase::compute,
-      communicator(name + ".tails", reversed),
-      action,
-      {buffers.rbegin(), buffers.rend()});
+  const int heads = communicator(name, ranks);
+  const int tails = communicator(name + ".tails", {ranks.rbegin(), ranks.rend()});
+  const RankBuffers reversed(buffers.rbegin(), buffers.rend());
+  action.parts = static_cast<std::int16_t>(2 * key_parts());
+  for (action.part = 0; action.part < action.parts; ++action.part) {
+    const bool of_tails = action.part % 2 == 1;
+    collective(Phase::compute, of_tails ? tails : heads, action, of_tails ? reversed : buffers);
+  }
 }
 
 void Builder::sum_over_context(const std::vector<int>& ranks, int tick) {

@@ -76,6 +76,9 @@ public:
   /// n: ranks that share each sequence.
   int context() const { return program_.context; }
 
+  /// Parts by heads in which keys of a block are gathered.
+  int key_parts() const { return program_.key_parts; }
+
   /// The ranks of each context group; of each rank, where sequences are not shared.
   [[nodiscard]] std::vector<std::vector<int>> context_groups() const;
   /// Blocks of a shard, where sequences are shared. Once it is known who has the embeddings.
@@ -137,8 +140,9 @@ public:
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
   /// Emits collectives that the ranks of a context group make with keys and values of a block, or
-  /// their gradients: one of the heads of sequences, one of the tails, whose chunks belong to the
-  /// ranks in reverse order. `action` names shard, micro-batch and block; a buffer of each rank.
+  /// their gradients: for each part of the attention's heads one of the heads of sequences, and one of
+  /// the tails, whose chunks belong to the ranks in reverse order. `action` names shard, micro-batch
+  /// and block; a buffer of each rank.
   void collective_of_sequence(
       const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
   /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and

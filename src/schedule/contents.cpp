@@ -62,6 +62,7 @@ private:
   /// What is in a rank's scratch between the segments of a visit.
   struct Scratch {
     std::int32_t shard = -1, micro_batch = -1;   ///< of the visit; -1: none is under way
+    std::int32_t heads = 0;                          ///< parts of them that are attended to
     std::int32_t projected = -1, attended = -1;  ///< blocks, as far as they have come
   };
 
@@ -135,7 +136,9 @@ private:
       return leave_keys(p, keys);
     }
     need(p, saved, a.shard, false, before + 1);
-    need_keys(p, keys, whole(SlotClass::keys));
+    need_keys(p, keys, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
+    if (a.part + 1 < a.parts)
+      return;
     if (!last)
       return leave(p, hidden, a.shard, false, before + 1);
     leave(p, saved, a.shard);
@@ -164,10 +167,8 @@ private:
 
   void finish(Place p, bool last, bool halves) {
     const Action& a = at(p);
-    const Part own = context_part(program_, p.rank);
-    need_key_gradient(p, key_gradient, {own.index, own.index + 1}, true);
-    const std::int32_t tail = 2 * own.count - 1 - own.index;
-    need_key_gradient(p, key_gradient, {tail, tail + 1}, true);
+    for (const std::int32_t chunk : chunks_of(p.rank))
+      need_key_gradient(p, key_gradient, {chunk, chunk + 1}, true);
     if (a[gradient].valid() == halves)
       fail(exact_gradients, p, "gives the gradient of weights, or defers it: one of the two");
     if (!halves)
@@ -184,19 +185,26 @@ private:
     const Action& a = at(p);
     Scratch& scratch = scratch_[p.rank];
     const bool projects = a.kind == Kind::forward_keys || a.kind == Kind::backward_keys;
-    if (projects && first && scratch.shard < 0)
-      scratch = {a.shard, a.micro_batch, -1, -1};
     const bool attends = a.kind == Kind::forward_attend || a.kind == Kind::backward_attend;
-    const bool goes_on = projects || scratch.projected == a.block ||
-                         (a.kind == Kind::backward_finish && scratch.projected == a.block - 1);
-    const bool follows = projects || attends || scratch.attended == a.block;
-    if (scratch.shard != a.shard || scratch.micro_batch != a.micro_batch || !goes_on || !follows)
+    const bool finishes = a.kind == Kind::backward_finish;
+    if (projects && first && scratch.shard < 0)
+      scratch = {.shard = a.shard, .micro_batch = a.micro_batch};
+
+    const bool same_visit = scratch.shard == a.shard && scratch.micro_batch == a.micro_batch;
+    // The block before may have been projected already.
+    const bool is_projected =
+        scratch.projected == a.block || (finishes && scratch.projected == a.block - 1);
+    const bool follows = attends ? scratch.heads == a.part : scratch.attended == a.block;
+    if (!same_visit || (!projects && !(is_projected && follows)))
       fail(fresh_reads, p, "does not follow the segment that leaves it its intermediates");
-    if (projects)
+
+    if (projects) {
       scratch.projected = a.block;
-    if (attends)
+      scratch.heads = 0;
+    }
+    if (attends && ++scratch.heads == a.parts)
       scratch.attended = a.block;
-    if (last && (a.kind == Kind::forward_attend || a.kind == Kind::backward_finish))
+    if (last && (finishes || (a.kind == Kind::forward_attend && scratch.heads == a.parts)))
       scratch = {};
   }
 
@@ -363,12 +371,19 @@ private:
             missing);
   }
 
-  /// A rank's own chunks: a head and a tail.
+  /// A rank's own chunks, a head and a tail for each part of the heads, among those of all ranks.
+  std::vector<std::int32_t> chunks_of(int rank) const {
+    const auto [index, count] = context_part(program_, rank);
+    std::vector<std::int32_t> chunks;
+    for (std::int32_t first = 0; first < whole(SlotClass::keys).end; first += 2 * count)
+      chunks.insert(chunks.end(), {first + index, first + 2 * count - 1 - index});
+    return chunks;
+  }
+
   void leave_keys(Place p, Operand operand) {
-    const auto [index, count] = context_part(program_, p.rank);
     Content& c = content(p, operand);
     c = wanted(p, operand);
-    for (const std::int32_t chunk : {index, 2 * count - 1 - index})
+    for (const std::int32_t chunk : chunks_of(p.rank))
       c.pieces.put({chunk, chunk + 1}, Pieces({{chunk, chunk + 1}}));
   }
 

@@ -148,7 +148,7 @@ int parts_of(const Program& program, Data data) {
   switch (data) {
   case Data::shard: return program.shard_parts;
   case Data::embeddings: return program.embeddings_slices;
-  case Data::keys: return 2 * program.context;
+  case Data::keys: return 2 * program.context * program.key_parts;
   default: return 1;
   }
 }
@@ -240,6 +240,7 @@ std::string to_text(const Program& program) {
   add_unless(1, "replicas", program.replicas);
   add_unless(0, "clips", program.clips ? 1 : 0);
   add_unless(1, "context", program.context);
+  add_unless(1, "key_parts", program.key_parts);
   if (!program.blocks.empty())
     text += fmt::format("blocks {}\n", fmt::join(program.blocks, " "));
   for (const Communicator& c : program.communicators)

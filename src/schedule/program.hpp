@@ -134,6 +134,7 @@ struct Program {
   bool clips = false;    ///< updates read the squares of all gradients
   /// n: ranks c n .. c n + n - 1 share the sequences of their micro-batches.
   int context = 1;
+  int key_parts = 1;          ///< parts by heads in which keys of a block are gathered
   std::vector<int> blocks{};  ///< of each shard, if ranks share sequences
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;

@@ -35,6 +35,7 @@ struct Request {
   bool clips = false;    ///< gradients are clipped by their norm over the model
   std::string folder{};  ///< from which a file in the spec is named
   int context = 1;       ///< n: so many neighbouring ranks of a group share their micro-batches
+  int key_parts = 1;     ///< parts by heads in which keys of a block are gathered
   model::BlockCosts costs{};  ///< decide how many blocks each shard has; needed where ranks share
 
   int ranks_of_replica() const { return groups.ranks() / replicas; }

@@ -98,6 +98,11 @@ double cost_of(const Action& a, const Layout& layout, const model::Price& price)
   for (std::int64_t layer = first; layer < first + count; ++layer) {
     const model::BlockCost cost = cost_of_block(layout.shape, layout.shape.ffn[layer], price);
     sum += cost_of_visit(a.kind, cost);
+    // Attention to some of the heads; what follows it comes with the last of them.
+    if (a.kind == Kind::forward_attend && a.part + 1 < a.parts)
+      sum = cost.forward_attention / a.parts;
+    else if (a.kind == Kind::forward_attend)
+      sum -= cost.forward_attention * (a.parts - 1) / a.parts;
     // The half towards the input leaves the weights' gradient to W.
     if (a.kind == Kind::backward_finish && a[Operand::gradient].valid())
       sum += cost.backward_finish_weights;

@@ -71,8 +71,11 @@ void ComputeEmitter::segments(const Visit& visit, Action action, Arguments argum
 void ComputeEmitter::forward_segments(Action action, Arguments& arguments, int blocks) {
   for (action.block = 0; action.block < blocks; ++action.block) {
     project(Kind::forward_keys, action, arguments);
-    action.kind = Kind::forward_attend;
-    add(action, arguments);
+    Action attend = action;
+    attend.kind = Kind::forward_attend;
+    attend.parts = static_cast<std::int16_t>(builder_.key_parts());
+    for (attend.part = 0; attend.part < attend.parts; ++attend.part)
+      add(attend, arguments);
   }
 }
 

@@ -469,6 +469,7 @@ TEST(Identity, TellsEveryKeyApart) {
       {"grad_dtype", ""},
       {"context", "context=2"},
       {"context_grad_dtype", ""},
+      {"context_parts", ""},
       {"clip_norm", "clip_norm=0.75"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Setting& key : keys()) {

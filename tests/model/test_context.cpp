@@ -27,8 +27,9 @@ void put(const Buffer& buffer, std::vector<std::byte> bytes) {
       Kokkos::View<std::byte*, Kokkos::HostSpace>(bytes.data(), bytes.size()));
 }
 
-/// The rank that has a chunk: heads in order, tails back.
-int owner_of(int chunk, int ranks) {
+/// The rank that has a chunk: heads in order, tails back; so for each part of the attention's heads.
+int owner_of(int number, int ranks) {
+  const int chunk = number % (2 * ranks);
   return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
 }
 
@@ -106,7 +107,9 @@ public:
       for (int b = 0; b < layout_.shards[s].layers; ++b) {
         each([&](Rank& r) { r.model.forward_keys(s, b, r.visit(s, m)); });
         gather();
-        each([&](Rank& r) { r.model.forward_attend(s, b, r.visit(s, m)); });
+        const int parts = layout_.shape.key_parts;
+        for (int p = 0; p < parts; ++p)
+          each([&](Rank& r) { r.model.forward_attend(s, b, {p, parts}, r.visit(s, m)); });
       }
     each([&](Rank& r) { r.model.loss(r.embeddings(m), r.loss.data(), r.batches[m]); });
   }
@@ -167,6 +170,9 @@ public:
 private:
   [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
 
+  /// Of each part of the heads, one part after the other.
+  [[nodiscard]] int chunks() const { return 2 * count_ * layout_.shape.key_parts; }
+
   void each(const auto& execute) {
     for (Rank& r : ranks_)
       execute(r);
@@ -179,8 +185,8 @@ private:
     for (const Rank& r : ranks_)
       all.push_back(bytes_in(r.keys.get()));
     std::vector<std::byte> gathered(all[0].size());
-    const std::size_t chunk = gathered.size() / (2 * count_);
-    for (int q = 0; q < 2 * count_; ++q)
+    const std::size_t chunk = gathered.size() / chunks();
+    for (int q = 0; q < chunks(); ++q)
       std::copy_n(
           all[owner_of(q, count_)].begin() + q * chunk, chunk, gathered.begin() + q * chunk);
     for (const Rank& r : ranks_)
@@ -193,10 +199,10 @@ private:
     std::vector<std::vector<double>> all;
     for (const Rank& r : ranks_)
       all.push_back(r.key_gradient.values(dtype));
-    const std::size_t chunk = all[0].size() / (2 * count_);
+    const std::size_t chunk = all[0].size() / chunks();
     for (int i = 0; i < count_; ++i) {
       std::vector<float> sums(all[0].size(), std::nanf(""));
-      for (int q = 0; q < 2 * count_; ++q)
+      for (int q = 0; q < chunks(); ++q)
         for (std::size_t k = q * chunk; k < (q + 1) * chunk && owner_of(q, count_) == i; ++k) {
           double sum = 0;
           for (const auto& values : all)
@@ -247,6 +253,7 @@ TEST_P(Context, RanksTogetherComputeTheStepOfOne) {
   const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();
   Layout layout = test::layout_of(model_case, dtype, recompute);
   layout.shape.fp32_key_gradients = fp32_keys;
+  layout.shape.key_parts = fp32_keys ? layout.shape.kv_heads : 1;
 
   ContextGroup group(layout, count);
   for (int m = 0; m < micro_batches; ++m) {

@@ -112,7 +112,8 @@ inline Program parse_program(const std::string& text) {
       {"owned_slices", &Program::owned_slices},
       {"shard_parts", &Program::shard_parts},
       {"replicas", &Program::replicas},
-      {"context", &Program::context}};
+      {"context", &Program::context},
+      {"key_parts", &Program::key_parts}};
   Program program;
   std::istringstream lines(text);
   for (std::string line, key, word; std::getline(lines, line);) {

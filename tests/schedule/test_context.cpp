@@ -54,6 +54,7 @@ TEST_P(SharedSequences, GiveValidProgramsThatAreWhatTheirTextSays) {
   int seen = 0;
   for_each_shared(GetParam(), specs_for(GetParam()), 2, [&](Request request) {
     request.clips = ++seen % 3 == 0;
+    request.key_parts = 1 + seen % 2 * (1 + seen % 3);
     const Program program = build(request);
     const auto violation = validate(program);
     ASSERT_FALSE(violation) << name_of(request) << ", context " << request.context << ": "
