@@ -406,9 +406,11 @@ TEST(Deck, RefusalsOfContextSayWhatWouldBeRight) {
   using Says = std::vector<std::string>;
   for (const auto& [settings, says] :
       std::initializer_list<std::pair<std::vector<std::string>, Says>>{
-          {{"context=2", "seq=126"}, {"seq = 126", "context = 2", "4 equal chunks", "multiple of 4"}},
+          {{"context=2", "seq=126"},
+              {"seq = 126", "context = 2", "4 equal chunks", "multiple of 4"}},
           {{"context=4", "groups=2"}, {"context: 4", "groups 2+2", "a divisor of 2"}},
-          {{"context=2", "groups=1+*"}, {"context: 2", "groups 1+3", "context = 1, or other groups"}},
+          {{"context=2", "groups=1+*"},
+              {"context: 2", "groups 1+3", "context = 1, or other groups"}},
           {{"context=3"}, {"context: 4 ranks", "groups of 3", "a divisor of 4"}},
           {{"context=8"}, {"context: 4 ranks", "groups of 8", "a divisor of 4"}},
           {{"context=2", "replicas=4", "schedule=fsdp"}, {"context: 2", "groups 1", "context = 1"}},
@@ -450,8 +452,8 @@ TEST(Deck, ContextsThatDoNotFitAreLeftOutWithANote) {
       make(small, {"schedule=weipipe,tawpipe", "context=1,2,3", "seq=128,130", "groups=1,2"});
   std::vector<std::string> cases;
   for (const Case& c : deck.cases)
-    cases.push_back(
-        fmt::format("{} {} {} {}", c.schedule, c.groups.text(), c.shape.context.count, c.shape.seq));
+    cases.push_back(fmt::format(
+        "{} {} {} {}", c.schedule, c.groups.text(), c.shape.context.count, c.shape.seq));
   EXPECT_THAT(cases,
       testing::UnorderedElementsAre("weipipe 4 1 128",
           "weipipe 4 1 130",

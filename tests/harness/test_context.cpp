@@ -84,9 +84,8 @@ private:
 };
 
 TEST_F(SharedSequences, OfEveryScheduleReproduceTheSerialReference) {
-  for_each_case(tests::some_schedules(job_.ranks(), 0), 0, [this](const Case& c) {
-    expect_right(c);
-  });
+  for_each_case(
+      tests::some_schedules(job_.ranks(), 0), 0, [this](const Case& c) { expect_right(c); });
 }
 
 TEST_F(SharedSequences, ReproduceItWhateverIsRecomputed) {

@@ -210,9 +210,8 @@ TEST(ContextCosts, OfTheSegmentsOfAVisitAreAnNthOfItsOwn) {
       .memory = [](double bytes) { return 1e-8 * bytes; }};
   for (const char* spec : {"tawpipe", "zb1"})
     for (const int n : {2, 3})
-      for (const model::Recompute recompute : {model::Recompute::block,
-               model::Recompute::keep_attention,
-               model::Recompute::none})
+      for (const model::Recompute recompute :
+          {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none})
         for (const model::Price& price : {model::in_flops(), seconds}) {
           model::Shape part = shape_of(14, n, model::Dtype::bf16, false), whole = part;
           part.recompute = whole.recompute = recompute;
@@ -342,6 +341,24 @@ const std::vector<Defect> defects = {
     {"gradient_of_keys_is_not_summed",
         Rule::exact_gradients,
         [](Program& p) { erase_tails(p, Kind::reduce_scatter, Payload::key_gradient); }},
+    {"gradient_of_keys_of_heads_is_not_summed",
+        Rule::exact_gradients,
+        [](Program& p) {
+          for (const int r : {0, 1}) {
+            RankProgram& rank = p.ranks[r];
+            const int heads = find(rank, Kind::reduce_scatter, Payload::key_gradient);
+            const int tails = find(rank, Kind::reduce_scatter, Payload::key_gradient, 1);
+            rank.actions[tails].waits = rank.actions[heads].waits;
+            erase(rank, heads);
+          }
+        }},
+    {"a_gradient_that_is_deferred_too",
+        Rule::exact_gradients,
+        [](Program& p) {
+          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::backward_finish)];
+          a[Operand::gradient] = {SlotClass::accumulator, 0};
+        },
+        "zb1"},
     {"gradient_of_keys_is_summed_twice",
         Rule::fresh_reads,
         [](Program& p) {
@@ -426,8 +443,9 @@ const std::vector<Defect> defects = {
     {"more_blocks_than_there_are_segments", Rule::fresh_reads, [](Program& p) { ++p.blocks[0]; }},
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Defects, Refused, testing::ValuesIn(defects), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Defects, Refused, testing::ValuesIn(defects), [](const auto& defect) {
+  return defect.param.name;
+});
 
 TEST_P(Refused, ByTheRuleThatKnowsIt) {
   Program program = example(GetParam().spec);
