@@ -23,10 +23,11 @@ LEFT = ["schedule", "groups", *ASPECTS]  # columns of texts
 
 
 def ranks_text(case):
-    """ "4", or "2x2": two replicas of two."""
-    if case["replicas"] == 1:
-        return str(case["ranks"])
-    return f"{case['replicas']}x{case['ranks'] // case['replicas']}"
+    """ "4", or "2x2": two replicas of two; "4/2": two share each sequence."""
+    text = str(case["ranks"] // case["replicas"])
+    if case["replicas"] > 1:
+        text = f"{case['replicas']}x{text}"
+    return text if case["context"] == 1 else f"{text}/{case['context']}"
 
 
 def row_of(match):

@@ -247,7 +247,8 @@ def read_timeline(case):
 
 def describe(case):
     ranks, tokens = plural(case["ranks"], "rank"), plural(case["seq"], "token")
-    return f"{case['schedule']}, {ranks} in groups {case['groups']}, {tokens}"
+    context = f", context {case['context']}" if case["context"] > 1 else ""
+    return f"{case['schedule']}, {ranks} in groups {case['groups']}, {tokens}{context}"
 
 
 def fastest(cases):

@@ -41,7 +41,7 @@ def histories(results):
     if not known:
         raise BadInput("no file has a valid case")
     # describe() names the others.
-    told = telling(known, [name for name in TOLD if name not in ("ranks", "groups")])
+    told = telling(known, [name for name in TOLD if name not in ("ranks", "groups", "context")])
 
     def alike(case):
         return case["identity"], *(value_of(name, case) for name in MACHINE)

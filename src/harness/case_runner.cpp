@@ -187,6 +187,7 @@ Check CaseRunner::verify(
     const auto listeners = listen({c, *runtime, members.comm});
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     CaseResult bytes;
+    bytes.settings = c;
     collect_bytes(*runtime, steps, members.comm, bytes);
     const std::string unused =
         first_text(runtime->arena().untouched(unwritten, spare_bytes(*runtime)), members.comm);

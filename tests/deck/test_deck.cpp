@@ -401,6 +401,75 @@ TEST(Deck, RefusalsNameTheScheduleAndCount) {
     EXPECT_THAT(refusal(small, settings), HasSubstr(says));
 }
 
+/// What is wrong, and what would be right.
+TEST(Deck, RefusalsOfContextSayWhatWouldBeRight) {
+  using Says = std::vector<std::string>;
+  for (const auto& [settings, says] :
+      std::initializer_list<std::pair<std::vector<std::string>, Says>>{
+          {{"context=2", "seq=126"},
+              {"seq = 126", "context = 2", "4 equal chunks", "multiple of 4"}},
+          {{"context=4", "groups=2"}, {"context: 4", "groups 2+2", "a divisor of 2"}},
+          {{"context=2", "groups=1+*"},
+              {"context: 2", "groups 1+3", "context = 1, or other groups"}},
+          {{"context=3"}, {"context: 4 ranks", "groups of 3", "a divisor of 4"}},
+          {{"context=8"}, {"context: 4 ranks", "groups of 8", "a divisor of 4"}},
+          {{"context=2", "replicas=4", "schedule=fsdp"}, {"context: 2", "groups 1", "context = 1"}},
+          {{"context=2", "micro_batch_per_rank=1,2,2,2"},
+              {"micro_batch_per_rank: 1 at rank 0, 2 at rank 1", "context = 2", "one size"}},
+          {{"context=2", "micro_batches=3"},
+              {"micro_batches: tawpipe", "3 micro-batches", "2 context groups", "multiple of 2"}},
+          {{"context=2", "micro_batches=3", "micro_batch_per_rank=1,1,2,2"},
+              {"micro_batches: tawpipe", "3 micro-batches", "2 context groups", "multiple of 2"}},
+          {{"context=2", "schedule=weipipe"}, {"context: weipipe", "at once", "context = 1"}},
+          {{"context=2", "schedule=zb1", "layers=1"},
+              {"layers: 1 layer", "zb1", "each context group", "layers = 2"}}})
+    EXPECT_THAT(refusal(small, settings), test::Says(says)) << settings.back();
+  EXPECT_THAT(refusal(small, {"context=0"}), HasSubstr("is out of range"));
+}
+
+/// A context group has the micro-batches of one rank, and any number where they visit all ranks.
+TEST(Deck, MicroBatchesAreThoseOfContextGroups) {
+  const auto of = [](std::vector<std::string> settings) {
+    settings.emplace_back("context=1,2,4");
+    std::string all;
+    for (const Case& c : make(small, settings).cases)
+      all += fmt::format("{} ", c.micro_batches);
+    return all;
+  };
+  EXPECT_EQ(of({}), "4 2 1 ");
+  EXPECT_EQ(of({"micro_batches_per_rank=3"}), "12 6 3 ");
+  EXPECT_EQ(of({"sequences_per_step=8", "micro_batch=2"}), "4 4 4 ");
+  EXPECT_EQ(of({"schedule=1f1b", "micro_batches=3"}), "3 3 3 ");
+  EXPECT_EQ(make(small, {"context=2", "micro_batch_per_rank=1,1,3,3", "sequences_per_step=8"})
+                .cases[0]
+                .micro_batches,
+      4);
+}
+
+/// In a sweep what does not suit is left out with the same sentence.
+TEST(Deck, ContextsThatDoNotFitAreLeftOutWithANote) {
+  const Deck deck =
+      make(small, {"schedule=weipipe,tawpipe", "context=1,2,3", "seq=128,130", "groups=1,2"});
+  std::vector<std::string> cases;
+  for (const Case& c : deck.cases)
+    cases.push_back(fmt::format(
+        "{} {} {} {}", c.schedule, c.groups.text(), c.shape.context.count, c.shape.seq));
+  EXPECT_THAT(cases,
+      testing::UnorderedElementsAre("weipipe 4 1 128",
+          "weipipe 4 1 130",
+          "weipipe 2+2 1 128",
+          "weipipe 2+2 1 130",
+          "tawpipe 4 1 128",
+          "tawpipe 4 1 130",
+          "tawpipe 2+2 1 128",
+          "tawpipe 2+2 1 130",
+          "tawpipe 4 2 128",
+          "tawpipe 2+2 2 128"));
+  EXPECT_THAT(deck.notes, testing::Contains(HasSubstr("seq = 130: context = 2")));
+  EXPECT_THAT(deck.notes, testing::Contains(HasSubstr("weipipe passes each shard")));
+  EXPECT_THAT(deck.unused, ElementsAre(StartsWith("no case has context = 3: ")));
+}
+
 TEST(Deck, TooManyCasesAreRefusedQuickly) {
   std::string list = "[1";
   for (int i = 2; i <= 400; ++i)

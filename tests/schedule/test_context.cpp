@@ -8,6 +8,7 @@
 #include "schedule/account.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/shapes.hpp"
+#include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 #include "this_run.hpp"
 
@@ -134,6 +135,19 @@ TEST(ContextBytes, OfKeysAndValuesAndTheirGradients) {
       }
 }
 
+/// As above, with 16 3 / 2 tokens a rank for each sequence of a context group's micro-batches.
+TEST(ContextBytes, OfGroupsWithMicroBatchesOfTheirOwn) {
+  model::Shape shape = shape_of(4, 2, model::Dtype::fp32, false);
+  shape.seq = 48;
+  const Program program = program_for("tawpipe", topology::Groups::equal(4, 2), 2, shape);
+  const model::Layout layout = model::make_layout(shape, cut_of(program));
+  const ByteMatrix matrix = bytes(program, layout, {1, 1, 3, 3});
+  for (int r = 0; r < 4; ++r) {
+    const std::uint64_t tokens = 48 * (r < 2 ? 1 : 3) / 2;
+    EXPECT_EQ(matrix.at(r, r ^ 1, Traffic::context), 4 * tokens * 32 * (2 * 4 + 4)) << r;
+  }
+}
+
 /// Weights and gradients move as often as for one micro-batch a rank.
 TEST(ContextBytes, OfARoundAreThoseWithoutContext) {
   for (const char* spec : {"fsdp", "fsdp:hierarchical=on", "tawpipe"}) {
@@ -174,6 +188,65 @@ TEST(ContextMemory, OfGatheredKeysAndOfANthOfTheActivations) {
                   .by_kind[index_of(Memory::context)],
         0U);
   }
+}
+
+/// Sums over the compute actions of each rank, by whole visit.
+using CostsOfVisits = std::map<std::tuple<int, Kind, int, int>, double>;
+
+CostsOfVisits costs_of_visits(
+    const Program& program, const model::Layout& layout, const model::Price& price) {
+  CostsOfVisits sums;
+  for (int r = 0; r < std::ssize(program.ranks); ++r)
+    for (const Action& a : program.ranks[r].actions)
+      if (is_visit(a.kind))
+        sums[{r, visit_of(a), a.shard, a.micro_batch}] += cost_of(a, layout, price);
+  return sums;
+}
+
+/// Of FLOPs alone, and of seconds with the memory that segments touch.
+TEST(ContextCosts, OfTheSegmentsOfAVisitAreAnNthOfItsOwn) {
+  const model::Price seconds = {.product = [](double flops) { return 1e-9 * flops; },
+      .attention = [](double flops) { return 3e-9 * flops; },
+      .attention_backward = [](double flops) { return 4e-9 * flops; },
+      .memory = [](double bytes) { return 1e-8 * bytes; }};
+  for (const char* spec : {"tawpipe", "zb1"})
+    for (const int n : {2, 3})
+      for (const model::Recompute recompute :
+          {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none})
+        for (const model::Price& price : {model::in_flops(), seconds}) {
+          model::Shape part = shape_of(14, n, model::Dtype::bf16, false), whole = part;
+          part.recompute = whole.recompute = recompute;
+          whole.context = {};
+          const Program program = program_for(spec, topology::Groups({2 * n}), 4, part);
+          const model::Cut cut = cut_of(program);
+          const model::Layout layout = model::make_layout(whole, cut);
+          for (const auto& [visit, cost] :
+              costs_of_visits(program, model::make_layout(part, cut), price)) {
+            Action undivided;
+            undivided.kind = std::get<Kind>(visit);
+            undivided.shard = std::get<2>(visit);
+            const double expected = cost_of(undivided, layout, price);
+            ASSERT_NEAR(n * cost, expected, 1e-9 * expected)
+                << spec << " " << n << " " << name_of(undivided.kind);
+          }
+        }
+}
+
+/// 4 FLOPs for each pair of numbers of a query and a key; of S^2 / 2 pairs a sequence, where there
+/// are S (S + 1) / 2.
+TEST(ContextCosts, OfAttentionAreThoseOfTheRanksPairs) {
+  for (const int n : {1, 2, 3, 4})
+    for (int index = 0; index < n; ++index) {
+      model::Shape shape = shape_of(1, n, model::Dtype::fp32, false);
+      shape.context = {index, n};
+      double pairs = 0;
+      for (const model::SequenceRun& run : model::runs_of(shape))
+        for (std::int64_t p = run.position; p < run.position + run.count; ++p)
+          pairs += static_cast<double>(shape.micro_batch * (p + 1));
+      const model::BlockCost cost = model::cost_of_block(shape, shape.ffn[0], model::in_flops());
+      const double matrices = 2.0 * 48 * 3 / n * 32 * (32 + 2 * 16 + 32 + 3 * 7);
+      EXPECT_NEAR(cost.forward(), matrices + 4 * 32 * pairs * 48 / 49, 1e-3) << n << " " << index;
+    }
 }
 
 TEST(SharedSequence, IsRefusedWhereRanksDoNotDivide) {
@@ -269,6 +342,24 @@ const std::vector<Defect> defects = {
     {"gradient_of_keys_is_not_summed",
         Rule::exact_gradients,
         [](Program& p) { erase_tails(p, Kind::reduce_scatter, Payload::key_gradient); }},
+    {"gradient_of_keys_of_heads_is_not_summed",
+        Rule::exact_gradients,
+        [](Program& p) {
+          for (const int r : {0, 1}) {
+            RankProgram& rank = p.ranks[r];
+            const int heads = find(rank, Kind::reduce_scatter, Payload::key_gradient);
+            const int tails = find(rank, Kind::reduce_scatter, Payload::key_gradient, 1);
+            rank.actions[tails].waits = rank.actions[heads].waits;
+            erase(rank, heads);
+          }
+        }},
+    {"a_gradient_that_is_deferred_too",
+        Rule::exact_gradients,
+        [](Program& p) {
+          Action& a = p.ranks[0].actions[find(p.ranks[0], Kind::backward_finish)];
+          a[Operand::gradient] = {SlotClass::accumulator, 0};
+        },
+        "zb1"},
     {"gradient_of_keys_is_summed_twice",
         Rule::fresh_reads,
         [](Program& p) {
@@ -353,8 +444,9 @@ const std::vector<Defect> defects = {
     {"more_blocks_than_there_are_segments", Rule::fresh_reads, [](Program& p) { ++p.blocks[0]; }},
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Defects, Refused, testing::ValuesIn(defects), [](const auto& of) { return of.param.name; });
+INSTANTIATE_TEST_SUITE_P(Defects, Refused, testing::ValuesIn(defects), [](const auto& defect) {
+  return defect.param.name;
+});
 
 TEST_P(Refused, ByTheRuleThatKnowsIt) {
   Program program = example(GetParam().spec);

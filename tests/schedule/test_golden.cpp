@@ -17,6 +17,7 @@ struct Golden {
   int micro_batches, layers;
   int replicas = 1;
   bool clips = false;
+  int context = 1;
 };
 
 /// A family each, with a switch that changes its form.
@@ -37,6 +38,8 @@ const std::vector<Golden>& goldens() {
       {"tawpipe", "tawpipe", {2, 1}, 3, 3},
       {"tawpipe_rails_kept", "tawpipe:rails=2:reshard=group:reduce=group", {2, 2}, 8, 4},
       {"tawpipe_passed_on", "tawpipe:dbs=off:cco=off", {1, 1, 1}, 3, 3},
+      {"tawpipe_context", "tawpipe", {2, 2}, 2, 4, 1, false, 2},
+      {"zb1_context", "zb1", {4}, 3, 3, 1, false, 2},
       {"tawpipe_serial", "tawpipe:cco=serial:reshard=none:reduce=none", {1, 1}, 4, 2},
   };
   return all;
@@ -54,12 +57,15 @@ class GoldenPrograms : public testing::TestWithParam<Golden> {};
 
 TEST_P(GoldenPrograms, AreWhatTheRulesGenerate) {
   const Golden& golden = GetParam();
-  const std::string text = to_text(build({parse_spec(golden.spec),
+  Request request{parse_spec(golden.spec),
       topology::Groups(golden.groups),
       golden.micro_batches,
       golden.layers,
       golden.replicas,
-      golden.clips}));
+      golden.clips};
+  request.context = golden.context;
+  request.costs.blocks.assign(golden.layers, 1);
+  const std::string text = to_text(build(request));
   if (renews()) {
     std::ofstream(path_of(golden.file), std::ios::binary) << text;
     GTEST_SKIP() << "has written " << path_of(golden.file);
