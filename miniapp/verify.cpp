@@ -24,11 +24,13 @@ struct Comparison {
   Tolerance tolerance;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{}, {} in groups {}, {}",
+    const model::Shape& shape = settings.shape;
+    return fmt::format("{}, {} in groups {}, {}{}",
         settings.schedule,
         counted(settings.ranks, "rank"),
         settings.groups.text(),
-        name_of(settings.shape.dtype));
+        shape.shares_sequences() ? fmt::format("context {}, ", shape.context.count) : "",
+        name_of(shape.dtype));
   }
 
   [[nodiscard]] std::string failure() const { return check.failure(tolerance); }
@@ -39,10 +41,10 @@ struct Comparison {
 using Columns = std::vector<TableColumn<Comparison>>;
 
 /// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
-Columns columns_of(int width) {
+Columns columns_of(int width, bool shares_sequences = false) {
   constexpr Format error{.style = Format::scientific, .decimals = 1};
   using C = Comparison;
-  return {{.title = "schedule",
+  Columns columns = {{.title = "schedule",
               .value = [](const C& c) { return c.settings.schedule; },
               .width = -width},
       {.title = "ranks",
@@ -94,6 +96,13 @@ Columns columns_of(int width) {
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
+  if (shares_sequences)
+    columns.insert(columns.begin() + 3,
+        {.title = "context",
+            .value = [](const C& c) { return c.settings.shape.context.count; },
+            .width = 7,
+            .spare = 5});
+  return columns;
 }
 
 Json to_json(const Comparison& c) {
@@ -226,7 +235,11 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   require_judgement(deck);
   require_memory(deck, mpi);
   const TextTable<Comparison> table(
-      columns_of(longest(list_of(deck.cases, &Case::schedule))), {}, terminal_width());
+      columns_of(longest(list_of(deck.cases, &Case::schedule)),
+          std::ranges::any_of(deck.cases,
+              [](const Case& c) { return c.shape.shares_sequences(); })),
+      {},
+      terminal_width());
   std::vector<Comparison> compared;  // of rank 0
   const auto say = [&](const std::string& text) {
     if (mpi.is_root() && !options.json)
