@@ -10,13 +10,16 @@ namespace minitaw::comm::test {
 namespace {
 using schedule::Kind, schedule::shapes::name_of;
 
-/// Calls visit(request, program) for all schedules with all options on all groupings.
+/// Calls visit(request, program) for all schedules with all options on all groupings, alone and
+/// with ranks that share sequences.
 void for_each_program(int ranks, const auto& visit) {
   const auto specs = schedule::shapes::joined(
       {schedule::shapes::other_specs(), schedule::shapes::tawpipe_specs()});
-  schedule::shapes::for_each_request(ranks, specs, 2, 2, [&](const schedule::Request& request) {
+  const auto build = [&](const schedule::Request& request) {
     visit(request, schedule::build(request));
-  });
+  };
+  schedule::shapes::for_each_request(ranks, specs, 2, 2, build);
+  schedule::shapes::for_each_shared(ranks, specs, 1, build);
 }
 
 /// The actions of a rank in the order of the engine's one thread; shorter than the program if it
@@ -153,6 +156,100 @@ TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
         }
         ASSERT_EQ(fault_of(one_at_a_time(program)), "") << name_of(request);
       });
+}
+
+/// A launch on a communicator that several ranks have, as each of them knows it.
+using Launch = std::tuple<std::string, Kind, schedule::Payload, int, int, int, int>;
+
+/// By pair of ranks, what the first launches that the second launches as well: collectives of both,
+/// and their messages. Only the program's own order decides, no clock and no simulation.
+std::map<std::pair<int, int>, std::vector<Launch>> launches_of_pairs(
+    const schedule::Program& program) {
+  std::map<std::pair<int, int>, std::vector<Launch>> launches;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (const int i : issue_order(program.ranks[r])) {
+      const schedule::Action& a = program.ranks[r].actions[i];
+      const auto add = [&](int other, const std::string& communicator, Kind kind) {
+        launches[{r, other}].emplace_back(
+            communicator, kind, a.payload, a.shard, a.micro_batch, a.block, a.part);
+      };
+      if (is_point_to_point(a.kind))
+        add(a.peer, std::to_string(a.kind == Kind::send ? r : a.peer), Kind::send);
+      if (!is_collective(a.kind))
+        continue;
+      const auto& [name, ranks] = program.communicators[a.communicator];
+      for (const int other : ranks)
+        if (other != r)
+          add(other, name, a.kind);
+    }
+  return launches;
+}
+
+/// Why two ranks launch what they share in different orders; empty if none do.
+std::string disorder_of(const schedule::Program& program) {
+  const auto launches = launches_of_pairs(program);
+  for (const auto& [pair, of_first] : launches) {
+    const auto [first, second] = pair;
+    const auto found = launches.find({second, first});
+    if (found == launches.end() || found->second != of_first)
+      return "ranks " + std::to_string(first) + " and " + std::to_string(second);
+  }
+  return "";
+}
+
+TEST_P(EveryProgram, LaunchesInOneOrderWhatTwoRanksShare) {
+  std::set<std::string> names;
+  for_each_program(
+      GetParam(), [&](const schedule::Request& request, const schedule::Program& program) {
+        ASSERT_EQ(disorder_of(program), "") << name_of(request);
+        for (const schedule::Communicator& communicator : program.communicators)
+          names.insert(communicator.name);
+      });
+  EXPECT_TRUE(names.contains("world"));
+  EXPECT_EQ(names.contains("context0.tails"), GetParam() != 5 && GetParam() != 7);
+}
+
+/// Lets a rank launch something on the first communicator after what it launched next on the
+/// second. Returns whether it can: often what is between them waits for the first.
+bool postpone(
+    schedule::Program& program, int rank, const std::string& first, const std::string& second) {
+  schedule::RankProgram& own = program.ranks[rank];
+  const auto next_on = [&](const std::string& name, auto from) {
+    return std::find_if(from, own.actions.end(), [&](const schedule::Action& a) {
+      return is_collective(a.kind) && program.communicators[a.communicator].name == name;
+    });
+  };
+  for (auto at = own.actions.begin(); at != own.actions.end(); ++at) {
+    at = next_on(first, at);
+    const auto other = next_on(second, at);
+    if (other == own.actions.end())
+      return false;
+    std::rotate(at, at + 1, other + 1);
+    if (issue_order(own).size() == own.actions.size() && disorder_of(program) != "")
+      return true;
+    std::rotate(at, other, other + 1);
+  }
+  return false;
+}
+
+/// That it would be noticed: rank 1 launches on two communicators in the other order, of two parts
+/// in one lane or in lanes of their own.
+TEST(LaunchOrder, IsNoticedWhereOneRankExchangesTwoOfThem) {
+  for (const auto& [spec, first, second] : {
+           std::tuple{"tawpipe", "context0", "context0.tails"},
+           std::tuple{"tawpipe", "group0", "context0"},
+           std::tuple{"tawpipe", "context0.tails", "group0"},
+           std::tuple{"fsdp", "world", "context0"},
+           std::tuple{"fsdp", "context0.tails", "world"},
+       }) {
+    const schedule::Request request{
+        schedule::parse_spec(spec), topology::Groups::equal(8, 2), 4, 8};
+    schedule::Program program = schedule::build(schedule::shapes::shared(request, 2));
+    ASSERT_EQ(disorder_of(program), "") << spec;
+    ASSERT_TRUE(postpone(program, 1, first, second)) << spec << ", " << first << ", " << second;
+    EXPECT_EQ(disorder_of(program), "ranks 0 and 1") << spec << ", " << first << ", " << second;
+    EXPECT_NE(fault_of(one_at_a_time(program)), "") << spec << ", " << first << ", " << second;
+  }
 }
 
 /// That it would be noticed.

@@ -146,10 +146,32 @@ void for_each_request(int ranks,
         }
 }
 
+/// The request with `context` ranks that share sequences, and blocks of unequal cost.
+inline Request shared(Request request, int context) {
+  request.context = context;
+  for (int l = 0; l < request.layers; ++l)
+    request.costs.blocks.push_back(3 + l % 3);
+  request.costs.head = 4;
+  return request;
+}
+
+/// Calls `visit` for requests in which 2, 3 or 4 ranks share sequences.
+void for_each_shared(
+    int ranks, const std::vector<std::string>& specs, int most_n, const auto& visit) {
+  for (const int context : {2, 3, 4})
+    if (ranks % context == 0)
+      for_each_request(ranks, specs, most_n, ranks, [&](const Request& whole) {
+        const Request request = shared(whole, context);
+        if (possible(request))
+          visit(request);
+      });
+}
+
 inline std::string name_of(const Request& request) {
   return to_text(request.spec) + " on " + request.groups.text() + ", " +
          std::to_string(request.micro_batches) + " micro-batches, " +
          std::to_string(request.layers) + " layers" +
-         (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
+         (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "") +
+         (request.context > 1 ? ", context " + std::to_string(request.context) : "");
 }
 }  // namespace minitaw::schedule::shapes

@@ -14,27 +14,7 @@
 
 namespace minitaw::schedule {
 namespace {
-using shapes::name_of;
-
-Request shared(Request request, int context) {
-  request.context = context;
-  for (int l = 0; l < request.layers; ++l)
-    request.costs.blocks.push_back(3 + l % 3);
-  request.costs.head = 4;
-  return request;
-}
-
-/// Calls `visit` for requests in which 2, 3 or 4 ranks share sequences.
-void for_each_shared(
-    int ranks, const std::vector<std::string>& specs, int most_n, const auto& visit) {
-  for (const int context : {2, 3, 4})
-    if (ranks % context == 0)
-      shapes::for_each_request(ranks, specs, most_n, ranks, [&](const Request& whole) {
-        Request request = shared(whole, context);
-        if (possible(request))
-          visit(request);
-      });
-}
+using shapes::for_each_shared, shapes::name_of, shapes::shared;
 
 class SharedSequences : public testing::TestWithParam<int> {};
 
@@ -58,8 +38,7 @@ TEST_P(SharedSequences, GiveValidProgramsThatAreWhatTheirTextSays) {
     request.key_parts = 1 + seen % 2 * (1 + seen % 3);
     const Program program = build(request);
     const auto violation = validate(program);
-    ASSERT_FALSE(violation) << name_of(request) << ", context " << request.context << ": "
-                            << violation->message << "\n"
+    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
                             << grid(program, violation);
     ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request) << ", by its text";
   });
