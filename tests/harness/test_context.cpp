@@ -10,12 +10,17 @@ using model::Recompute;
 
 class SharedSequences : public tests::Job {
 protected:
-  /// Calls `visit` for a case of each schedule: `turn` and its place choose how many ranks share a
-  /// sequence, of 12 tokens for each of them, in which groups.
+  /// Calls `visit` for a case of each schedule, on more than three ranks for every second or third.
+  /// `turn` and its place choose how many ranks share a sequence, of 12 tokens for each of them, in
+  /// which groups.
   void for_each_case(const std::vector<std::string>& schedules, int turn, const auto& visit) {
-    for (const std::string& name : schedules)
-      if (const std::optional<Case> c = case_of(name, turn++))
+    const int ranks = job_.ranks(), step = ranks <= 3 ? 1 : ranks <= 6 ? 2 : 3;
+    for (const std::string& name : schedules) {
+      const std::optional<Case> c = case_of(name, turn / step);
+      if (c && turn % step == ranks / 2 % step)
         visit(*c);
+      ++turn;
+    }
   }
 
   void expect_right(const Case& c) { expect_right(c, job_); }
@@ -40,10 +45,7 @@ protected:
     return (place + job_.ranks() / 2) % 2 == 0 ? first : second;
   }
 
-  void TearDown() override {
-    if (!IsSkipped())
-      EXPECT_GT(seen_, 0);
-  }
+  void TearDown() override { EXPECT_TRUE(seen_ > 0 || IsSkipped()); }
 
   int least_groups_ = 1;  ///< context groups of a case
   int replicas_ = 1;
@@ -54,7 +56,7 @@ private:
   [[nodiscard]] std::vector<topology::Groups> groups_of(int n) const {
     const int ranks = job_.ranks();
     std::vector<topology::Groups> all = {topology::Groups({ranks})};
-    if (ranks > n)
+    if (ranks > n && ranks != 2 * n)
       all.push_back(topology::Groups({n, ranks - n}));
     if (ranks % (2 * n) == 0)
       all.push_back(topology::Groups::equal(ranks, 2));
