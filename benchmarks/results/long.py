@@ -3,10 +3,10 @@
 """The numbers of docs/long.md: sequences that ranks share, measured on this machine and predicted
 on others.
 
-    scripts/env benchmarks/results/long.py measure FOLDER         # half an hour
-    scripts/env benchmarks/results/long.py tables FOLDER
-    scripts/env benchmarks/results/long.py predict                # minutes
-    scripts/env benchmarks/results/long.py picture FOLDER FILE.png
+    scripts/env benchmarks/results/long.py measure FOLDER      # half an hour
+    scripts/env benchmarks/results/long.py tables results/2-core-epyc/2026-11-26-long
+    scripts/env benchmarks/results/long.py predict             # minutes
+    scripts/env benchmarks/results/long.py picture results/2-core-epyc/2026-11-26-long long.png
 
 `measure` runs inputs/wires/long.toml and leaves a table FOLDER/PART.csv of each part: `nodes`, on
 two nodes of two ranks (docs/cluster.md); `pairs`, two ranks that share sequences or not, in turn;
@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import tempfile
 
+from matplotlib import ticker
 from long_predicted import LENGTHS, TOKENS, device_gb, plan_8b, print_predictions
 from pages import (
     ROOT,
@@ -39,21 +40,22 @@ from minitaw.record import load
 
 DECK = "inputs/wires/long.toml"
 COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidden", "heads", "seq",
-           "micro_batches", "steps", "repeats", "median_s", "q1_s", "q3_s", "tokens_per_s",
+           "micro_batches", "steps", "repeats", "median_s", "q1_s", "q3_s", "min_s", "tokens_per_s",
            "bytes_inside", "bytes_between", "planned_inside", "planned_between",
            "memory_measured", "memory_planned", "exposed_share", "exposed_context_s", "compute_s",
            "verdict")  # fmt: skip
 K = 1024
 MIB = 2**20
-WHOLE, NO_WARM_UP = ["tawpipe", "fsdp:hierarchical=on", "1f1b"], "warmup=0"
-# Of two nodes: rate, lengths (K), and what else differs from the deck. Long ones take minutes each.
+# Of two nodes: rate, lengths (K), what else differs from the deck. Long ones take minutes, so they
+# come last.
 NODES = [
-    ("100mbit", (1, 2, 4, 8, 16), []),
-    ("1gbit", (1, 2, 4, 8), []),
-    ("100mbit", (32,), [NO_WARM_UP, "schedule=tawpipe"]),
+    ("100mbit", (1, 2, 4), []),
+    ("1gbit", (1, 2, 4), []),
+    ("100mbit", (8,), []),
+    ("100mbit", (16,), ["schedule=tawpipe"]),
 ]
-# Of two ranks: length (K), repetitions.
-PAIRS = [(4, 4), (8, 2), (16, 1)]
+# Of two ranks: length (K), repetitions, schedules.
+PAIRS = [(4, 5, "tawpipe,fsdp"), (8, 3, "tawpipe")]
 PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1"]
 CROSSING = ["layers=6", "hidden=96", "heads=3", "ffn=256", "ranks=6", "groups=3",
             "schedule=tawpipe,1f1b"]  # fmt: skip
@@ -89,9 +91,8 @@ def nodes_part():
 
 
 def pairs_part():
-    for seq, repeats in PAIRS:
-        schedules = "schedule=tawpipe,fsdp" if repeats > 1 else "schedule=tawpipe"
-        settings = [*PAIR, schedules, f"seq={seq}K", f"repeats={repeats}"]
+    for seq, repeats, schedules in PAIRS:
+        settings = [*PAIR, f"seq={seq}K", f"repeats={repeats}", f"schedule={schedules}"]
         yield from run(ranks(2), settings, "--interleave")
 
 
@@ -165,14 +166,14 @@ def number(row, name):
 
 def step_text(row):
     """Seconds; * where the case is not VALID or doubted."""
-    return f"{number(row, 'median_s'):.3g}{'' if row['verdict'] == 'VALID' else '*'}"
+    return f"{number(row, 'median_s'):.2f}{'' if row['verdict'] == 'VALID' else '*'}"
 
 
 def nodes_rows(rows):
     """For each length and schedule: one rank a sequence, two, and the ratio of the steps."""
     found = by(rows, "seq", "schedule", "rate", "context")
     rates = in_order(rows, "rate")
-    for seq in in_order(rows, "seq"):
+    for seq in sorted(in_order(rows, "seq"), key=int):
         for schedule in in_order(rows, "schedule"):
             cells, one, two = [], None, None
             for rate in rates:
@@ -201,21 +202,22 @@ def print_nodes(rows):
 
 
 def print_pairs(rows):
+    """Rates of medians and of fastest steps: other programs only make steps longer."""
     found = by(rows, "seq", "schedule", "context")
     lines = []
-    for seq in in_order(rows, "seq"):
-        for schedule in in_order(rows, "schedule"):
-            pair = [found.get((seq, schedule, n)) for n in ("1", "2")]
-            if all(pair):
-                rates = [number(row, "tokens_per_s") for row in pair]
-                lines.append([
-                    count_text(int(seq)),
-                    f"`{schedule}`",
-                    *(step_text(row) for row in pair),
-                    f"{rates[1] / rates[0]:.3f}",
-                    f"{number(pair[1], 'exposed_context_s') / number(pair[1], 'median_s'):.1%}",
-                ])  # fmt: skip
-    print_table(["S", "schedule", "n = 1, s", "n = 2, s", "tokens/s, n = 2 over 1", "waits"], lines)
+    for seq, schedule in dict.fromkeys((row["seq"], row["schedule"]) for row in rows):
+        one, two = (found[seq, schedule, n] for n in ("1", "2"))
+        cells = []
+        for column in ("min_s", "median_s"):
+            seconds = [number(row, column) for row in (one, two)]
+            cells += [f"{size:.2f}" for size in seconds]
+            cells.append(f"{seconds[0] / seconds[1]:.3f}")
+        waits = number(two, "exposed_context_s") / number(two, "median_s")
+        lines.append([count_text(int(seq)), f"`{schedule}`", *cells, f"{100 * waits:.1f} %"])
+    head = ["S", "schedule"]
+    for name in ("fastest", "median"):
+        head += [f"{name}: n = 1, s", f"{name}: n = 2, s", f"{name}: rate"]
+    print_table([*head, "waits"], lines)
 
 
 def print_crossing(rows):
@@ -271,6 +273,14 @@ def print_predicted(options):
     print_predictions(options.minitaw)
 
 
+def name_axes(axes, title):
+    axes.set(yscale="log", xlabel="S")
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+
+
 def draw_measured(axes, rows):
     """Tokens/s at the slower links."""
     for i, schedule in enumerate(in_order(rows, "schedule")):
@@ -288,7 +298,7 @@ def draw_measured(axes, rows):
                 marker=MARKERS[i],
                 label=f"{schedule}, n = {n}",
             )
-    axes.set(yscale="log", title="tokens/s, two nodes of two ranks, 100 Mbit/s", xlabel="S")
+    name_axes(axes, "measured tokens/s, two nodes of two ranks, 100 Mbit/s")
     mark_counts(axes, sorted({int(row["seq"]) for row in rows}))
 
 
@@ -301,11 +311,17 @@ def draw_memory(axes, program):
             (planned,) = plan_8b(program, "schedule=tawpipe", *settings)
             sizes.append(device_gb(planned))
         label = f"predicted, n = {n}"
-        axes.plot([K * seq for seq in LENGTHS], sizes, color=COLOURS[3 + i], marker=MARKERS[3 + i], label=label)
+        axes.plot(
+            [K * seq for seq in LENGTHS],
+            sizes,
+            color=COLOURS[3 + i],
+            marker=MARKERS[3 + i],
+            label=label,
+        )
     for size in (80, 141):
         axes.axhline(size, color="0.4", linewidth=0.8)
         axes.text(K * LENGTHS[0], size, f"{size} GB", va="bottom", fontsize=8, color="0.3")
-    axes.set(yscale="log", title="GB of a device, 8 B parameters on 8, TawPipe", xlabel="S")
+    name_axes(axes, "predicted GB a device, 8 B parameters on 8 devices, TawPipe")
     mark_counts(axes, [K * seq for seq in LENGTHS])
 
 
@@ -334,9 +350,7 @@ def main():
         if name != "predict":
             verb.add_argument("folder", type=pathlib.Path)
         if name == "measure":
-            verb.add_argument(
-                "--only", type=lambda text: text.split(","), default=list(PARTS)
-            )
+            verb.add_argument("--only", type=lambda text: text.split(","), default=list(PARTS))
         if name == "picture":
             verb.add_argument("picture", type=pathlib.Path)
         if name in ("predict", "picture"):
