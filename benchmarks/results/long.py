@@ -17,6 +17,7 @@ two nodes of two ranks (docs/cluster.md); `pairs`, two ranks that share sequence
 import csv
 import json
 import pathlib
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -40,23 +41,17 @@ from minitaw.record import load
 
 DECK = "inputs/wires/long.toml"
 COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidden", "heads", "seq",
-           "micro_batches", "steps", "repeats", "median_s", "q1_s", "q3_s", "min_s", "tokens_per_s",
+           "micro_batches", "steps", "repeats", "median_s", "q1_s", "q3_s", "tokens_per_s",
            "bytes_inside", "bytes_between", "planned_inside", "planned_between",
            "memory_measured", "memory_planned", "exposed_share", "exposed_context_s", "compute_s",
            "verdict")  # fmt: skip
 K = 1024
 MIB = 2**20
-# Of two nodes: rate, lengths (K), what else differs from the deck. Long ones take minutes, so they
-# come last.
-NODES = [
-    ("100mbit", (1, 2, 4), []),
-    ("1gbit", (1, 2, 4), []),
-    ("100mbit", (8,), []),
-    ("100mbit", (16,), ["schedule=tawpipe"]),
-]
-# Of two ranks: length (K), repetitions, schedules.
-PAIRS = [(4, 5, "tawpipe,fsdp"), (8, 3, "tawpipe")]
-PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1"]
+# Of two nodes: rate, lengths (K). Long ones take minutes, so they come last.
+NODES = [("100mbit", (1, 2, 4)), ("1gbit", (1, 2, 4)), ("100mbit", (8,))]
+# Of two ranks: length (K), steps, runs of each.
+PAIRS = [(4, 5, 4), (8, 3, 1)]
+PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1", "schedule=tawpipe"]
 CROSSING = ["layers=6", "hidden=96", "heads=3", "ffn=256", "ranks=6", "groups=3",
             "schedule=tawpipe,1f1b"]  # fmt: skip
 PRECISION = ["schedule=ddp", "ranks=8", "context=1,2,4,8", "context_grad_dtype=auto,fp32",
@@ -83,17 +78,29 @@ def ranks(count):
 
 
 def nodes_part():
-    for rate, lengths, settings in NODES:
+    for rate, lengths in NODES:
         for seq in lengths:
             words = cluster_words(2, 2, rate)
-            for row in run(words, [f"seq={seq}K", "groups=2", *settings]):
+            for row in run(words, [f"seq={seq}K", "groups=2"]):
                 yield {"rate": rate, **row}
 
 
+def processor_seconds():
+    """Of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def pairs_part():
-    for seq, repeats, schedules in PAIRS:
-        settings = [*PAIR, f"seq={seq}K", f"repeats={repeats}", f"schedule={schedules}"]
-        yield from run(ranks(2), settings, "--interleave")
+    """With the processor time of a step, which other programs hardly change; waits that poll
+    count."""
+    for seq, steps, runs in PAIRS:
+        for context in runs * (1, 2):
+            before = processor_seconds()
+            settings = [*PAIR, f"seq={seq}K", f"steps={steps}", f"context={context}"]
+            for row in run(ranks(2), settings):
+                used = processor_seconds() - before
+                yield {"processor_s": used / (steps + 1), **row}
 
 
 def crossing_part():
@@ -202,22 +209,22 @@ def print_nodes(rows):
 
 
 def print_pairs(rows):
-    """Rates of medians and of fastest steps: other programs only make steps longer."""
-    found = by(rows, "seq", "schedule", "context")
+    """Medians over the runs."""
     lines = []
-    for seq, schedule in dict.fromkeys((row["seq"], row["schedule"]) for row in rows):
-        one, two = (found[seq, schedule, n] for n in ("1", "2"))
-        cells = []
-        for column in ("min_s", "median_s"):
-            seconds = [number(row, column) for row in (one, two)]
-            cells += [f"{size:.2f}" for size in seconds]
-            cells.append(f"{seconds[0] / seconds[1]:.3f}")
-        waits = number(two, "exposed_context_s") / number(two, "median_s")
-        lines.append([count_text(int(seq)), f"`{schedule}`", *cells, f"{100 * waits:.1f} %"])
-    head = ["S", "schedule"]
-    for name in ("fastest", "median"):
-        head += [f"{name}: n = 1, s", f"{name}: n = 2, s", f"{name}: rate"]
-    print_table([*head, "waits"], lines)
+    for seq in in_order(rows, "seq"):
+        used, waits = [], []
+        for n in ("1", "2"):
+            here = [row for row in rows if (row["seq"], row["context"]) == (seq, n)]
+            used.append(statistics.median(number(row, "processor_s") for row in here))
+            waits = [number(row, "exposed_context_s") / number(row, "median_s") for row in here]
+        low, high = 100 * min(waits), 100 * max(waits)
+        seconds = [f"{size:.2f}" for size in used]
+        ratio = f"{used[0] / used[1]:.3f}"
+        lines.append(
+            [count_text(int(seq)), len(here), *seconds, ratio, f"{low:.1f} to {high:.1f} %"]
+        )
+    head = ["S", "runs of each", "n = 1, core-s a step", "n = 2, core-s a step", "rate", "waits"]
+    print_table(head, lines)
 
 
 def print_crossing(rows):
@@ -251,8 +258,8 @@ def print_precision(rows):
                 added = (base**2 + statistics.median(errors) ** 2) ** 0.5
                 cells += [f"{statistics.median(errors):.1e}", f"{added / base - 1:+.0%}"]
             lines.append([layers, context, f"{base:.1e}", *cells])
-    head = ["L", "n", "bf16 itself", "sums in bf16", "adds", "sums in fp32", "adds "]
-    print_table([name.strip() if name != "adds " else "adds too" for name in head], lines)
+    head = ["L", "n", "bf16 itself", "sums in bf16", "they add", "sums in fp32", "these add"]
+    print_table(head, lines)
 
 
 def tables(options):
