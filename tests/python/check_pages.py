@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers in docs/paper.md and README.md are those that benchmarks/results/paper.py
-prints now: cell by cell, whatever other columns the page has."""
+"""The numbers in docs/paper.md, docs/long.md and README.md are those that the commands of
+benchmarks/results print now: cell by cell, whatever other columns the page has."""
 
 import re
 import sys
@@ -76,18 +76,28 @@ def notices_every_change():
         assert list(differences(PAGE, printed.replace(old, new))), (old, new)
 
 
-def pages_are_true():
-    paper = REPOSITORY / "benchmarks/results/paper.py"
-    done = programs.call(sys.executable, paper, "--minitaw", PROGRAM, check=True, timeout=None)
+RECORDS = REPOSITORY / "results/2-core-epyc/2026-11-26-long"
+COMMANDS = {  # words, and the pages of which they print
+    ("paper.py", "--minitaw", PROGRAM): ["docs/paper.md", "README.md"],
+    ("long.py", "predict", "--minitaw", PROGRAM): ["docs/long.md"],
+    ("long.py", "tables", str(RECORDS)): ["docs/long.md"],
+}
+
+
+def wrong_numbers(command, pages):
+    name, *words = command
+    script = REPOSITORY / "benchmarks/results" / name
+    done = programs.call(sys.executable, script, *words, check=True, timeout=None)
     parts = re.split(r"^# (\S+\.md)\n", done.stdout, flags=re.MULTILINE)[1:]
-    found = [
-        f"{name}, {text}"
-        for name, printed in zip(parts[::2], parts[1::2])
-        for text in differences((REPOSITORY / name).read_text(encoding="utf-8"), printed)
-    ]
-    assert not found and parts[::2] == ["docs/paper.md", "README.md"], "\n".join(
-        ["benchmarks/results/paper.py prints other numbers:", *found]
-    )
+    assert parts[::2] == pages, (command, parts[::2])
+    for page, printed in zip(parts[::2], parts[1::2]):
+        text = (REPOSITORY / page).read_text(encoding="utf-8")
+        yield from (f"{name}: {page}, {what}" for what in differences(text, printed))
+
+
+def pages_are_true():
+    found = [text for command, pages in COMMANDS.items() for text in wrong_numbers(command, pages)]
+    assert not found, "\n".join(["benchmarks/results prints other numbers:", *found])
 
 
 notices_every_change()
