@@ -608,7 +608,7 @@ def check_units_of_text():
     text = as_text(
         compared_once(lambda case: case.row.update(memory_measured=3 << 20), rules), "a", "b"
     )
-    assert "memory 0.03463 MiB -> 3 MiB" in text, text
+    assert "memory 0.04036 MiB -> 3 MiB" in text, text
     assert "# threshold 5 %, memory 1 %, confidence 95 %" in text, text
     assert threshold("5%") == threshold("0.05") == 0.05
 
