@@ -26,7 +26,7 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\
 DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end",
             "memory/measured", "bytes/counted", "idle_ticks", "device/clock", "device/memory_clock",
             "device/temperature", "device/power", "device/throttle", "device/energy"}  # fmt: skip
-BYTE_KINDS = 4  # weights, gradients, activations, embedding and head
+BYTE_KINDS = 5  # weights, gradients, activations, embedding and head, keys and values
 
 
 def open_result(name, content=None):

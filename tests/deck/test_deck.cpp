@@ -553,6 +553,12 @@ TEST(Identity, TellsEveryKeyApart) {
   EXPECT_TRUE(
       seen.insert(identity(make(small, {"dtype=bf16", "grad_dtype=fp32"}).cases[0])).second);
   EXPECT_FALSE(seen.insert(identity(make(small, {"grad_dtype=fp32"}).cases[0])).second);
+  const auto keys_in_fp32 = [&](const std::string& setting) {
+    const Deck deck = make(small, {"context_grad_dtype=fp32", "dtype=bf16", setting});
+    return seen.insert(identity(deck.cases[0])).second;
+  };
+  EXPECT_TRUE(keys_in_fp32("context=2"));
+  EXPECT_FALSE(keys_in_fp32("context=1")) << "no rank adds any up";
 }
 
 TEST(Keys, ExamplesAndDefaultsAreValidAndTheHelpNamesEach) {

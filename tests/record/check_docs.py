@@ -210,8 +210,8 @@ VALUES = {
     "device/energy": [[100, 200, 300]],
     "node/power": [[1600 + 7 * r + s for r in RANKS] for s in STEPS],
     "node/energy": [[40, 50, 60]],
-    "memory/planned": [[1000 * (r + 1) + k for k in range(6)] for r in RANKS],
-    "memory/measured": [[2000 * (r + 1) + k for k in range(6)] for r in RANKS],
+    "memory/planned": [[1000 * (r + 1) + k for k in range(7)] for r in RANKS],
+    "memory/measured": [[2000 * (r + 1) + k for k in range(7)] for r in RANKS],
     "memory/other": [300 + r for r in RANKS],
     "memory/libraries": [30000 + r for r in RANKS],
     "memory/process_begin": [40000 + r for r in RANKS],
@@ -229,7 +229,7 @@ VALUES = {
     "time/bubble": [0.3 - 0.05 * r for r in RANKS],
     "time/hidden": [0.25 * r for r in RANKS],
     "time/overlap": [0, 1 / 3, 2 / 3],
-    "bytes/planned": [[[4 * (3 * a + b) + k for k in range(4)] for b in RANKS] for a in RANKS],
+    "bytes/planned": [[[5 * (3 * a + b) + k for k in range(5)] for b in RANKS] for a in RANKS],
 }
 TEXTS = {
     "matmul_algorithms": "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first",
