@@ -45,8 +45,8 @@ Columns columns_of(int width, bool shares_sequences = false) {
   constexpr Format error{.style = Format::scientific, .decimals = 1};
   using C = Comparison;
   Columns columns = {{.title = "schedule",
-              .value = [](const C& c) { return c.settings.schedule; },
-              .width = -width},
+                         .value = [](const C& c) { return c.settings.schedule; },
+                         .width = -width},
       {.title = "ranks",
           .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); },
           .width = 5},
@@ -236,8 +236,8 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   require_memory(deck, mpi);
   const TextTable<Comparison> table(
       columns_of(longest(list_of(deck.cases, &Case::schedule)),
-          std::ranges::any_of(deck.cases,
-              [](const Case& c) { return c.shape.shares_sequences(); })),
+          std::ranges::any_of(
+              deck.cases, [](const Case& c) { return c.shape.shares_sequences(); })),
       {},
       terminal_width());
   std::vector<Comparison> compared;  // of rank 0

@@ -145,8 +145,7 @@ void Runtime::compute(const Action& a) {
   case Kind::backward_input: return model_.backward_input(a.shard, o);
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
   case Kind::forward_keys: return model_.forward_keys(a.shard, a.block, o);
-  case Kind::forward_attend:
-    return model_.forward_attend(a.shard, a.block, {a.part, a.parts}, o);
+  case Kind::forward_attend: return model_.forward_attend(a.shard, a.block, {a.part, a.parts}, o);
   case Kind::backward_keys: return model_.backward_keys(a.shard, a.block, o);
   case Kind::backward_attend: return model_.backward_attend(a.shard, a.block, o);
   case Kind::backward_attend_weights: return model_.backward_attend_weights(a.shard, a.block, o);

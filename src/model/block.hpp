@@ -49,8 +49,8 @@ struct BlockTensors {
 };
 
 /// Keys and values of whole sequences [parts, 2 n, B, chunk, 2 h_kv d / parts] that ranks share, in
-/// parts by heads, and their gradients: gathered and added up by others. Empty: this rank has whole sequences, whose keys and
-/// values stay where they are projected to.
+/// parts by heads, and their gradients: gathered and added up by others. Empty: this rank has whole
+/// sequences, whose keys and values stay where they are projected to.
 struct SharedKeys {
   Buffer key_values, gradient;
 };
@@ -281,8 +281,8 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);
   }
 
-  // Attention's backward pass: over the rank's own sequences, or of its runs of shared ones over all
-  // their keys.
+  // Attention's backward pass: over the rank's own sequences, or of its runs of shared ones over
+  // all their keys.
 
   void attend_backward() const {
     if (!shape_.shares_sequences())

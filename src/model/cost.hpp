@@ -35,7 +35,7 @@ struct Price {
 struct BlockCost {
   double forward_keys = 0, forward_attend = 0;
   double forward_attention = 0;  ///< of forward_attend
-  double backward_keys = 0;  ///< recomputed
+  double backward_keys = 0;      ///< recomputed
   double backward_attend = 0;
   double backward_finish = 0;          ///< towards the input
   double backward_attend_weights = 0;  ///< of all matrices but that of queries, keys and values

@@ -229,8 +229,9 @@ void Model::forward_keys(int shard, int index, const Operands& o) {
 
 void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
   if (heads.count != layout_.shape.key_parts)
-    throw LogicError(fmt::format(
-        "attention in {} parts by heads, where there are {}", heads.count, layout_.shape.key_parts));
+    throw LogicError(fmt::format("attention in {} parts by heads, where there are {}",
+        heads.count,
+        layout_.shape.key_parts));
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     const Block<E> of = block<E>(shard, index, o);
     of.attend(heads.index);

@@ -140,9 +140,9 @@ public:
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, int communicator, Action action, const RankBuffers& buffers);
   /// Emits collectives that the ranks of a context group make with keys and values of a block, or
-  /// their gradients: for each part of the attention's heads one of the heads of sequences, and one of
-  /// the tails, whose chunks belong to the ranks in reverse order. `action` names shard, micro-batch
-  /// and block; a buffer of each rank.
+  /// their gradients: for each part of the attention's heads one of the heads of sequences, and one
+  /// of the tails, whose chunks belong to the ranks in reverse order. `action` names shard,
+  /// micro-batch and block; a buffer of each rank.
   void collective_of_sequence(
       const std::vector<int>& ranks, Action action, const RankBuffers& buffers);
   /// Sums over a context group, each of whose ranks owns the same, the gradients of its shards and

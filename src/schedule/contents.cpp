@@ -62,7 +62,7 @@ private:
   /// What is in a rank's scratch between the segments of a visit.
   struct Scratch {
     std::int32_t shard = -1, micro_batch = -1;   ///< of the visit; -1: none is under way
-    std::int32_t heads = 0;                          ///< parts of them that are attended to
+    std::int32_t heads = 0;                      ///< parts of them that are attended to
     std::int32_t projected = -1, attended = -1;  ///< blocks, as far as they have come
   };
 

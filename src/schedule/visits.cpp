@@ -36,9 +36,8 @@ void ComputeEmitter::visit(const Visit& v,
     return action;
   };
   const auto all = [&](VirtualBuffer buffer) { return RankBuffers(ranks_.size(), buffer); };
-  const Arguments of_ends = {{weights, all(all_embeddings)},
-      {hidden, state},
-      {gradient, all(all_embeddings_gradient)}};
+  const Arguments of_ends = {
+      {weights, all(all_embeddings)}, {hidden, state}, {gradient, all(all_embeddings_gradient)}};
   if (v.kind == Kind::forward && begins)
     add(action_of(Kind::embed), of_ends);
   Action visit = action_of(v.kind, v.shard);
@@ -90,8 +89,8 @@ void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int 
     arguments.push_back({key_gradient, sums});
     action.kind = Kind::backward_attend;
     add(action, arguments);
-    Action scatter = make_action(
-        Kind::reduce_scatter, action.tick, Payload::key_gradient, action.shard);
+    Action scatter =
+        make_action(Kind::reduce_scatter, action.tick, Payload::key_gradient, action.shard);
     scatter.micro_batch = action.micro_batch;
     scatter.block = action.block;
     builder_.collective_of_sequence(ranks_, scatter, sums);

@@ -27,7 +27,8 @@ void put(const Buffer& buffer, std::vector<std::byte> bytes) {
       Kokkos::View<std::byte*, Kokkos::HostSpace>(bytes.data(), bytes.size()));
 }
 
-/// The rank that has a chunk: heads in order, tails back; so for each part of the attention's heads.
+/// The rank that has a chunk: heads in order, tails back; so for each part of the attention's
+/// heads.
 int owner_of(int number, int ranks) {
   const int chunk = number % (2 * ranks);
   return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
