@@ -113,7 +113,9 @@ class Case:
             return [numpy.zeros(BYTE_KINDS, int), numpy.zeros(BYTE_KINDS, int)]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
-        return [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
+        sums = [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
+        # Earlier programs knew fewer kinds.
+        return [numpy.pad(kinds, (0, BYTE_KINDS - len(kinds))) for kinds in sums]
 
 
 @dataclass

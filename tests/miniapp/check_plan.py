@@ -182,14 +182,22 @@ def check_memory(case, account):
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
     assert memory["worst"] == worst
-    assert case["slots"] == dict.fromkeys("htwkgcpabxefn", 0) | {
+    assert case["slots"] == dict.fromkeys("htwkgcpabxvdefn", 0) | {
         kind: int(count) for kind, count in slots.items()
     } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
         assert rank["rank"] == number
         assert rank["total"] == sum(
             rank[kind]
-            for kind in ("weights", "gradients", "optimiser", "activations", "buffers", "tokens")
+            for kind in (
+                "weights",
+                "gradients",
+                "optimiser",
+                "activations",
+                "buffers",
+                "tokens",
+                "context",
+            )
         )
         if settings["schedule"] == "zb1":
             ends = account.embeddings() // 2 if number in (0, 5) else 0

@@ -82,14 +82,14 @@ def check_traffic():
             for number, size in enumerate(case["groups"].split("+"))
             for _ in range(int(size))
         ]
-        expected = [[0] * 4, [0] * 4]
+        expected = [[0] * 5, [0] * 5]
         for (start, end, kind), count in numpy.ndenumerate(counted):
             expected[group[start] == group[end]][kind] += count
         assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
     (failed,) = subject.load(
         files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])
     ).cases
-    assert [list(kinds) for kinds in failed.traffic()] == [[0] * 4] * 2
+    assert [list(kinds) for kinds in failed.traffic()] == [[0] * 5] * 2
 
 
 def check_timeline():

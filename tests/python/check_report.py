@@ -516,7 +516,7 @@ def check_ranks():
         [
             (
                 0,
-                {"groups": "3", "bytes_between": 0, "bytes_inside": 630},
+                {"groups": "3", "bytes_between": 0, "bytes_inside": 990},
                 {"memory/measured": memory},
             )
         ],
@@ -551,11 +551,12 @@ def check_ranks():
     )
     assert between is None
     assert [text_of(cell) for cell in inside[0][1:]] == [
-        "630 B",
-        "144 B",
-        "153 B",
-        "162 B",
-        "171 B",
+        "990 B",
+        "180 B",
+        "189 B",
+        "198 B",
+        "207 B",
+        "216 B",
     ]
 
 
@@ -751,7 +752,7 @@ def check_charts():
     assert moved[1] == [size for size in (60, 64, 68, 72, 76) for _ in range(2)]
     assert "[B/step]" in moved[0].get_xlabel()
     assert parts[1] == [
-        share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0, 0.3125) for _ in range(2)
+        share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125) for _ in range(2)
     ]
     assert "[s]" in parts[0].get_xlabel()
     assert [bar.get_x() for bar in parts[0].patches][-2:] == [
