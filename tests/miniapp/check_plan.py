@@ -227,7 +227,7 @@ def check_memory(case, account):
 def check_host(case, account):
     """Tokens: of each micro-batch that a rank embeds or has a loss of, 16 inputs, targets and
     positions and where up to 16 tokens begin, and the end of the last, in whole eights. The
-    process: 40 MiB, 72 bytes of each action of all ranks, and three times of its own in each step.
+    process: 40 MiB, 92 bytes of each action of all ranks, and three times of its own in each step.
     """
     actions = sum(map(len, account.actions))
     for rank, host, lines in zip(
@@ -241,7 +241,7 @@ def check_host(case, account):
             if re.fullmatch(r"m\d+", word)
         }
         assert rank["tokens"] == len(batches) * 4 * (3 * 16 + 17 + 1), (rank, batches)
-        process = (40 << 20) + 72 * actions + 24 * len(lines) * case["settings"]["steps"]
+        process = (40 << 20) + 92 * actions + 24 * len(lines) * case["settings"]["steps"]
         assert host == {
             "step": rank["total"],
             "process_estimate": process,

@@ -767,7 +767,7 @@ def check_charts():
                 values,
                 seconds,
             )
-    assert memory[2] == [[36317 / 1024] * 3] * 2, memory
+    assert memory[2] == [[42323 / 1024] * 3] * 2, memory
     assert "[KiB]" in memory[0].get_title(loc="left"), memory
     assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
 
