@@ -41,12 +41,12 @@ struct Comparison {
 using Columns = std::vector<TableColumn<Comparison>>;
 
 /// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
-Columns columns_of(int width, bool shares_sequences = false) {
+Columns columns_of(int width) {
   constexpr Format error{.style = Format::scientific, .decimals = 1};
   using C = Comparison;
-  Columns columns = {{.title = "schedule",
-                         .value = [](const C& c) { return c.settings.schedule; },
-                         .width = -width},
+  return {{.title = "schedule",
+              .value = [](const C& c) { return c.settings.schedule; },
+              .width = -width},
       {.title = "ranks",
           .value = [](const C& c) { return ranks_text(c.settings.ranks, c.settings.replicas); },
           .width = 5},
@@ -96,12 +96,16 @@ Columns columns_of(int width, bool shares_sequences = false) {
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
-  if (shares_sequences)
-    columns.insert(columns.begin() + 3,
-        {.title = "context",
-            .value = [](const C& c) { return c.settings.shape.context.count; },
-            .width = 7,
-            .spare = 5});
+}
+
+/// The same, with a column that tells cases of different context apart.
+Columns columns_with_context(int width) {
+  Columns columns = columns_of(width);
+  columns.insert(columns.begin() + 3,
+      {.title = "context",
+          .value = [](const Comparison& c) { return c.settings.shape.context.count; },
+          .width = 7,
+          .spare = 5});
   return columns;
 }
 
@@ -234,12 +238,10 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);
   require_memory(deck, mpi);
+  const auto shares = [](const Case& c) { return c.shape.shares_sequences(); };
+  const auto columns = std::ranges::any_of(deck.cases, shares) ? columns_with_context : columns_of;
   const TextTable<Comparison> table(
-      columns_of(longest(list_of(deck.cases, &Case::schedule)),
-          std::ranges::any_of(
-              deck.cases, [](const Case& c) { return c.shape.shares_sequences(); })),
-      {},
-      terminal_width());
+      columns(longest(list_of(deck.cases, &Case::schedule))), {}, terminal_width());
   std::vector<Comparison> compared;  // of rank 0
   const auto say = [&](const std::string& text) {
     if (mpi.is_root() && !options.json)
