@@ -7,6 +7,18 @@ import subprocess
 import traceback
 
 
+# Of memory, in the order of the program's table.
+MEMORY_KINDS = [
+    "weights",
+    "gradients",
+    "optimiser",
+    "activations",
+    "buffers",
+    "tokens",
+    "context",
+]
+
+
 def call(*command, **options):
     """A program that has ended, with what it said as text."""
     usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 240}

@@ -2,7 +2,6 @@
 #include "case/case.hpp"
 #include <algorithm>
 #include <fmt/ranges.h>
-#include <numeric>
 
 namespace minitaw {
 std::string ffn_text(const model::Shape& shape) {
@@ -43,11 +42,13 @@ int sharers_of(const Case& c) {
 std::int64_t first_sequence(const Case& c, int micro_batch) {
   if (c.micro_batch_per_rank.empty())
     return micro_batch * c.shape.micro_batch;
-  const int each = c.micro_batches / sharers_of(c);
+  const int each = c.micro_batches / sharers_of(c), n = c.shape.context.count;
+  const auto size = [&](int group) { return micro_batch_of(c, group * n); };
+  const int group = micro_batch / each;
   std::int64_t before = 0;
-  for (int m = 0; m < micro_batch; ++m)
-    before += micro_batch_of(c, m / each * c.shape.context.count);
-  return before;
+  for (int g = 0; g < group; ++g)
+    before += each * size(g);
+  return group == sharers_of(c) ? before : before + micro_batch % each * size(group);
 }
 
 std::string micro_batch_text(const Case& c) {

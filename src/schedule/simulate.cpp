@@ -69,18 +69,24 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
 
 namespace {
 /// Cost of what an action computes of one block.
-double cost_of_visit(Kind kind, const model::BlockCost& cost) {
-  switch (kind) {
+double cost_of_visit(const Action& a, const model::BlockCost& cost) {
+  switch (a.kind) {
   case Kind::forward: return cost.forward();
   case Kind::backward: return cost.backward_input() + cost.backward_weight();
   case Kind::backward_input: return cost.backward_input();
   case Kind::backward_weight: return cost.backward_weight();
   case Kind::forward_keys: return cost.forward_keys;
-  case Kind::forward_attend: return cost.forward_attend;
+  case Kind::forward_attend:
+    // Attention to some of the heads; what follows it comes with the last of them.
+    return a.part + 1 < a.parts
+               ? cost.forward_attention / a.parts
+               : cost.forward_attend - cost.forward_attention * (a.parts - 1) / a.parts;
   case Kind::backward_keys: return cost.backward_keys;
   case Kind::backward_attend: return cost.backward_attend;
   case Kind::backward_attend_weights: return cost.backward_attend_weights;
-  case Kind::backward_finish: return cost.backward_finish;
+  case Kind::backward_finish:
+    // The half towards the input leaves the weights' gradient to W.
+    return cost.backward_finish + (a[Operand::gradient].valid() ? cost.backward_finish_weights : 0);
   default: return 0;
   }
 }
@@ -95,18 +101,8 @@ double cost_of(const Action& a, const Layout& layout, const model::Price& price)
   const auto [first, count] = is_segment(a.kind) ? Range{shard.first_layer + a.block, 1}
                                                  : Range{shard.first_layer, shard.layers};
   double sum = 0;
-  for (std::int64_t layer = first; layer < first + count; ++layer) {
-    const model::BlockCost cost = cost_of_block(layout.shape, layout.shape.ffn[layer], price);
-    sum += cost_of_visit(a.kind, cost);
-    // Attention to some of the heads; what follows it comes with the last of them.
-    if (a.kind == Kind::forward_attend && a.part + 1 < a.parts)
-      sum = cost.forward_attention / a.parts;
-    else if (a.kind == Kind::forward_attend)
-      sum -= cost.forward_attention * (a.parts - 1) / a.parts;
-    // The half towards the input leaves the weights' gradient to W.
-    if (a.kind == Kind::backward_finish && a[Operand::gradient].valid())
-      sum += cost.backward_finish_weights;
-  }
+  for (std::int64_t layer = first; layer < first + count; ++layer)
+    sum += cost_of_visit(a, cost_of_block(layout.shape, layout.shape.ffn[layer], price));
   return sum;
 }
 

@@ -5,6 +5,11 @@
 namespace minitaw::schedule {
 using enum Operand;
 
+void ComputeEmitter::set(Arguments& arguments, Operand operand, const RankBuffers& buffers) {
+  std::erase_if(arguments, [=](const Argument& a) { return a.operand == operand; });
+  arguments.push_back({operand, buffers});
+}
+
 void ComputeEmitter::add(const Action& action, const Arguments& arguments) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     std::vector<Builder::Argument> used;
@@ -86,14 +91,10 @@ void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int 
   project(Kind::backward_keys, action, arguments);
   for (; action.block >= 0; --action.block) {
     const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
-    arguments.push_back({key_gradient, sums});
+    set(arguments, key_gradient, sums);
     action.kind = Kind::backward_attend;
     add(action, arguments);
-    Action scatter =
-        make_action(Kind::reduce_scatter, action.tick, Payload::key_gradient, action.shard);
-    scatter.micro_batch = action.micro_batch;
-    scatter.block = action.block;
-    builder_.collective_of_sequence(ranks_, scatter, sums);
+    pass(Kind::reduce_scatter, Payload::key_gradient, action, sums);
     action.kind = Kind::backward_attend_weights;
     if (!halves)
       add(action, arguments);
@@ -101,28 +102,30 @@ void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int 
       project(Kind::backward_keys, before, arguments);
     action.kind = Kind::backward_finish;
     add(action, arguments);
-    std::erase_if(arguments, [](const Argument& a) { return a.operand == key_gradient; });
   }
 }
 
+void ComputeEmitter::pass(
+    Kind kind, Payload payload, const Action& segment, const RankBuffers& buffers) {
+  Action action = make_action(kind, segment.tick, payload, segment.shard);
+  action.micro_batch = segment.micro_batch;
+  action.block = segment.block;
+  builder_.collective_of_sequence(ranks_, action, buffers);
+}
+
 void ComputeEmitter::project(Kind kind, Action action, Arguments& arguments) {
-  std::erase_if(arguments, [](const Argument& a) { return a.operand == keys; });
   const RankBuffers buffers = builder_.new_buffers(ranks_, SlotClass::keys);
-  arguments.push_back({keys, buffers});
+  set(arguments, keys, buffers);
   action.kind = kind;
   add(action, arguments);
-  action.kind = Kind::all_gather;
-  action.payload = Payload::keys;
-  action.accumulates = false;
-  builder_.collective_of_sequence(ranks_, action, buffers);
+  pass(Kind::all_gather, Payload::keys, action, buffers);
 }
 
 LockstepRanks::LockstepRanks(
     Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
     : per_rank_(micro_batches_per_rank) {
-  for (const std::vector<int>& group : builder.context_groups())
-    if (std::ranges::find(ranks, group[0]) != ranks.end())
-      emitters_.emplace_back(builder, group);
+  for (auto first = ranks.begin(); first != ranks.end(); first += builder.context())
+    emitters_.emplace_back(builder, std::vector<int>(first, first + builder.context()));
   const int first = ranks[0] / builder.context() * per_rank_;
   for (int m = first; m < first + per_rank_; ++m) {
     for (int s = 0; s < builder.shards(); ++s)

@@ -47,12 +47,16 @@ private:
 
   using Arguments = std::vector<Argument>;
 
+  /// Gives an operand its buffers, instead of those that it had.
+  static void set(Arguments& arguments, Operand operand, const RankBuffers& buffers);
   /// Emits an action of every rank with those of the arguments that its kind uses.
   void add(const Action& action, const Arguments& arguments);
   /// A visit as the segments of its blocks, with what passes between the ranks.
   void segments(const Visit& visit, Action action, Arguments arguments);
   void forward_segments(Action action, Arguments& arguments, int blocks);
   void backward_segments(Action action, Arguments& arguments, int blocks);
+  /// Emits what the ranks do together with a segment's keys and values, or their gradients.
+  void pass(Kind kind, Payload payload, const Action& segment, const RankBuffers& buffers);
   /// Emits a segment that projects to keys and values; they are then gathered.
   void project(Kind kind, Action action, Arguments& arguments);
 

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-from programs import call, has_instruments, output_of, refused, run_checks, settings
+from programs import MEMORY_KINDS, call, has_instruments, output_of, refused, run_checks, settings
 
 PROGRAM, FOLDER = sys.argv[1:]
 INSTRUMENTS = has_instruments(PROGRAM)
@@ -187,18 +187,7 @@ def check_memory(case, account):
     } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):
         assert rank["rank"] == number
-        assert rank["total"] == sum(
-            rank[kind]
-            for kind in (
-                "weights",
-                "gradients",
-                "optimiser",
-                "activations",
-                "buffers",
-                "tokens",
-                "context",
-            )
-        )
+        assert rank["total"] == sum(rank[kind] for kind in MEMORY_KINDS)
         if settings["schedule"] == "zb1":
             ends = account.embeddings() // 2 if number in (0, 5) else 0
             kept = [

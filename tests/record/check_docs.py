@@ -8,6 +8,7 @@ import sys
 import h5py
 import numpy
 import pandas
+from programs import MEMORY_KINDS
 
 
 def documented(page):
@@ -186,8 +187,7 @@ def check_contents(file):
 RANKS = range(3)
 STEPS = range(4)
 KINDS = {
-    "memory": ["weights", "gradients", "optimiser", "activations", "buffers", "tokens",
-               "context"],  # fmt: skip
+    "memory": MEMORY_KINDS,
     "bytes": ["weights", "gradients", "activations", "embeddings", "context"],
 }
 # Of case 2: what write_sample.cpp makes up, here by its rule once more.

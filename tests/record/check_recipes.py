@@ -6,6 +6,7 @@ import re
 import sys
 
 import h5py
+from programs import MEMORY_KINDS
 
 PAGE, SAMPLE, *LIBRARIES = sys.argv[1:]
 
@@ -29,15 +30,7 @@ def check_h5py(found, file):
     case = file["cases/0000"]
     assert found["schedule"] == "tawpipe" and found["units"] == "s"
     assert (found["samples"] == case["seconds"][:].max(axis=1)).all() and len(found["samples"]) == 4
-    assert list(found["memory"]) == [
-        "weights",
-        "gradients",
-        "optimiser",
-        "activations",
-        "buffers",
-        "tokens",
-        "context",
-    ]
+    assert list(found["memory"]) == MEMORY_KINDS
     assert found["memory"]["buffers"] == case["memory/measured"][:, 4].max() > 0
 
 
