@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include "fixtures.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
@@ -36,6 +37,23 @@ struct VersionName {
   static std::string GetName(int) {
     return name_of(V::kernel) + (V::small ? "_small" : "") +
            (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
+  }
+};
+
+/// Tests of one version.
+template <class V>
+class AttentionFixture : public ::testing::Test {
+protected:
+  using E = typename V::E;
+  static constexpr double near = test::tolerance<E>;
+
+  void SetUp() override { detail::portable::small_tiles_on_host = V::small; }
+
+  void TearDown() override { detail::portable::small_tiles_on_host = false; }
+
+  /// Empty if this build and device can compute it.
+  static std::string reason_against(const AttentionSizes& z, const AttentionPart& part = {}) {
+    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z, part); });
   }
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned
 // outputs.
-#include "fixtures.hpp"
 #include "kernels/attention_problem.hpp"
 
 namespace minitaw::kernels {
@@ -22,26 +21,14 @@ const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},
     {1, 1100, 2, 1, 8}};
 
 template <class V>
-class AttentionTest : public ::testing::Test {
+class AttentionTest : public AttentionFixture<V> {
 protected:
-  using E = typename V::E;
-  static constexpr double near = test::tolerance<E>;
-
-  void SetUp() override { detail::portable::small_tiles_on_host = V::small; }
-
-  void TearDown() override { detail::portable::small_tiles_on_host = false; }
-
-  /// Empty if this build and device can compute the shape.
-  static std::string reason_against(const AttentionSizes& z) {
-    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z); });
-  }
-
   /// Skips the test if no shape is possible. Teams of several threads on a host leave out the long
   /// shapes.
   static void for_shapes(const auto& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {
-      if (!reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40))
+      if (!AttentionTest::reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40))
         continue;
       ++possible;
       if (test::left_out(std::int64_t{z.batch} * z.heads * z.seq * z.seq))
@@ -50,7 +37,7 @@ protected:
       run(z);
     }
     if (possible == 0)
-      GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
+      GTEST_SKIP() << AttentionTest::reason_against({1, 64, 2, 2, 64});
   }
 };
 

@@ -2,7 +2,6 @@
 // Attention of runs of queries whose keys and values lie in the fused projection or in buffers of
 // their own, against the plain double-precision attention of the whole sequences. What a call must
 // not read or write holds NaN.
-#include "fixtures.hpp"
 #include "kernels/attention_problem.hpp"
 
 namespace minitaw::kernels {
@@ -24,20 +23,8 @@ const std::vector<Case> cases = {{{1, 40, 2, 2, 32}, {0, 40, 0}, 40},  // all of
     {{2, 30, 6, 3, 16}, {7, 23, 7}, 0, {0, 2}}};
 
 template <class V>
-class AttentionRuns : public ::testing::Test {
+class AttentionRuns : public AttentionFixture<V> {
 protected:
-  using E = typename V::E;
-  static constexpr double near = test::tolerance<E>;
-
-  void SetUp() override { detail::portable::small_tiles_on_host = V::small; }
-
-  void TearDown() override { detail::portable::small_tiles_on_host = false; }
-
-  /// Empty if this build and device can compute it.
-  static std::string reason_against(const AttentionSizes& z, const AttentionPart& part) {
-    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z, part); });
-  }
-
   static bool left_out(const AttentionSizes& z, int keys) {
     return test::left_out(std::int64_t{z.batch} * z.heads * z.seq * keys) ||
            (detail::threads_on_host > 1 && z.seq > 40);
@@ -49,11 +36,11 @@ protected:
     Problem<V, G> p(c, accumulate);
     p.forward();
     p.forward();  // quietly
-    p.expect_forward(near);
+    p.expect_forward(AttentionRuns::near);
     p.backward();
     if (!accumulate)
       p.backward();
-    p.expect_backward(near);
+    p.expect_backward(AttentionRuns::near);
   }
 };
 
