@@ -35,6 +35,18 @@ TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
   EXPECT_THAT(identity(c), HasSubstr(" micro_batch=1,3,2 micro_batches=6 "));
 }
 
+// Ranks 0 and 1 share two micro-batches of 1 sequence, ranks 2 and 3 two of 3.
+TEST(Sequences, OfContextGroupsWithTheirOwnSizesFollowEachOtherToo) {
+  const Case c =
+      make(small, {"ranks=4", "context=2", "micro_batch_per_rank=1,1,3,3", "micro_batches=4"})
+          .cases[0];
+  std::vector<std::int64_t> firsts;
+  for (int m = 0; m <= c.micro_batches; ++m)
+    firsts.push_back(first_sequence(c, m));
+  EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 5, 8));
+  EXPECT_EQ(std::tuple(sequences_of_step(c), tokens_of_step(c)), std::tuple(8, 8 * 128));
+}
+
 TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
   const Case one = on_one_rank(own_sizes());
   EXPECT_EQ(std::tuple(one.ranks, one.micro_batches, one.shape.micro_batch), std::tuple(1, 12, 1));

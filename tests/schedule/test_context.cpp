@@ -318,6 +318,14 @@ const std::vector<Defect> defects = {
                 break;
               }
         }},
+    {"keys_are_gathered_as_of_the_block_before",
+        Rule::fresh_reads,
+        [](Program& p) {
+          for (const int r : {0, 1})
+            for (Action& a : p.ranks[r].actions)
+              if (a.block == 1 && a.payload == Payload::keys)
+                a.block = 0;
+        }},
     {"gradient_of_keys_is_not_summed",
         Rule::exact_gradients,
         [](Program& p) { erase_tails(p, Kind::reduce_scatter, Payload::key_gradient); }},

@@ -138,9 +138,9 @@ SLIPS = [
 ]
 
 
-def mutate(*arguments, code):
+def mutate(*arguments, code, tree=TREE):
     done = programs.call(
-        TREE / "scripts/mutate",
+        tree / "scripts/mutate",
         "--patience",
         "1",
         *arguments,
@@ -276,6 +276,12 @@ def what_does_not_apply_is_refused():
     assert "without a defect, the tests ^words$ fail" in mutate(code=2)
 
 
+def the_list_of_this_project_fits_its_sources():
+    """A text that no file holds any more, or holds twice, ends with exit code 2."""
+    said = mutate("--count", "0", "--list", code=0, tree=REPOSITORY)
+    assert len(said.splitlines()) > 500, said
+
+
 for part in (
     project,
     every_end_is_told,
@@ -284,5 +290,6 @@ for part in (
     slips_are_those_of_their_kind,
     defects_are_generated,
     what_does_not_apply_is_refused,
+    the_list_of_this_project_fits_its_sources,
 ):
     part()
