@@ -67,6 +67,8 @@ Case on_one_rank(Case c) {
   c.replicas = 1;
   c.shape.context = {};
   c.shape.key_parts = 1;
+  c.shape.slices = 1;
+  c.shape.even_slices = false;
   c.shape.fp32_key_gradients = false;
   return c;
 }

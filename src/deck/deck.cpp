@@ -216,7 +216,10 @@ Case complete(const Draft& draft, const Job& job) {
   c.shape.ffn = ffn_of(draft);
   if (!c.shape.shares_sequences())
     c.shape.key_parts = 1;
-  c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" && c.shape.shares_sequences() &&
+  const schedule::Spec spec = schedule::parse_spec(c.schedule);
+  c.shape.slices = schedule::number_of(spec, "slices");
+  c.shape.even_slices = spec.value("cut") == "even";
+  c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" && c.shape.keys_apart() &&
                                c.shape.dtype != model::Dtype::fp32;
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;
   if (c.shape.vocab == 0)

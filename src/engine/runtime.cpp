@@ -64,7 +64,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
       exec_(lane_space(schedule::Lane::compute)),
       options_(options) {
   for (const int m : token_batches_of(program_.ranks[rank]))
-    batches_.try_emplace(m, layout_.shape);
+    batches_.try_emplace(m, layout_.shape_of(m));
   if (!kernels::on_host)
     rehearse();
   initialise(program_, rank, layout_, arena_, c.seed);
@@ -83,7 +83,7 @@ void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
 void Runtime::prepare() {
   ++steps_;
   for (auto& [m, batch] : batches_)
-    batch.fill(tokens_, steps_ - 1, first_sequence(case_, m));
+    batch.fill(tokens_, steps_ - 1, first_sequence(case_, m / program_.slices));
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
@@ -115,6 +115,7 @@ comm::Transport::Started Runtime::start(const Action& a) {
 model::Operands Runtime::operands(const Action& a) const {
   model::Operands o;
   o.accumulate = a.accumulates;
+  o.slice = slice_of(program_, std::max(a.micro_batch, 0));
   for (const schedule::Access& access : accesses(a, rank_)) {
     const Buffer buffer = arena_.slot(access.slot);
     switch (access.operand) {
@@ -122,13 +123,17 @@ model::Operands Runtime::operands(const Action& a) const {
     case Operand::saved: o.saved = buffer; break;
     case Operand::hidden: o.hidden = buffer; break;
     case Operand::deferred: o.deferred = buffer; break;
-    case Operand::keys: o.keys = buffer; break;
-    case Operand::key_gradient: o.key_gradient = buffer; break;
+    case Operand::keys: (access.slot.cls == SlotClass::prefix ? o.prefix : o.keys) = buffer; break;
+    case Operand::key_gradient:
+      (access.slot.cls == SlotClass::prefix_gradient ? o.prefix_gradient : o.key_gradient) = buffer;
+      break;
+    case Operand::source: o.keys = buffer; break;
+    case Operand::destination: o.key_gradient = buffer; break;
     case Operand::gradient:
       o.gradient = buffer;
       o.gradient_type = dtype_of(access.slot);
       break;
-    default: break;  // source, destination and buffer: add(), load() and part()
+    default: break;  // buffer: part()
     }
   }
   return o;
@@ -145,9 +150,11 @@ void Runtime::compute(const Action& a) {
   case Kind::backward_input: return model_.backward_input(a.shard, o);
   case Kind::backward_weight: return model_.backward_weight(a.shard, o);
   case Kind::forward_keys: return model_.forward_keys(a.shard, a.block, o);
+  case Kind::forward_extend: return model_.forward_extend(a.shard, a.block, {a.part, a.parts}, o);
   case Kind::forward_attend: return model_.forward_attend(a.shard, a.block, {a.part, a.parts}, o);
   case Kind::backward_keys: return model_.backward_keys(a.shard, a.block, o);
   case Kind::backward_attend: return model_.backward_attend(a.shard, a.block, o);
+  case Kind::backward_share: return model_.backward_share(a.shard, a.block, o);
   case Kind::backward_attend_weights: return model_.backward_attend_weights(a.shard, a.block, o);
   case Kind::backward_finish: return model_.backward_finish(a.shard, a.block, o);
   case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
@@ -193,7 +200,7 @@ void Runtime::rehearse() {
       return {first[a.block]};
     return {first, first + shard.layers};
   };
-  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
+  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>, int>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
@@ -201,7 +208,8 @@ void Runtime::rehearse() {
     for (const schedule::Access& access : accesses(a, rank_))
       if (access.write)
         written = access.slot.cls;
-    if (!done.emplace(a.kind, a.accumulates, written, widths(a)).second)
+    const int slice = slice_of(program_, std::max(a.micro_batch, 0));
+    if (!done.emplace(a.kind, a.accumulates, written, widths(a), slice).second)
       continue;
     (void)start(a);
     Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own
@@ -214,7 +222,7 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const bool updates = a.kind == Kind::update || a.kind == Kind::square;
-  const Range there = held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there = held(program_, rank_, slot.cls, a.shard, layout_, a.micro_batch);
   Range wanted = there;
   if (!updates)
     wanted = schedule::moved(a, layout_);

@@ -58,9 +58,14 @@ std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason wh
 /// make fewer. The host's attention keeps the sums of output x gradient that others write, where
 /// nothing else is in their place.
 std::size_t spare_bytes(const engine::Runtime& runtime) {
-  const model::Shape& shape = runtime.layout().shape;
-  const std::int64_t planned = std::min(shape.tokens(), model::most_gain_chunks);
-  const std::int64_t sums = (planned - kernels::rmsnorm_chunks(shape.tokens())) * shape.hidden;
+  const model::Layout& layout = runtime.layout();
+  const model::Shape& shape = layout.largest_shape();
+  std::int64_t sums = 0;
+  for (int slice = 0; slice < shape.slices; ++slice) {
+    const std::int64_t tokens = layout.shape_of(slice).tokens();
+    const std::int64_t planned = std::min(tokens, model::most_gain_chunks);
+    sums = std::max(sums, (planned - kernels::rmsnorm_chunks(tokens)) * shape.hidden);
+  }
   const bool kept =
       shape.shares_sequences() && runtime.model().attention() == kernels::Attention::host;
   // Rounding up of the region, and of the one before it.

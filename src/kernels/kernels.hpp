@@ -237,6 +237,22 @@ void take_key_values(const ExecutionSpace& exec,
     const AttentionSizes& sizes,
     const AttentionPart& part);
 
+/// Where KeyValues of some positions have their rows: from position `first` on, in chunks.
+struct KeyRows {
+  int first = 0, chunk = 0;
+};
+
+/// Rows of the run's positions from one buffer to another, of the width that the part's heads have.
+template <class T>
+void move_key_values(const ExecutionSpace& exec,
+    KeyValues<T> to,
+    KeyRows to_rows,
+    KeyValues<const T> from,
+    KeyRows from_rows,
+    const AttentionSizes& sizes,
+    const AttentionPart& part,
+    const QueryRun& run);
+
 /// Positions [run.end(), positions) of the sums are 0: those that no query of the last run sees.
 template <class G>
 void clear_key_values(const ExecutionSpace& exec,

@@ -131,6 +131,20 @@ void take_key_values(const ExecutionSpace& exec,
       Rows::in_key_values(p));
 }
 
+template <class T>
+void move_key_values(const ExecutionSpace& exec,
+    KeyValues<T> to,
+    KeyRows to_rows,
+    KeyValues<const T> from,
+    KeyRows from_rows,
+    const AttentionSizes& sizes,
+    const AttentionPart& part,
+    const QueryRun& run) {
+  const Part p(sizes, part);
+  const auto rows = [&](KeyRows of) { return Rows{p.kv_stride, p.z.batch, of.chunk, -of.first}; };
+  move<T, T>("minitaw::move_key_values", exec, p, run, to, rows(to_rows), from, rows(from_rows));
+}
+
 template <class G>
 void clear_key_values(const ExecutionSpace& exec,
     KeyValues<G> sums,
@@ -164,6 +178,7 @@ void detail::add_key_values(const ExecutionSpace& exec,
 }
 
 MINITAW_INSTANTIATE(copy_key_values)
+MINITAW_INSTANTIATE(move_key_values)
 MINITAW_INSTANTIATE(clear_key_values)
 #define MINITAW_TAKE(E, G)                                                                         \
   template void take_key_values(const ExecutionSpace&,                                             \

@@ -48,9 +48,9 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
-/// Keys and values of whole sequences [parts, 2 n, B, chunk, 2 h_kv d / parts] that ranks share, in
-/// parts by heads, and their gradients: gathered and added up by others. Empty: this rank has whole
-/// sequences, whose keys and values stay where they are projected to.
+/// Keys and values, in parts by heads, and their gradients: of ranks that share sequences, for all
+/// of a sequence or a slice [parts, 2 n, B, chunk, 2 h_kv d / parts], which others gather and add
+/// up; of slices, for whole sequences [parts, B, S, 2 h_kv d / parts]. Empty: none are shared so.
 struct SharedKeys {
   Buffer key_values, gradient;
 };
@@ -79,7 +79,8 @@ public:
       const std::array<Source, 3>& sources,
       Matrix<const float> rope,
       kernels::Attention kernel,
-      const SharedKeys& shared = {})
+      const SharedKeys& of_ranks = {},
+      const SharedKeys& of_slices = {})
       : exec_(exec),
         shape_(shape),
         ffn_(ffn_width),
@@ -87,7 +88,8 @@ public:
         sources_(sources),
         rope_(rope),
         attention_(kernel),
-        shared_(shared) {}
+        of_ranks_(of_ranks),
+        of_slices_(of_slices) {}
 
   // ---- Whole passes: nothing is between their segments ----
 
@@ -106,6 +108,7 @@ public:
     feed_forward_input(x);
     feed_forward_weights(x, gradient, accumulate);
     attention_input();
+    take_key_gradients_of_slice();
     finish_input(x);
     normalise_input();
     output_weights(gradient, accumulate);
@@ -117,6 +120,7 @@ public:
   void backward_input(Matrix<E> dy, Matrix<E> dx) const {
     backward_keys();
     backward_attend(dy);
+    take_key_gradients_of_slice();
     finish_input(dx);
   }
 
@@ -132,14 +136,29 @@ public:
   // ---- Segments: keys and values, then their gradients, pass between ranks before the next ----
 
   /// Projects x [T, H] to queries, keys and values.
-  void forward_keys(Matrix<E> x) const { project(x, at(input)); }
+  void forward_keys(Matrix<E> x) const {
+    project(x, at(input));
+    share_keys();
+  }
+
+  /// Puts gathered keys and values of a slice, of a part of the heads, behind those of slices
+  /// before.
+  void extend(int key_part) const { move_slice<E>(&SharedKeys::key_values, key_part, true); }
+
+  /// Takes out the gradient of a slice's keys and values, which no later slice adds to any more.
+  void share_key_gradients() const {
+    with_key_gradient([&]<class G>(G) {
+      for (int p = 0; p < shape_.key_parts; ++p)
+        move_slice<G>(&SharedKeys::gradient, p, false);
+    });
+  }
 
   /// Attention, of a part of the heads where the keys of sequences come in parts.
   void attend(int key_part = 0) const {
     kernels::AttentionForward<E> p{
         .y = at(attention), .lse = floats(lse), .qkv = at(qkv), .sizes = attention_sizes(shape_)};
-    if (shape_.shares_sequences())
-      p.key_values = shared<const E>(shared_.key_values, key_part);
+    if (shape_.keys_apart())
+      p.key_values = in_whole<const E>(&SharedKeys::key_values, key_part);
     for (const kernels::AttentionPart& part : attention_parts(shape_, key_part)) {
       p.part = part;
       kernels::attention_forward<E>(exec_, p, attention_);
@@ -154,12 +173,13 @@ public:
   }
 
   /// Has the keys and values of the saved input again, and for the half of the weights the gains.
+  /// Those of slices have stayed.
   void backward_keys() const {
     defer(norm1, weights_.norm1);
     defer(norm2, weights_.norm2);
     if (shape_.recompute != Recompute::none)
       project(at(input), at(middle));
-    else
+    if (!shape_.has_slices())
       share_keys();
   }
 
@@ -204,7 +224,6 @@ private:
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
-    share_keys();
   }
 
   /// Attention's output is added to `stream`, of which `copy` receives the sum.
@@ -281,19 +300,19 @@ private:
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);
   }
 
-  // Attention's backward pass: over the rank's own sequences, or of its runs of shared ones over
-  // all their keys.
+  // Attention's backward pass: over the rank's own sequences, or of its runs of shared ones, or a
+  // slice, over all their keys.
 
   void attend_backward() const {
-    if (!shape_.shares_sequences())
+    if (!shape_.keys_apart())
       return attend_backward<E>(0, {});
     with_key_gradient([&]<class G>(G) {
       for (int p = 0; p < shape_.key_parts; ++p)
-        attend_backward<G>(p, shared<G>(shared_.gradient, p));
+        attend_backward<G>(p, in_whole<G>(&SharedKeys::gradient, p));
     });
   }
 
-  /// The last run reaches the most keys: it writes what the others add to.
+  /// The last run reaches the most keys: it writes what the others add to, and slices before.
   template <class G>
   void attend_backward(int key_part, kernels::KeyValues<G> sums) const {
     kernels::AttentionBackward<E, G> p{.dqkv = at(qkv_gradient),
@@ -303,37 +322,46 @@ private:
         .y = at(attention),
         .lse = floats(lse),
         .sizes = attention_sizes(shape_),
-        .gradient_sums = sums};
-    if (shape_.shares_sequences())
-      p.key_values = shared<const E>(shared_.key_values, key_part);
+        .gradient_sums = sums,
+        .accumulate = shape_.has_slices() && shape_.span.begin + shape_.span.count < shape_.seq};
+    if (shape_.keys_apart())
+      p.key_values = in_whole<const E>(&SharedKeys::key_values, key_part);
     const std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
     for (const kernels::AttentionPart& part : std::views::reverse(parts)) {
       p.part = part;
       kernels::attention_backward<E, G>(exec_, p, attention_);
-      if (!std::exchange(p.accumulate, true) && shape_.shares_sequences())
+      if (!std::exchange(p.accumulate, true) && shape_.keys_apart())
         kernels::clear_key_values<G>(exec_, sums, p.sizes, part, static_cast<int>(shape_.seq));
     }
   }
 
   /// This rank's part of the keys and values to where those of all ranks will be.
   void share_keys() const {
-    for (int p = 0; p < shape_.key_parts && shape_.shares_sequences(); ++p)
-      for (const kernels::AttentionPart& part : attention_parts(shape_, p))
-        kernels::copy_key_values<E>(
-            exec_, shared<E>(shared_.key_values, p), at(qkv), attention_sizes(shape_), part);
+    for (int p = 0; p < shape_.key_parts && shape_.keys_apart(); ++p)
+      for (const kernels::AttentionPart& part : exchanged_parts(p))
+        kernels::copy_key_values<E>(exec_,
+            exchanged<E>(&SharedKeys::key_values, p),
+            at(qkv),
+            attention_sizes(shape_),
+            part);
   }
 
-  /// The way back, for gradients that have been summed over the ranks.
+  /// The way back, for gradients that have been summed over the ranks, and over later slices.
   void take_key_gradients() const {
     with_key_gradient([&]<class G>(G) {
       for (int p = 0; p < shape_.key_parts; ++p)
-        for (const kernels::AttentionPart& part : attention_parts(shape_, p))
+        for (const kernels::AttentionPart& part : exchanged_parts(p))
           kernels::take_key_values<E, G>(exec_,
               at(qkv_gradient),
-              shared<const G>(shared_.gradient, p),
+              exchanged<const G>(&SharedKeys::gradient, p),
               attention_sizes(shape_),
               part);
     });
+  }
+
+  void take_key_gradients_of_slice() const {
+    if (shape_.has_slices())
+      take_key_gradients();
   }
 
   template <class Use>
@@ -344,11 +372,58 @@ private:
       use(E{});
   }
 
-  /// Of a part of the heads, one part after the other: rows of their keys, then of their values.
+  // Keys and values, or their gradients, of a part of the heads: what attention sees of whole
+  // sequences; and what this rank puts in and takes out, which is of its slice where ranks share
+  // one.
+
   template <class T>
-  [[nodiscard]] kernels::KeyValues<T> shared(const Buffer& buffer, int key_part) const {
+  [[nodiscard]] kernels::KeyValues<T> in_whole(Buffer SharedKeys::* which, int key_part) const {
+    const SharedKeys& all = shape_.has_slices() ? of_slices_ : of_ranks_;
+    return rows_of<T>(all.*which, key_part, shape_.seq);
+  }
+
+  template <class T>
+  [[nodiscard]] kernels::KeyValues<T> exchanged(Buffer SharedKeys::* which, int key_part) const {
+    return shape_.shares_sequences() ? rows_of<T>(of_ranks_.*which, key_part, shape_.span_seq())
+                                     : in_whole<T>(which, key_part);
+  }
+
+  [[nodiscard]] std::vector<kernels::AttentionPart> exchanged_parts(int key_part) const {
+    std::vector<kernels::AttentionPart> parts = attention_parts(shape_, key_part);
+    if (shape_.shares_sequences())
+      for (kernels::AttentionPart& part : parts) {
+        part.run.position -= static_cast<int>(shape_.span.begin);
+        part.chunk = static_cast<int>(shape_.chunk());
+      }
+    return parts;
+  }
+
+  /// Positions of a slice between a buffer of it, for the ranks that share it, and one of whole
+  /// sequences.
+  template <class T>
+  void move_slice(Buffer SharedKeys::* which, int key_part, bool to_whole) const {
+    const kernels::KeyRows of_slice{
+        static_cast<int>(shape_.span.begin), static_cast<int>(shape_.chunk())};
+    const kernels::KeyRows of_whole{0, static_cast<int>(shape_.seq)};
+    const kernels::KeyValues<T> slice = exchanged<T>(which, key_part),
+                                whole = in_whole<T>(which, key_part),
+                                &to = to_whole ? whole : slice, &from = to_whole ? slice : whole;
+    kernels::move_key_values<T>(exec_,
+        to,
+        to_whole ? of_whole : of_slice,
+        {from.keys, from.values},
+        to_whole ? of_slice : of_whole,
+        attention_sizes(shape_),
+        attention_parts(shape_, key_part).front(),
+        {0, static_cast<int>(shape_.span_seq()), static_cast<int>(shape_.span.begin)});
+  }
+
+  /// One part after the other: rows of their keys, then of their values.
+  template <class T>
+  [[nodiscard]] kernels::KeyValues<T> rows_of(
+      const Buffer& buffer, int key_part, std::int64_t positions) const {
     const std::int64_t row = shape_.key_values() / shape_.key_parts;
-    const std::int64_t elements = shape_.seq * shape_.micro_batch * row;
+    const std::int64_t elements = positions * shape_.micro_batch * row;
     T* const keys = buffer.at<T>(key_part * elements * sizeof(T), elements);
     return {keys, keys + row / 2};
   }
@@ -390,6 +465,6 @@ private:
   std::array<Source, 3> sources_;
   Matrix<const float> rope_;
   kernels::Attention attention_;
-  SharedKeys shared_;
+  SharedKeys of_ranks_, of_slices_;
 };
 }  // namespace minitaw::model

@@ -8,6 +8,7 @@ namespace {
 /// Sizes of the kernels of one micro-batch, in elements.
 struct Sizes {
   double tokens, hidden, width, rotated, vocab;
+  double keys;     ///< twice those that a query attends to in the mean
   double element;  ///< bytes of one
 
   explicit Sizes(const Shape& shape)
@@ -16,6 +17,7 @@ struct Sizes {
         width(static_cast<double>(shape.heads * shape.head_dim())),
         rotated(width + static_cast<double>(shape.kv_heads * shape.head_dim())),
         vocab(static_cast<double>(shape.vocab)),
+        keys(static_cast<double>(2 * shape.span.begin + shape.span_seq())),
         element(static_cast<double>(bytes_of(shape.dtype))) {}
 };
 
@@ -59,7 +61,7 @@ BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Price&
   const double of_qkv = product(n.hidden, static_cast<double>(shape.qkv()));
   const double last = product(ffn, n.hidden);
   const double others = product(n.width, n.hidden) + product(n.hidden, 2 * ffn) + last;
-  const double scores = 2 * n.tokens * static_cast<double>(shape.seq) * n.width;  // causal
+  const double scores = 2 * n.tokens * n.keys * n.width;  // causal
   const double attention = price.attention(scores);
 
   BlockCost cost;

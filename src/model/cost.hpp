@@ -48,8 +48,9 @@ struct BlockCost {
   double backward_weight() const { return backward_attend_weights + backward_finish_weights; }
 };
 
-/// F of a block: 2 T (weights of its matrices) + 2 T S A FLOPs with causal attention, T = B S / n
-/// tokens, A = heads head_dim. Both halves of the backward pass have as many for the matrices
+/// F of a block: 2 T (weights of its matrices) + 2 T (a + b) A FLOPs with causal attention, for
+/// tokens [a, b) of each sequence (a slice, or all: a + b = S), T = B (b - a) / n, A = heads
+/// head_dim. Both halves of the backward pass have as many for the matrices
 /// again; the input half has twice the attention of F, and the recomputation (without the last
 /// matrix product, whose result is not needed). Scores that a kernel recomputes do not count.
 /// `ffn`: the block's width.

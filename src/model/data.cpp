@@ -35,7 +35,6 @@ void initialise(
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
     : vocab_(shape.vocab),
       seq_(shape.seq),
-      local_seq_(shape.local_seq()),
       runs_(runs_of(shape)),
       seed_(seed) {
   if (data == "synthetic")
@@ -62,18 +61,22 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
 void TokenSource::fill(std::span<std::int32_t> tokens,
     std::span<std::int32_t> targets,
     std::int64_t step,
-    std::int64_t first) {
+    std::int64_t first,
+    std::span<const SequenceRun> runs) {
   const auto count = std::ssize(tokens);
-  if (count % local_seq_ != 0 || std::ssize(targets) != count)
+  std::int64_t of_sequence = 0;
+  for (const SequenceRun& run : runs)
+    of_sequence += run.count;
+  if (count % of_sequence != 0 || std::ssize(targets) != count)
     throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {} here",
         count,
         targets.size(),
-        local_seq_));
+        of_sequence));
   // Of the whole sequence: a target may be in the chunk of another rank.
   std::vector<std::int32_t> values(static_cast<std::size_t>(seq_) + 1);
-  for (std::int64_t begin = 0; begin < count; begin += local_seq_) {
+  for (std::int64_t begin = 0; begin < count; begin += of_sequence) {
     sequence(values, step, first++);
-    for (const auto& [row, length, position] : runs_) {
+    for (const auto& [row, length, position] : runs) {
       const auto from = values.begin() + position;
       std::copy_n(from, length, tokens.begin() + begin + row);
       std::copy_n(from + 1, length, targets.begin() + begin + row);

@@ -26,17 +26,26 @@ public:
   /// < 256.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
   /// Fills tokens and targets (one further) of B sequences from number `first` of the `step` on,
-  /// all ranks counted: [B, S], or [B, S / n], the shape's runs of each. For one thread.
+  /// all ranks counted: [B, S], or `runs` of each. For one thread.
   void fill(std::span<std::int32_t> tokens,
       std::span<std::int32_t> targets,
       std::int64_t step,
-      std::int64_t first);
+      std::int64_t first,
+      std::span<const SequenceRun> runs);
+
+  /// With the shape's runs: all of each sequence, or [B, S / n].
+  void fill(std::span<std::int32_t> tokens,
+      std::span<std::int32_t> targets,
+      std::int64_t step,
+      std::int64_t first) {
+    fill(tokens, targets, step, first, runs_);
+  }
 
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
   void read(std::span<std::int32_t> values, std::uint64_t random);
 
-  std::int64_t vocab_, seq_, local_seq_;
+  std::int64_t vocab_, seq_;
   std::vector<SequenceRun> runs_;
   std::uint64_t seed_;
   std::string path_;  ///< empty: synthetic

@@ -2,6 +2,7 @@
 #include "model/layout.hpp"
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
@@ -44,6 +45,14 @@ void check_sizes(const Shape& shape) {
         shape.context.count,
         2 * shape.context.count,
         2 * shape.context.count));
+  if (const std::int64_t least =
+          std::int64_t{shape.slices} * (shape.shares_sequences() ? 2 * shape.context.count : 1);
+      shape.slices < 1 || shape.seq < least)
+    throw InputError(fmt::format("seq = {}: slices = {}{} need a sequence of at least {}",
+        shape.seq,
+        shape.slices,
+        shape.shares_sequences() ? fmt::format(" with context = {}", shape.context.count) : "",
+        counted(least, "token")));
   if (shape.key_parts < 1 || shape.kv_heads % shape.key_parts != 0)
     throw InputError(fmt::format(
         "context_parts = {} does not divide kv_heads = {}", shape.key_parts, shape.kv_heads));
@@ -191,10 +200,57 @@ void check(const Shape& shape) {
 
 std::vector<SequenceRun> runs_of(const Shape& shape) {
   const std::int64_t chunk = shape.chunk();
+  const std::int64_t first = shape.span.begin;
   if (!shape.shares_sequences())
-    return {{0, chunk, 0}};
+    return {{0, chunk, first}};
   const auto [index, count] = shape.context;
-  return {{0, chunk, index * chunk}, {chunk, chunk, (2 * count - 1 - index) * chunk}};
+  return {
+      {0, chunk, first + index * chunk}, {chunk, chunk, first + (2 * count - 1 - index) * chunk}};
+}
+
+namespace {
+/// Tokens that the length of a slice should be a multiple of.
+std::int64_t granule_of(const Shape& shape) {
+  const std::int64_t least = shape.shares_sequences() ? 2 * shape.context.count : 1;
+  std::int64_t granule = least;
+  // The shortest slice may be half as long as the mean; a border may move by a quarter of that.
+  while (granule < 128 * least && 16 * granule * shape.slices <= shape.seq)
+    granule *= 2;
+  return granule;
+}
+
+/// The tokens of a prefix that has this share of a block's FLOPs.
+double prefix_with(const Shape& shape, double share) {
+  const auto tokens = static_cast<double>(shape.seq);
+  double of_token = 0;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    of_token += static_cast<double>(block_matmul_parameters(shape, layer)) / shape.layers;
+  const auto of_pair = static_cast<double>(shape.heads * shape.head_dim());
+  const double all = share * (of_token * tokens + of_pair * tokens * tokens);
+  return 2 * all / (of_token + std::sqrt(of_token * of_token + 4 * of_pair * all));
+}
+}  // namespace
+
+std::vector<Shape> slices_of(const Shape& shape) {
+  const std::int64_t granule = granule_of(shape);
+  std::vector<Shape> slices;
+  for (std::int64_t begin = 0, i = 1; i <= shape.slices; ++i) {
+    const double share = static_cast<double>(i) / shape.slices;
+    const double ideal =
+        shape.even_slices ? share * static_cast<double>(shape.seq) : prefix_with(shape, share);
+    std::int64_t end = std::llround(ideal / static_cast<double>(granule)) * granule;
+    // Every slice has something, whatever the rounding says.
+    const std::int64_t least = shape.shares_sequences() ? 2 * shape.context.count : 1;
+    end = std::clamp(end, begin + least, shape.seq - (shape.slices - i) * least);
+    slices.push_back(shape);
+    slices.back().span = {begin, (i == shape.slices ? shape.seq : end) - begin};
+    begin = end;
+  }
+  return slices;
+}
+
+const Shape& Layout::largest_shape() const {
+  return slices.empty() ? shape : *std::ranges::max_element(slices, {}, &Shape::tokens);
 }
 
 std::int64_t block_matmul_parameters(const Shape& shape, int layer) {
@@ -282,6 +338,8 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
     throw InputError(
         fmt::format("layers = {0}: {1} shards need at least {1} layers", shape.layers, cut.shards));
   Layout layout{shape, {}, make_embeddings(shape, cut)};
+  if (shape.has_slices())
+    layout.slices = slices_of(shape);
   int first = 0;
   for (const int length : shard_lengths(block_costs(shape), cut)) {
     layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));

@@ -42,8 +42,14 @@ struct Shape {
   /// Equal parts by key/value heads in which a context group gathers the keys of a block: the next
   /// one is under way while one is attended to.
   int key_parts = 1;
-  /// Of the gradients of keys and values that a context group adds up: fp32, whatever dtype is.
+  /// Of the gradients of keys and values that a context group, or later slices, add up: fp32,
+  /// whatever dtype is.
   bool fp32_key_gradients = false;
+  /// k: slices in which a pipeline passes a sequence, consecutive runs of its tokens.
+  int slices = 1;
+  bool even_slices = false;  ///< of equal length; else of equal cost
+  /// Tokens of every sequence that this shape is about: those of a slice; none: all.
+  Range span{};
 
   /// Of gradients that move between ranks on their way to an accumulator.
   [[nodiscard]] Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
@@ -55,17 +61,26 @@ struct Shape {
     return (heads + 2 * std::int64_t{kv_heads}) * head_dim();
   }
 
-  /// Tokens of each sequence that this rank computes.
-  [[nodiscard]] std::int64_t local_seq() const { return seq / context.count; }
+  /// Tokens of each sequence that this shape is about, of all ranks that share it.
+  [[nodiscard]] std::int64_t span_seq() const { return span.count > 0 ? span.count : seq; }
+
+  /// Those of them that this rank computes.
+  [[nodiscard]] std::int64_t local_seq() const { return span_seq() / context.count; }
 
   /// T: tokens of a micro-batch that this rank computes, sequence by sequence.
   [[nodiscard]] std::int64_t tokens() const { return local_seq() * micro_batch; }
 
   [[nodiscard]] bool shares_sequences() const { return context.count > 1; }
 
-  /// Tokens of a chunk of a sequence; all of it where sequences are not shared.
+  [[nodiscard]] bool has_slices() const { return slices > 1; }
+
+  /// Keys and values are in buffers of their own, because they are those of other ranks or slices
+  /// too.
+  [[nodiscard]] bool keys_apart() const { return shares_sequences() || has_slices(); }
+
+  /// Tokens of a chunk of a sequence, or of a slice; all of it where sequences are not shared.
   [[nodiscard]] std::int64_t chunk() const {
-    return shares_sequences() ? seq / (2 * context.count) : seq;
+    return shares_sequences() ? span_seq() / (2 * context.count) : span_seq();
   }
 
   /// Elements of a key and a value of every key/value head.
@@ -83,13 +98,20 @@ struct SequenceRun {
   friend bool operator==(const SequenceRun&, const SequenceRun&) = default;
 };
 
-/// The runs that a rank computes, in the order of its rows: all of a sequence, or a head and a
-/// tail.
+/// The runs that a rank computes, in the order of its rows: all of a sequence or slice, or a head
+/// and a tail.
 [[nodiscard]] std::vector<SequenceRun> runs_of(const Shape& shape);
+
+/// The shapes of the slices of a sequence, in its order. Their borders divide the FLOPs of a block
+/// evenly, as later tokens attend to more (or the tokens, if slices are even): a prefix of x tokens
+/// costs P x + A x^2, with P weights of a block's matrices and A = heads head_dim. Borders are
+/// multiples of up to 128 tokens where slices are long enough, always of 2 n.
+[[nodiscard]] std::vector<Shape> slices_of(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
-/// rotates pairs), an ffn list of the wrong length, a sequence that does not fall into chunks, a
+/// rotates pairs), an ffn list of the wrong length, a sequence that does not fall into chunks or
+/// slices, a
 /// matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
@@ -172,6 +194,15 @@ struct Layout {
   Shape shape;
   std::vector<Shard> shards;
   Embeddings embeddings;
+  std::vector<Shape> slices{};  ///< slices_of(shape), if there are several
+
+  /// The shape of a micro-batch, or of a slice of one: each has a number (Program::slices).
+  [[nodiscard]] const Shape& shape_of(int micro_batch) const {
+    return slices.empty() || micro_batch < 0 ? shape : slices[micro_batch % slices.size()];
+  }
+
+  /// The shape with the most tokens at a time.
+  [[nodiscard]] const Shape& largest_shape() const;
   /// All flat buffers of the model: the shards, then the embeddings.
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };

@@ -51,12 +51,13 @@ void Buffer::require(std::size_t needed) const {
 
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab),
+      runs_(runs_of(shape)),
       tokens_(static_cast<std::size_t>(shape.tokens())),
       memory_(Kokkos::view_alloc("minitaw::tokens", Kokkos::WithoutInitializing),
           token_bytes(shape) / sizeof(std::int32_t)) {}
 
 void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first) {
-  source.fill(part(tokens_, tokens_), part(0, tokens_), step, first);
+  source.fill(part(tokens_, tokens_), part(0, tokens_), step, first, runs_);
   const std::span<std::int32_t> behind = part(3 * tokens_, memory_.extent(0) - 3 * tokens_);
   segments_ = sort_positions(part(2 * tokens_, tokens_), behind, inputs(), vocab_);
 }
@@ -70,23 +71,30 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
 }
 
 namespace {
-std::vector<kernels::QueryRun> query_runs(const Shape& shape) {
-  return list_of(runs_of(shape), [](const SequenceRun& run) {
-    return kernels::QueryRun{
-        static_cast<int>(run.row), static_cast<int>(run.count), static_cast<int>(run.position)};
+/// `first_row`: of those that the rank has of a sequence.
+std::vector<kernels::QueryRun> query_runs(const Shape& shape, std::int64_t first_row = 0) {
+  return list_of(runs_of(shape), [=](const SequenceRun& run) {
+    return kernels::QueryRun{static_cast<int>(first_row + run.row),
+        static_cast<int>(run.count),
+        static_cast<int>(run.position)};
   });
+}
+
+/// Rows of a rank's part of a sequence that come before those of a slice.
+std::int64_t first_row(const Shape& slice) {
+  return slice.span.begin / slice.context.count;
 }
 }  // namespace
 
 std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_part) {
-  if (!shape.shares_sequences())
+  if (!shape.keys_apart())
     return {{}};
   const int heads = shape.kv_heads / shape.key_parts;
   return list_of(query_runs(shape), [&](const kernels::QueryRun& run) {
     return kernels::AttentionPart{.run = run,
         .kv_heads = {key_part * heads, heads},
         .stride = shape.key_values() / shape.key_parts,
-        .chunk = static_cast<int>(shape.chunk())};
+        .chunk = static_cast<int>(shape.has_slices() ? shape.seq : shape.chunk())};
   });
 }
 
@@ -114,54 +122,79 @@ Model::Model(ExecutionSpace exec,
         layout_.embeddings.elements));
   for (Tensor& tensor : embeddings_tensors_)
     tensor.offset -= first;
-  for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
-    saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
-    deferred_.push_back(plan_deferred(layout_, static_cast<int>(s)));
-    padding_.push_back(padding_of(layout_.shards[s].tensors, layout_.shards[s].elements));
+  const int shards = static_cast<int>(layout_.shards.size());
+  for (int slice = 0; slice < shape.slices; ++slice) {
+    saved_.emplace_back();
+    deferred_.emplace_back();
+    for (int s = 0; s < shards; ++s) {
+      saved_.back().push_back(plan_saved(layout_, s, slice));
+      deferred_.back().push_back(plan_deferred(layout_, s, slice));
+    }
   }
+  for (const Shard& shard : layout_.shards)
+    padding_.push_back(padding_of(shard.tensors, shard.elements));
   embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.count);
   kernels::prepare(exec_);
+  const Matrix<float> rope =
+      matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim());
   with_element(shape.dtype, [&]<class E>(E) {
+    const Shape& begin = layout_.shape_of(0);
     attention_ = kernels::resolve_attention<E>(
-        attention, attention_sizes(shape), attention_parts(shape).front());
-    for (int p = 0; p < shape.key_parts; ++p)
-      for (const kernels::AttentionPart& part : attention_parts(shape, p))
-        kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_, part);
+        attention, attention_sizes(begin), attention_parts(begin).front());
+    for (int slice = 0; slice < shape.slices; ++slice) {
+      const Shape& part_of_it = layout_.shape_of(slice);
+      for (int p = 0; p < shape.key_parts; ++p)
+        for (const kernels::AttentionPart& part : attention_parts(part_of_it, p))
+          kernels::attention_prepare<E>(exec_, attention_sizes(part_of_it), attention_, part);
+      kernels::rope_table(exec_, rope, query_runs(part_of_it, first_row(part_of_it)));
+    }
   });
-  kernels::rope_table(exec_,
-      matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
-      query_runs(shape));
+}
+
+Buffer Model::of_block(const Buffer& prefix, int index, Dtype dtype) const {
+  if (prefix.data == nullptr)
+    return prefix;
+  const std::size_t bytes = prefix_elements(layout_.shape) * bytes_of(dtype);
+  return {prefix.at<std::byte>(index * bytes, static_cast<std::int64_t>(bytes)), bytes};
 }
 
 template <class E>
 Block<E> Model::block(int shard, int index, const Operands& o) const {
   static const BlockRegions unsplit{};
-  const Shape& shape = layout_.shape;
+  const Shape& shape = shape_of(o);
   const Shard& run = layout_.shards[shard];
-  const BlockRegions& apart = o.deferred.data ? deferred_[shard].blocks[index] : unsplit;
+  const BlockRegions& apart = o.deferred.data ? deferred_[o.slice][shard].blocks[index] : unsplit;
+  const std::size_t before = first_row(shape) * shape.head_dim() * sizeof(float);
+  // None where only keys and values move.
   const auto gain = [&](Intermediate part) {
-    return vector_at<const E>(o.deferred, apart[part], shape.hidden);
+    return o.deferred.data ? vector_at<const E>(o.deferred, apart[part], shape.hidden)
+                           : Vector<const E>();
   };
   return Block<E>(exec_,
       shape,
       shape.ffn[run.first_layer + index],
       o.weights.data ? BlockTensors<const E>(o.weights, run, index)
                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
-      {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
-      matrix_at<const float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim()),
+      {{{saved_[o.slice][shard].blocks[index], o.saved},
+          {apart, o.deferred},
+          {plan_.block, workspace_}}},
+      matrix_at<const float>(
+          workspace_, {plan_.rope.offset + before}, shape.local_seq(), shape.head_dim()),
       attention_,
-      {o.keys, o.key_gradient});
+      {o.keys, o.key_gradient},
+      {of_block(o.prefix, index, shape.dtype),
+          of_block(o.prefix_gradient, index, shape.key_gradient_dtype())});
 }
 
 template <class E>
-Matrix<E> Model::hidden(Buffer x) const {
-  return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
+Matrix<E> Model::hidden(const Operands& o) const {
+  return matrix_at<E>(o.hidden, {}, shape_of(o).tokens(), layout_.shape.hidden);
 }
 
 void Model::forward(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (int i = 0; i <= last_block(shard); ++i)
-      block<E>(shard, i, o).forward(hidden<E>(o.hidden));
+      block<E>(shard, i, o).forward(hidden<E>(o));
   });
 }
 
@@ -183,7 +216,7 @@ void Model::for_gradient(int shard, int block, const Operands& o, const Use& use
 void Model::backward(int shard, const Operands& o) {
   for (int i = last_block(shard); i >= 0; --i)
     for_gradient(shard, i, o, [&]<class E>(E, const auto& into) {
-      block<E>(shard, i, o).backward(hidden<E>(o.hidden), into, o.accumulate);
+      block<E>(shard, i, o).backward(hidden<E>(o), into, o.accumulate);
     });
 }
 
@@ -207,10 +240,10 @@ void Model::backward_weight(int shard, const Operands& o) {
 template <class E>
 Matrix<E> Model::gradient_at_output(int shard, int index, const Operands& o) {
   if (o.deferred.data == nullptr)
-    return hidden<E>(o.hidden);
+    return hidden<E>(o);
   const Matrix<E> deferred = block<E>(shard, index, o).gradient_at_output();
   if (index == last_block(shard))
-    Kokkos::deep_copy(exec_, deferred, hidden<E>(o.hidden));
+    Kokkos::deep_copy(exec_, deferred, hidden<E>(o));
   return deferred;
 }
 
@@ -218,13 +251,13 @@ Matrix<E> Model::gradient_at_output(int shard, int index, const Operands& o) {
 template <class E>
 Matrix<E> Model::gradient_at_input(int shard, int index, const Operands& o) const {
   return o.deferred.data == nullptr || index == 0
-             ? hidden<E>(o.hidden)
+             ? hidden<E>(o)
              : block<E>(shard, index - 1, o).gradient_at_output();
 }
 
 void Model::forward_keys(int shard, int index, const Operands& o) {
   with_element(layout_.shape.dtype,
-      [&]<class E>(E) { block<E>(shard, index, o).forward_keys(hidden<E>(o.hidden)); });
+      [&]<class E>(E) { block<E>(shard, index, o).forward_keys(hidden<E>(o)); });
 }
 
 void Model::forward_attend(int shard, int index, Part heads, const Operands& o) {
@@ -236,8 +269,18 @@ void Model::forward_attend(int shard, int index, Part heads, const Operands& o) 
     const Block<E> of = block<E>(shard, index, o);
     of.attend(heads.index);
     if (heads.index + 1 == heads.count)
-      of.forward_rest(hidden<E>(o.hidden));
+      of.forward_rest(hidden<E>(o));
   });
+}
+
+void Model::forward_extend(int shard, int index, Part heads, const Operands& o) {
+  with_element(
+      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).extend(heads.index); });
+}
+
+void Model::backward_share(int shard, int index, const Operands& o) {
+  with_element(
+      layout_.shape.dtype, [&]<class E>(E) { block<E>(shard, index, o).share_key_gradients(); });
 }
 
 void Model::backward_keys(int shard, int index, const Operands& o) {
@@ -252,7 +295,7 @@ void Model::backward_attend(int shard, int index, const Operands& o) {
 
 void Model::backward_attend_weights(int shard, int index, const Operands& o) {
   for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
-    block<E>(shard, index, o).backward_attend_weights(hidden<E>(o.hidden), into, o.accumulate);
+    block<E>(shard, index, o).backward_attend_weights(hidden<E>(o), into, o.accumulate);
   });
 }
 
@@ -262,7 +305,7 @@ void Model::backward_finish(int shard, int index, const Operands& o) {
       block<E>(shard, index, o).backward_finish(gradient_at_input<E>(shard, index, o));
     });
   for_gradient(shard, index, o, [&]<class E>(E, const auto& into) {
-    block<E>(shard, index, o).backward_finish(hidden<E>(o.hidden), into, o.accumulate);
+    block<E>(shard, index, o).backward_finish(hidden<E>(o), into, o.accumulate);
   });
 }
 
@@ -277,13 +320,14 @@ const Tensor& Model::embeddings_tensor(Role role) const {
 
 /// Asynchronous because the source is pinned.
 Vector<std::int32_t> Model::upload(
-    const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned) {
-  if (std::ssize(batch.inputs()) != layout_.shape.tokens() || batch.segments().empty())
+    const Region& region, const Operands& o, const MicroBatch& batch, MicroBatch::Tokens pinned) {
+  const std::int64_t expected = shape_of(o).tokens();
+  if (std::ssize(batch.inputs()) != expected || batch.segments().empty())
     throw LogicError(
         fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
             batch.inputs().size(),
             batch.segments().size(),
-            layout_.shape.tokens()));
+            expected));
   using Pinned = Kokkos::View<const std::int32_t*,
       Kokkos::LayoutRight,
       kernels::PinnedSpace,
@@ -295,10 +339,10 @@ Vector<std::int32_t> Model::upload(
 }
 
 void Model::embed(const Operands& o, const MicroBatch& batch) {
-  const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
+  const Vector<std::int32_t> tokens = upload(plan_.tokens, o, batch, batch.inputs());
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_,
-        hidden<E>(o.hidden),
+        hidden<E>(o),
         matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)),
         tokens);
   });
@@ -307,7 +351,7 @@ void Model::embed(const Operands& o, const MicroBatch& batch) {
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the
 /// gradient.
 void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
-  const Vector<std::int32_t> index = upload(plan_.index, batch, batch.index());
+  const Vector<std::int32_t> index = upload(plan_.index, o, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
@@ -319,7 +363,7 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(exec_,
         gradient,
-        hidden<E>(o.hidden),
+        hidden<E>(o),
         part(batch.inputs()),
         part(batch.order()),
         part(batch.segments()));
@@ -327,8 +371,8 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
 }
 
 void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
-  const Shape& shape = layout_.shape;
-  const Vector<std::int32_t> targets = upload(plan_.tokens, batch, batch.targets());
+  const Shape& shape = shape_of(o);
+  const Vector<std::int32_t> targets = upload(plan_.tokens, o, batch, batch.targets());
   if (!o.accumulate)
     clear<float>(exec_, o.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);

@@ -32,8 +32,8 @@ struct Buffer {
 [[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(
     const Shape& shape, int key_part = 0);
 
-/// Tokens of one micro-batch, T = B S, and their order, in pinned memory. Kernels read it until
-/// their step is over.
+/// Tokens of one micro-batch, T = B S, or of a slice of it, and their order, in pinned memory.
+/// Kernels read it until their step is over.
 class MicroBatch {
 public:
   explicit MicroBatch(const Shape& shape);
@@ -63,6 +63,7 @@ private:
   }
 
   std::int64_t vocab_;
+  std::vector<SequenceRun> runs_;
   std::size_t tokens_, segments_ = 0;
   Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
@@ -88,9 +89,12 @@ struct Operands {
       saved{};  ///< what lives from the forward to the backward visit of one (shard, micro-batch)
   Buffer hidden{};        ///< hidden state [B S, H] or its gradient; compute type; changed in place
   Buffer deferred{};      ///< what lives from backward_input() to backward_weight()
-  Buffer keys{};          ///< of a block: keys and values of whole sequences that ranks share
+  Buffer keys{};          ///< of a block: keys and values of sequences, or slices, that ranks share
   Buffer key_gradient{};  ///< their gradients, in Shape::key_gradient_dtype()
-  Buffer gradient{};      ///< of the weights
+  Buffer prefix{};        ///< of all blocks of the shard: those of slices, for whole sequences
+  Buffer prefix_gradient{};
+  int slice = 0;                      ///< of the sequences, where they come in slices
+  Buffer gradient{};                  ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
@@ -116,6 +120,10 @@ void draw(Buffer weights,
 /// asynchronous on `exec`, never stops the host, and uses no memory but the operands and the
 /// scratch of plan_workspace(). Throws LogicError for a buffer that is too small or a tensor of the
 /// embeddings that the rank does not hold.
+///
+/// Slices of a sequence go forward in its order: each leaves its keys and values in `prefix`, and
+/// attends to those of the slices before too. They come back in the reverse order: each adds to
+/// `prefix_gradient` of the slices before.
 ///
 /// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden
 /// state. plan_saved() and plan_deferred() lay out `saved` and `deferred`. The (second half of the)
@@ -166,8 +174,15 @@ public:
   // backward_keys of the block before may come as soon as attend and its weights are over. Only
   // segments of one visit use the scratch between its first and its last one.
 
+  //
+  // Of slices, the keys of all ranks go on to `prefix` before attention (forward_extend), and stay
+  // there for the backward visits; what `prefix_gradient` has of the slice goes to `key_gradient`
+  // after it (backward_share).
+
   /// Needs weights and hidden; writes saved and this rank's part of keys.
   void forward_keys(int shard, int block, const Operands& o);
+  /// Needs the part of keys; writes it to prefix.
+  void forward_extend(int shard, int block, Part heads, const Operands& o);
   /// hidden = block(hidden), once all parts of the heads have been attended to. Needs weights, and
   /// the part of keys; writes saved.
   void forward_attend(int shard, int block, Part heads, const Operands& o);
@@ -176,6 +191,8 @@ public:
   /// Needs weights, saved, hidden and keys; writes key_gradient, all of it, and deferred if there
   /// is one.
   void backward_attend(int shard, int block, const Operands& o);
+  /// Writes key_gradient. Needs prefix_gradient.
+  void backward_share(int shard, int block, const Operands& o);
   /// Gives the gradient of the block's weights but norm1 and wqkv. Needs saved and hidden.
   void backward_attend_weights(int shard, int block, const Operands& o);
   /// hidden = gradient at the block's input. Needs weights, saved, this rank's part of
@@ -201,9 +218,14 @@ private:
   [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
 
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
+
+  /// The shape of the slice that an action is about; of all, where there are none.
+  [[nodiscard]] const Shape& shape_of(const Operands& o) const { return layout_.shape_of(o.slice); }
   /// A hidden state or its gradient [T, H].
   template <class E>
-  [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
+  [[nodiscard]] kernels::Matrix<E> hidden(const Operands& o) const;
+  /// What there is of a block in a buffer for all blocks of a shard.
+  [[nodiscard]] Buffer of_block(const Buffer& prefix, int index, Dtype dtype) const;
   /// use(E{}, its BlockTensors<G>) for a block; clears padding that is written.
   template <class Use>
   void for_gradient(int shard, int block, const Operands& o, const Use& use);
@@ -222,7 +244,7 @@ private:
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
   kernels::Vector<std::int32_t> upload(
-      const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
+      const Region& region, const Operands& o, const MicroBatch& batch, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;
@@ -233,8 +255,8 @@ private:
   std::vector<Tensor>
       embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<ShardPlan> saved_, deferred_;  ///< of each shard
-  std::vector<std::vector<Range>> padding_;  ///< of each shard
-  std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
+  std::vector<std::vector<ShardPlan>> saved_, deferred_;  ///< of each slice and shard
+  std::vector<std::vector<Range>> padding_;               ///< of each shard
+  std::vector<Range> embeddings_padding_;                 ///< of the rank's part of the embeddings
 };
 }  // namespace minitaw::model

@@ -35,12 +35,13 @@ private:
   std::size_t end_;
 };
 
-ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Intermediate>& parts) {
+ShardPlan plan_shard(
+    const Layout& layout, int shard, const Shape& shape, const std::vector<Intermediate>& parts) {
   const Shard& run = layout.shards[shard];
   ShardPlan plan;
   Carver carver(0);
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    carver.take(plan.blocks.emplace_back(), parts, layout.shape, layout.shape.ffn[layer]);
+    carver.take(plan.blocks.emplace_back(), parts, shape, shape.ffn[layer]);
   plan.bytes = carver.end();
   return plan;
 }
@@ -119,17 +120,17 @@ std::int64_t loss_slice(const Shape& shape) {
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));
 }
 
-ShardPlan plan_saved(const Layout& layout, int shard) {
+ShardPlan plan_saved(const Layout& layout, int shard, int slice) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {input};
   if (layout.shape.recompute != Recompute::block)
     parts.insert(parts.end(), {attention, lse});
   if (layout.shape.recompute == Recompute::none)
     parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
-  return plan_shard(layout, shard, parts);
+  return plan_shard(layout, shard, layout.shape_of(slice), parts);
 }
 
-ShardPlan plan_deferred(const Layout& layout, int shard) {
+ShardPlan plan_deferred(const Layout& layout, int shard, int slice) {
   using enum Intermediate;
   std::vector<Intermediate> parts = {
       output_gradient, norm1, product, middle_gradient, qkv_gradient, gain_partial1, gain_partial2};
@@ -139,7 +140,7 @@ ShardPlan plan_deferred(const Layout& layout, int shard) {
     parts.push_back(norm2);
   else
     parts.insert(parts.end(), {rstd1, normed, ffn});
-  return plan_shard(layout, shard, parts);
+  return plan_shard(layout, shard, layout.shape_of(slice), parts);
 }
 
 Duties all_duties(const Shape& shape) {
@@ -147,10 +148,10 @@ Duties all_duties(const Shape& shape) {
 }
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
-  const Shape& shape = layout.shape;
+  const Shape& shape = layout.largest_shape();
   WorkspacePlan plan;
   Carver carver(0);
-  plan.rope = carver.take(shape.local_seq() * shape.head_dim(), fp32);
+  plan.rope = carver.take(layout.shape.local_seq() * shape.head_dim(), fp32);
   if (duties.embedding || duties.loss)
     plan.tokens = carver.take(shape.tokens(), int32);
   if (duties.undivided_backward || duties.loss) {
@@ -184,11 +185,16 @@ std::size_t hidden_bytes(const Shape& shape) {
 }
 
 std::size_t key_value_bytes(const Shape& shape) {
-  return shape.seq * shape.micro_batch * shape.key_values() * bytes_of(shape.dtype);
+  return shape.span_seq() * shape.micro_batch * shape.key_values() * bytes_of(shape.dtype);
 }
 
 std::size_t key_gradient_bytes(const Shape& shape) {
-  return shape.seq * shape.micro_batch * shape.key_values() * bytes_of(shape.key_gradient_dtype());
+  return shape.span_seq() * shape.micro_batch * shape.key_values() *
+         bytes_of(shape.key_gradient_dtype());
+}
+
+std::int64_t prefix_elements(const Shape& shape) {
+  return shape.seq * shape.micro_batch * shape.key_values();
 }
 
 std::size_t library_estimate(const Shape& shape) {

@@ -11,7 +11,7 @@ struct Region {
 
 /// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass
 /// for the backward pass; deferred by one half of a split backward pass for the other; or scratch.
-/// T = B S / n: the rank's part of sequences that n ranks share.
+/// T = B S / n: the rank's part of sequences that n ranks share; of a slice, B (b - a) / n.
 enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
@@ -59,15 +59,15 @@ struct ShardPlan {
 };
 
 /// Lays out the memory that a shard's forward pass saves for its backward pass, for one
-/// micro-batch. Left out, and rebuilt by one pass over memory each: the normalised inputs and the
-/// SwiGLU product.
-[[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
+/// micro-batch, or `slice` of it. Left out, and rebuilt by one pass over memory each: the
+/// normalised inputs and the SwiGLU product.
+[[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard, int slice = 0);
 
 /// Lays out the memory that the input half of a shard's backward pass defers for the weight half,
 /// beside the saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved
 /// input, row statistics and gain, for 2 T H bytes (bf16) less and a pass over memory that the
 /// undivided pass makes too; norm2's likewise if `middle` is saved.
-[[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
+[[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard, int slice = 0);
 
 /// What a rank computes of the model: its scratch is for that and for nothing else.
 struct Duties {
@@ -115,9 +115,12 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 /// Bytes of the keys and values of a block for whole sequences [2 n, B, chunk, 2 h_kv d], gathered
-/// from n ranks, and of their gradients.
+/// from n ranks, and of their gradients; of a slice, for its tokens.
 [[nodiscard]] std::size_t key_value_bytes(const Shape& shape);
 [[nodiscard]] std::size_t key_gradient_bytes(const Shape& shape);
+/// Elements of the keys and values of a block that its slices gather, one after the other: of whole
+/// sequences [B, S, 2 h_kv d].
+[[nodiscard]] std::int64_t prefix_elements(const Shape& shape);
 /// Bytes behind the sum of squares of a gradient: the number, fp32, and from squares_scratch on
 /// partial sums.
 inline constexpr std::size_t squares_scratch = 256;

@@ -10,13 +10,16 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Elements of a shard, the embeddings, a hidden state, or all keys and values of a block.
-std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
+/// Elements of a shard, the embeddings, a hidden state, or all keys and values of a block, or of
+/// the blocks of a shard.
+std::int64_t elements_of(Data data, int shard, int micro_batch, const model::Layout& layout) {
+  const model::Shape& shape = layout.shape_of(micro_batch);
   switch (data) {
   case Data::shard: return layout.shards[shard].elements;
   case Data::embeddings: return layout.embeddings.elements;
-  case Data::micro_batch: return layout.shape.tokens() * layout.shape.hidden;
-  case Data::keys: return layout.shape.seq * layout.shape.micro_batch * layout.shape.key_values();
+  case Data::micro_batch: return shape.tokens() * shape.hidden;
+  case Data::keys: return shape.span_seq() * shape.micro_batch * shape.key_values();
+  case Data::prefix: return layout.shards[shard].layers * model::prefix_elements(shape);
   default: return 1;
   }
 }
@@ -25,7 +28,8 @@ std::int64_t elements_of(Data data, int shard, const model::Layout& layout) {
 Range moved(const Action& a, const model::Layout& layout) {
   if (a.payload == Payload::none)
     throw LogicError("a transfer of nothing");
-  return range_of(elements_of(row_of(a.payload).data, a.shard, layout), {a.part, a.parts});
+  return range_of(
+      elements_of(row_of(a.payload).data, a.shard, a.micro_batch, layout), {a.part, a.parts});
 }
 
 model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
@@ -37,9 +41,14 @@ model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
   }
 }
 
-Range held(
-    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
-  return range_of(elements_of(row_of(cls).data, shard, layout), part_of(program, rank, cls));
+Range held(const Program& program,
+    int rank,
+    SlotClass cls,
+    int shard,
+    const model::Layout& layout,
+    int micro_batch) {
+  return range_of(
+      elements_of(row_of(cls).data, shard, micro_batch, layout), part_of(program, rank, cls));
 }
 
 ByteMatrix::ByteMatrix(int ranks)
@@ -127,15 +136,17 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
-/// Returns the bytes that an action on `shard` has in a slot of this class.
+/// Returns the bytes that an action has in a slot of this class.
 std::size_t content_bytes(
-    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+    const Program& program, int rank, SlotClass cls, const Action& a, const model::Layout& layout) {
+  const int slice = slice_of(program, std::max(a.micro_batch, 0));
   switch (cls) {
-  case SlotClass::saved: return model::plan_saved(layout, shard).bytes;
-  case SlotClass::deferred: return model::plan_deferred(layout, shard).bytes;
+  case SlotClass::saved: return model::plan_saved(layout, a.shard, slice).bytes;
+  case SlotClass::deferred: return model::plan_deferred(layout, a.shard, slice).bytes;
   case SlotClass::squares: return model::squares_bytes;
   default:
-    return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
+    return held(program, rank, cls, a.shard, layout, slice).count *
+           bytes_of(dtype_of(cls, layout.shape));
   }
 }
 
@@ -153,7 +164,7 @@ std::vector<SlotSize> slots_of(const Program& program, int number, const model::
     for (const Access& access : accesses(a, number)) {
       const auto [cls, index] = access.slot;
       std::size_t& bytes = slots[first[index_of(cls)] + index].bytes;
-      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a.shard, layout)));
+      bytes = std::max(bytes, rounded(content_bytes(program, number, cls, a, layout)));
     }
   return slots;
 }
@@ -174,7 +185,8 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
   }
   result.workspace = rounded(model::plan_workspace(layout, duties_of(rank, layout)).bytes);
   result.staging = 2 * chunk_bytes * staged.size();
-  result.tokens = token_batches_of(rank).size() * model::token_bytes(layout.shape);
+  for (const int m : token_batches_of(rank))
+    result.tokens += model::token_bytes(layout.shape_of(m));
 
   const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
   for (const SlotSize& slot : result.slots)

@@ -131,7 +131,11 @@ struct Ticks {
 /// compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 /// Elements of `shard`, or of the embeddings, that a slot for weights or gradients holds: all, or
-/// the rank's slice.
-[[nodiscard]] Range held(
-    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
+/// the rank's slice; or of a micro-batch.
+[[nodiscard]] Range held(const Program& program,
+    int rank,
+    SlotClass cls,
+    int shard,
+    const model::Layout& layout,
+    int micro_batch = -1);
 }  // namespace minitaw::schedule

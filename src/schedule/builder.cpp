@@ -26,7 +26,10 @@ Builder::Builder(const Request& request, int shards)
       squares_(groups_.ranks()) {
   program_.groups = request.groups;
   program_.shards = shards;
-  program_.micro_batches = request.micro_batches;
+  if (const std::string slices = request.spec.value("slices"); !slices.empty())
+    program_.slices = std::stoi(slices);
+  program_.even_slices = program_.slices > 1 && request.spec.value("cut") == "even";
+  program_.micro_batches = request.micro_batches * program_.slices;
   program_.replicas = request.replicas;
   program_.clips = request.clips;
   program_.context = request.context;
@@ -330,7 +333,7 @@ void Builder::finish_rank(int r, Overlap overlap) {
       emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
   rank.actions = list_of(emitted, &Emitted::action);
-  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer);
+  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer, program_.slices);
   write_first_contributions(rank, program_.shard_parts);
   assign_waits(rank, r, overlap);
 }

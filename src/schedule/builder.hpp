@@ -76,6 +76,9 @@ public:
   /// n: ranks that share each sequence.
   int context() const { return program_.context; }
 
+  /// k: slices of each micro-batch.
+  int slices() const { return program_.slices; }
+
   /// Parts by heads in which keys of a block are gathered.
   int key_parts() const { return program_.key_parts; }
 

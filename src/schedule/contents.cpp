@@ -82,6 +82,7 @@ private:
     case Kind::forward:
       need_weights(p, weights, whole(a[weights].cls));
       need(p, hidden, a.shard);
+      extend(p, keys, before_forward(a));
       leave(p, saved, a.shard);
       return leave(p, hidden, a.shard + 1);
     case Kind::loss:
@@ -94,6 +95,8 @@ private:
       need_weights(p, weights, whole(a[weights].cls));
       need(p, saved, a.shard);
       need(p, hidden, a.shard, true);
+      need_all_slices(p);
+      extend(p, key_gradient, before_backward(a));
       leave(p, hidden, a.shard - 1, true);
       return a.kind == Kind::backward ? contribute(p, shard(a.shard)) : leave(p, deferred, a.shard);
     case Kind::backward_weight:
@@ -116,6 +119,12 @@ private:
     const int last = program_.blocks[a.shard] - 1;
     const bool forward = visit_of(a) == Kind::forward;
     const int before = forward ? a.block : last - a.block;
+    if (a.kind == Kind::forward_extend) {
+      need_keys(p, source, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
+      return extend(p, keys, before_forward(a));
+    }
+    if (a.kind == Kind::backward_share)
+      return share_key_gradient(p);
     follow_scratch(p, before == 0, before == last);
     if (a.kind != Kind::backward_attend_weights)
       need_weights(p, weights, whole(a[weights].cls));
@@ -136,7 +145,10 @@ private:
       return leave_keys(p, keys);
     }
     need(p, saved, a.shard, false, before + 1);
-    need_keys(p, keys, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
+    if (program_.slices > 1)
+      need_prefix(p, keys, before_forward(a) + 1);
+    else
+      need_keys(p, keys, interval_of(whole(SlotClass::keys).size(), {a.part, a.parts}));
     if (a.part + 1 < a.parts)
       return;
     if (!last)
@@ -156,10 +168,19 @@ private:
     if (halves)
       need(p, deferred, a.shard, false, 1);
     switch (a.kind) {
-    case Kind::backward_keys: return leave_keys(p, keys);
+    case Kind::backward_keys:
+      if (program_.slices == 1)
+        leave_keys(p, keys);
+      else if (a[keys].valid())
+        fail(fresh_reads, p, "has no use for {}", describe(a[keys]));
+      return;
     case Kind::backward_attend:
+      if (program_.slices > 1) {
+        need_all_slices(p);
+        return extend(p, key_gradient, before_backward(a));
+      }
       need_keys(p, keys, whole(SlotClass::keys));
-      return leave_key_gradient(p);
+      return leave_key_gradient(p, key_gradient);
     case Kind::backward_attend_weights: return contribute(p, segment_tensors(a), before == 0);
     default: return finish(p, last, halves);
     }
@@ -388,11 +409,86 @@ private:
   }
 
   /// A rank's contribution to that of all positions.
-  void leave_key_gradient(Place p) {
+  void leave_key_gradient(Place p, Operand operand) {
     const std::int32_t rank = context_part(program_, p.rank).index;
-    Content& c = content(p, key_gradient);
-    c = wanted(p, key_gradient);
+    Content& c = content(p, operand);
+    c = wanted(p, operand);
     c.pieces = Pieces({whole(SlotClass::key_gradient), false, Sum({{rank, rank + 1}})});
+  }
+
+  // What slices of a micro-batch share is followed as a count of visits of blocks, in parts by
+  // heads: they fill it in their order, and add to its gradient in the reverse order.
+
+  std::int32_t blocks_of(const Action& a) const {
+    return program_.blocks.empty() ? 1 : program_.blocks[a.shard];
+  }
+
+  std::int32_t visits_of_all_slices(const Action& a) const {
+    return program_.slices * blocks_of(a) * program_.key_parts;
+  }
+
+  /// The count before the action.
+  std::int32_t before_forward(const Action& a) const {
+    const std::int32_t slice = slice_of(program_, a.micro_batch);
+    return (slice * blocks_of(a) + std::max<int>(a.block, 0)) * program_.key_parts + a.part;
+  }
+
+  std::int32_t before_backward(const Action& a) const {
+    const std::int32_t later = program_.slices - 1 - slice_of(program_, a.micro_batch);
+    return later * blocks_of(a) + (a.block < 0 ? 0 : blocks_of(a) - 1 - a.block);
+  }
+
+  Content prefix(Place p, std::int32_t count) const {
+    const Action& a = at(p);
+    return {.valid = true,
+        .shard = a.shard,
+        .micro_batch = a.micro_batch / program_.slices,
+        .block = count};
+  }
+
+  /// Refuses an operand that slices need or whole sequences do not. Returns whether there are
+  /// slices.
+  bool has_prefix(Place p, Operand operand) const {
+    const Slot slot = at(p)[operand];
+    const bool sliced = program_.slices > 1;
+    if (sliced != (slot.valid() && row_of(slot.cls).data == Data::prefix))
+      fail(fresh_reads,
+          p,
+          "{} keys and values that slices share, or their gradient",
+          sliced ? "needs" : "has no use for");
+    return sliced;
+  }
+
+  void need_prefix(Place p, Operand operand, std::int32_t count) {
+    if (has_prefix(p, operand) && !content(p, operand).same_thing(prefix(p, count)))
+      unexpected(operand == keys ? fresh_reads : exact_gradients, p, operand, prefix(p, count));
+  }
+
+  void need_all_slices(Place p) { need_prefix(p, keys, visits_of_all_slices(at(p))); }
+
+  /// Adds the action's visit to `before` others. A whole visit is one of every block; it reads and
+  /// writes all heads.
+  void extend(Place p, Operand operand, std::int32_t before) {
+    if (!has_prefix(p, operand))
+      return;
+    const Action& a = at(p);
+    if (a.extends)
+      need_prefix(p, operand, before);
+    else if (before > 0)
+      fail(operand == keys ? fresh_reads : exact_gradients,
+          p,
+          "begins {} that slices before it need",
+          describe(a[operand]));
+    const bool whole_visit = !is_segment(a.kind);
+    const std::int32_t added = whole_visit ? blocks_of(a) * program_.key_parts : 1;
+    content(p, operand) = prefix(p, before + added);
+  }
+
+  /// The rank's contributions to the gradient of a slice's keys, all that it has, go to be added
+  /// up.
+  void share_key_gradient(Place p) {
+    need_prefix(p, key_gradient, before_backward(at(p)) + 1);
+    leave_key_gradient(p, destination);
   }
 
   /// Refuses the program unless the slot holds a gradient, in all of `range`.

@@ -157,7 +157,8 @@ struct Content {
   std::int32_t micro_batch = -1;  ///< of activations and keys
   bool backward = false;          ///< hidden: the gradient
   std::int32_t part = -1;         ///< of the sequences: saved, deferred, hidden
-  /// hidden, saved, deferred: blocks of a visit that is under way; keys: the block.
+  /// hidden, saved, deferred: blocks of a visit that is under way; keys: the block; of slices:
+  /// blocks of those before, in parts by heads.
   std::int32_t block = 0;
   Pieces pieces{};  ///< weights, gradients, embeddings, keys
 
@@ -180,6 +181,12 @@ inline std::string describe(SlotClass cls, const Content& c) {
   if (cls == SlotClass::squares)
     return "squares";
   const std::string micro_batch = fmt::format("micro-batch {}", c.micro_batch);
+  if (row_of(cls).data == Data::prefix)
+    return fmt::format("{} of {} visits of slices of {} and {}",
+        cls == SlotClass::prefix ? "keys and values" : "a gradient of keys and values",
+        c.block,
+        part,
+        micro_batch);
   if (row_of(cls).data == Data::keys)
     return fmt::format("{} of block {} of {} and {}",
         cls == SlotClass::keys ? "keys" : "a gradient of keys",

@@ -73,11 +73,13 @@ Slot& Action::operator[](Operand operand) {
 Kind visit_of(const Action& action) {
   switch (action.kind) {
   case Kind::forward_keys:
+  case Kind::forward_extend:
   case Kind::forward_attend: return Kind::forward;
   case Kind::backward_keys:
   case Kind::backward_attend:
   case Kind::backward_finish:
     return action[Operand::deferred].valid() ? Kind::backward_input : Kind::backward;
+  case Kind::backward_share:
   case Kind::backward_attend_weights: return Kind::backward;
   default: return action.kind;
   }
@@ -99,8 +101,9 @@ Accesses accesses(const Action& action, int rank) {
     Touch touch = use.touch;
     if (is_rooted(action.kind) && action.peer == rank)
       touch = action.kind == Kind::broadcast ? read : modify;
-    const bool reads =
-        touch == read || touch == modify || (touch == accumulate && action.accumulates);
+    const bool reads = touch == read || touch == modify ||
+                       (touch == accumulate && action.accumulates) ||
+                       (touch == extend && action.extends);
     result.items[result.count++] = {use.operand, action.slots[i], reads, touch != read};
   }
   return result;
@@ -205,12 +208,17 @@ std::string to_text(const Action& a, const Program& program) {
   if (const std::string what = payload_text(a.payload, a.shard); !what.empty())
     add(what + part);
   if (a.micro_batch >= 0)
-    add(fmt::format("m{}", a.micro_batch));
+    add(program.slices == 1
+            ? fmt::format("m{}", a.micro_batch)
+            : fmt::format(
+                  "m{}.{}", a.micro_batch / program.slices, slice_of(program, a.micro_batch)));
   if (a.block >= 0)
     add(fmt::format("#{}", a.block));
   for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid()) {
-      const bool adds = a.accumulates && row_of(a.kind).uses[i].touch == Touch::accumulate;
+      const Touch touch = row_of(a.kind).uses[i].touch;
+      const bool adds =
+          (a.accumulates && touch == Touch::accumulate) || (a.extends && touch == Touch::extend);
       add((adds ? "+" : "") + name_of(a.slots[i]));
     }
   if (is_point_to_point(a.kind))
@@ -239,6 +247,8 @@ std::string to_text(const Program& program) {
   add_unless(1, "shard_parts", program.shard_parts);
   add_unless(1, "replicas", program.replicas);
   add_unless(0, "clips", program.clips ? 1 : 0);
+  add_unless(1, "slices", program.slices);
+  add_unless(0, "even_slices", program.even_slices ? 1 : 0);
   add_unless(1, "context", program.context);
   add_unless(1, "key_parts", program.key_parts);
   if (!program.blocks.empty())

@@ -39,7 +39,7 @@ struct Action {
   bool accumulates = false;
   std::int32_t tick = 0;  ///< of the compute action this belongs to
   std::int32_t shard = -1;
-  std::int32_t micro_batch = -1;  ///< counted over all ranks of the step
+  std::int32_t micro_batch = -1;  ///< counted over all ranks of the step, slices each
   std::int32_t peer = -1;  ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< of each operand, in the order of KindRow::uses
@@ -47,7 +47,10 @@ struct Action {
   /// members.
   std::int16_t part = 0, parts = 1;
   std::int16_t block = -1;  ///< of the shard: what a segment computes, or whose keys move
-  LaneCounts waits{};       ///< what must be finished first; its own lane is implied
+  /// Of slices: there was one before in the same direction, whose keys and values, or gradients of
+  /// them, stay.
+  bool extends = false;
+  LaneCounts waits{};  ///< what must be finished first; its own lane is implied
 
   /// The slot of an operand. Throws LogicError if the kind has no such operand.
   [[nodiscard]] const Slot& operator[](Operand operand) const;
@@ -122,9 +125,13 @@ struct RankProgram {
 /// One training step of all ranks: the only description of a schedule, which all parts of miniTaw
 /// read.
 struct Program {
-  std::string schedule;   ///< name with options, as in the deck: "tawpipe:cco=off"
-  int shards = 0;         ///< shards the blocks are split into
-  int micro_batches = 0;  ///< M, of all ranks together
+  std::string schedule;  ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;        ///< shards the blocks are split into
+  /// M, of all ranks together. A pipeline may pass them in slices, consecutive runs of the tokens
+  /// of their sequences, k of each: then all k M of them count, those of a micro-batch in a row.
+  int micro_batches = 0;
+  int slices = 1;            ///< k
+  bool even_slices = false;  ///< of equal length, not of equal cost
   /// Equal slices of the embeddings, each updated by one rank of each replica.
   int embeddings_slices = 1;
   bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
@@ -141,6 +148,11 @@ struct Program {
   std::vector<RankProgram> ranks;
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+/// Returns the place of a slice among those of its micro-batch, from 0.
+[[nodiscard]] inline int slice_of(const Program& program, int micro_batch) {
+  return micro_batch % program.slices;
+}
 
 /// Returns which part of each of its sequences a rank computes.
 [[nodiscard]] inline Part context_part(const Program& program, int rank) {

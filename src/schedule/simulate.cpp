@@ -94,7 +94,7 @@ double cost_of_visit(const Action& a, const model::BlockCost& cost) {
 
 double cost_of(const Action& a, const Layout& layout, const model::Price& price) {
   if (a.kind == Kind::loss)
-    return cost_of_loss(layout.shape, price);
+    return cost_of_loss(layout.shape_of(a.micro_batch), price);
   if (!is_visit(a.kind))
     return 0;
   const model::Shard& shard = layout.shards[a.shard];
@@ -102,7 +102,8 @@ double cost_of(const Action& a, const Layout& layout, const model::Price& price)
                                                  : Range{shard.first_layer, shard.layers};
   double sum = 0;
   for (std::int64_t layer = first; layer < first + count; ++layer)
-    sum += cost_of_visit(a, cost_of_block(layout.shape, layout.shape.ffn[layer], price));
+    sum += cost_of_visit(
+        a, cost_of_block(layout.shape_of(a.micro_batch), layout.shape.ffn[layer], price));
   return sum;
 }
 
@@ -124,7 +125,8 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
   constexpr double fp32 = sizeof(float);
   switch (a.kind) {
   case Kind::embed:
-  case Kind::embed_backward: return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
+  case Kind::embed_backward:
+    return 2 * static_cast<double>(model::hidden_bytes(layout.shape_of(a.micro_batch)));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
     return held_elements() * (7 * fp32 + static_cast<double>(model::bytes_of(layout.shape.dtype)));
   case Kind::square: return held_elements() * fp32;

@@ -185,8 +185,8 @@ private:
     const int blocks = of_block && shared() ? program_.blocks[a.shard] : 0;
     if (of_block ? !within(a.block, blocks) : a.block >= 0)
       fail(fresh_reads, place_, "names block {} of {}", a.block, blocks);
-    const int parts =
-        a.kind == Kind::forward_attend ? program_.key_parts : parts_of(program_, data);
+    const bool of_heads = a.kind == Kind::forward_attend || a.kind == Kind::forward_extend;
+    const int parts = of_heads ? program_.key_parts : parts_of(program_, data);
     if (!within(a.part, a.parts) || parts % a.parts != 0)
       fail(fresh_reads, place_, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/visits.hpp"
 #include <algorithm>
+#include <utility>
 
 namespace minitaw::schedule {
 using enum Operand;
@@ -8,6 +9,11 @@ using enum Operand;
 void ComputeEmitter::set(Arguments& arguments, Operand operand, const RankBuffers& buffers) {
   std::erase_if(arguments, [=](const Argument& a) { return a.operand == operand; });
   arguments.push_back({operand, buffers});
+}
+
+RankBuffers ComputeEmitter::buffers_of(const Arguments& arguments, Operand operand) {
+  const auto at = std::ranges::find(arguments, operand, &Argument::operand);
+  return at == arguments.end() ? RankBuffers() : at->buffers;
 }
 
 void ComputeEmitter::add(const Action& action, const Arguments& arguments) {
@@ -19,6 +25,18 @@ void ComputeEmitter::add(const Action& action, const Arguments& arguments) {
         used.push_back({use.operand, at->buffers[r]});
     builder_.add(ranks_[r], Phase::compute, action, used);
   }
+}
+
+ComputeEmitter::Prefix ComputeEmitter::prefix_of(const Visit& visit, bool begins) {
+  if (builder_.slices() == 1 || visit.kind == Kind::backward_weight)
+    return {};
+  const std::pair<int, int> key{visit.micro_batch / builder_.slices(), visit.shard};
+  Prefix& prefix = prefixes_[key];
+  if (begins && visit.backward())
+    prefix.gradient = builder_.new_buffers(ranks_, SlotClass::prefix_gradient);
+  else if (begins)
+    prefix.keys = builder_.new_buffers(ranks_, SlotClass::prefix);
+  return prefix;
 }
 
 void ComputeEmitter::visit(const Visit& v,
@@ -47,12 +65,18 @@ void ComputeEmitter::visit(const Visit& v,
     add(action_of(Kind::embed), of_ends);
   Action visit = action_of(v.kind, v.shard);
   visit.accumulates = accumulates;
+  const int slice = v.micro_batch % builder_.slices();
+  visit.extends = slice != (v.backward() ? builder_.slices() - 1 : 0);
+  const Prefix prefix = prefix_of(v, !visit.extends);
+  visit.extends &= v.kind != Kind::backward_weight;
   segments(v,
       visit,
       {{weights, of_weights},
           {saved, left.saved},
           {hidden, state},
           {deferred, left.deferred},
+          {keys, prefix.keys},
+          {key_gradient, v.backward() ? prefix.gradient : RankBuffers()},
           {gradient, v.kind == Kind::backward_input ? RankBuffers() : of_gradient}});
   if (v.kind == Kind::forward && ends)
     add(action_of(Kind::loss), of_ends);
@@ -60,6 +84,8 @@ void ComputeEmitter::visit(const Visit& v,
     add(action_of(Kind::embed_backward), of_ends);
   if (v.kind == Kind::backward || v.kind == Kind::backward_weight)
     left_.erase({v.micro_batch, v.shard});
+  if (visit.extends && slice == 0)
+    prefixes_.erase({v.micro_batch / builder_.slices(), v.shard});
 }
 
 void ComputeEmitter::segments(const Visit& visit, Action action, Arguments arguments) {
@@ -73,27 +99,49 @@ void ComputeEmitter::segments(const Visit& visit, Action action, Arguments argum
 }
 
 void ComputeEmitter::forward_segments(Action action, Arguments& arguments, int blocks) {
+  const RankBuffers prefix = buffers_of(arguments, keys);
+  bool extends = std::exchange(action.extends, false);
   for (action.block = 0; action.block < blocks; ++action.block) {
     project(Kind::forward_keys, action, arguments);
-    Action attend = action;
-    attend.kind = Kind::forward_attend;
-    attend.parts = static_cast<std::int16_t>(builder_.key_parts());
-    for (attend.part = 0; attend.part < attend.parts; ++attend.part)
-      add(attend, arguments);
+    const RankBuffers gathered = buffers_of(arguments, keys);
+    if (!prefix.empty())
+      set(arguments, keys, prefix);
+    Action part = action;
+    part.parts = static_cast<std::int16_t>(builder_.key_parts());
+    for (part.part = 0; part.part < part.parts; ++part.part) {
+      if (!prefix.empty()) {
+        part.kind = Kind::forward_extend;
+        part.extends = std::exchange(extends, true);
+        add(part, {{source, gathered}, {keys, prefix}});
+        part.extends = false;
+      }
+      part.kind = Kind::forward_attend;
+      add(part, arguments);
+    }
   }
 }
 
 /// What follows attention's backward pass runs while gradients of keys are added up, and while keys
-/// of the next block are gathered.
+/// of the next block are gathered. Those of slices are at hand, and have gradients of later slices.
 void ComputeEmitter::backward_segments(Action action, Arguments& arguments, int blocks) {
   const bool halves = action.kind == Kind::backward_input;
+  const RankBuffers of_slices = buffers_of(arguments, key_gradient);
+  bool extends = std::exchange(action.extends, false);
   action.block = static_cast<std::int16_t>(blocks - 1);
   project(Kind::backward_keys, action, arguments);
   for (; action.block >= 0; --action.block) {
     const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
-    set(arguments, key_gradient, sums);
+    set(arguments, key_gradient, of_slices.empty() ? sums : of_slices);
     action.kind = Kind::backward_attend;
+    if (!of_slices.empty())
+      action.extends = std::exchange(extends, true);
     add(action, arguments);
+    action.extends = false;
+    if (!of_slices.empty()) {
+      action.kind = Kind::backward_share;
+      add(action, {{key_gradient, of_slices}, {destination, sums}});
+      set(arguments, key_gradient, sums);
+    }
     pass(Kind::reduce_scatter, Payload::key_gradient, action, sums);
     action.kind = Kind::backward_attend_weights;
     if (!halves)
@@ -114,9 +162,14 @@ void ComputeEmitter::pass(
 }
 
 void ComputeEmitter::project(Kind kind, Action action, Arguments& arguments) {
+  action.kind = kind;
+  if (kind == Kind::backward_keys && builder_.slices() > 1) {
+    Arguments without = arguments;
+    set(without, keys, {});
+    return add(action, without);
+  }
   const RankBuffers buffers = builder_.new_buffers(ranks_, SlotClass::keys);
   set(arguments, keys, buffers);
-  action.kind = kind;
   add(action, arguments);
   pass(Kind::all_gather, Payload::keys, action, buffers);
 }

@@ -6,7 +6,8 @@
 namespace minitaw::schedule {
 /// One visit of a shard with one micro-batch: F, BW, B or W. A schedule first chooses their order.
 struct Visit {
-  int tick = 0, shard = 0, micro_batch = 0;
+  int tick = 0, shard = 0;
+  int micro_batch = 0;  ///< or a slice of one, as in Action
   Kind kind = Kind::forward;
 
   bool backward() const { return kind != Kind::forward; }
@@ -40,6 +41,11 @@ private:
     RankBuffers saved, deferred;
   };
 
+  /// Of all slices of a micro-batch on a shard: their keys and values, then the gradient of those.
+  struct Prefix {
+    RankBuffers keys, gradient;
+  };
+
   struct Argument {
     Operand operand;
     RankBuffers buffers;  ///< empty: none
@@ -49,21 +55,28 @@ private:
 
   /// Gives an operand its buffers, instead of those that it had.
   static void set(Arguments& arguments, Operand operand, const RankBuffers& buffers);
+  /// Those of an operand; none if it has none.
+  static RankBuffers buffers_of(const Arguments& arguments, Operand operand);
   /// Emits an action of every rank with those of the arguments that its kind uses.
   void add(const Action& action, const Arguments& arguments);
+  /// Gives a visit of a slice its buffers; none without slices. The first slice in its direction
+  /// begins them.
+  Prefix prefix_of(const Visit& visit, bool begins);
   /// A visit as the segments of its blocks, with what passes between the ranks.
   void segments(const Visit& visit, Action action, Arguments arguments);
   void forward_segments(Action action, Arguments& arguments, int blocks);
   void backward_segments(Action action, Arguments& arguments, int blocks);
   /// Emits what the ranks do together with a segment's keys and values, or their gradients.
   void pass(Kind kind, Payload payload, const Action& segment, const RankBuffers& buffers);
-  /// Emits a segment that projects to keys and values; they are then gathered.
+  /// Emits a segment that projects to keys and values; they are then gathered, unless they have
+  /// stayed, as in the backward visits of slices.
   void project(Kind kind, Action action, Arguments& arguments);
 
   Builder& builder_;
   std::vector<int> ranks_;
-  std::map<int, RankBuffers> hidden_states_;  ///< by micro-batch
-  std::map<std::pair<int, int>, Left> left_;  ///< by micro-batch and shard
+  std::map<int, RankBuffers> hidden_states_;        ///< by micro-batch
+  std::map<std::pair<int, int>, Left> left_;        ///< by micro-batch and shard
+  std::map<std::pair<int, int>, Prefix> prefixes_;  ///< by micro-batch of slices, and shard
 };
 
 /// Ranks that visit the same shards in the same ticks, each context group with its micro-batches:

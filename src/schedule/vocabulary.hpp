@@ -46,7 +46,7 @@ enum class Memory : std::uint8_t {
   activations,
   buffers,
   tokens,
-  context,  ///< keys and values of sequences that ranks share, and their gradients
+  context,  ///< keys and values of sequences that ranks share, or slices, and their gradients
 };
 
 template <>
@@ -139,7 +139,8 @@ enum class Data : std::uint8_t {
   shard,        ///< weights of a shard, or their gradient
   embeddings,   ///< weights of embedding and LM head, or their gradient
   micro_batch,  ///< activations of a micro-batch, never a part
-  keys,  ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
+  keys,    ///< keys and values of a block for whole sequences of a micro-batch, or their gradient
+  prefix,  ///< those of all blocks of a shard, never a part
 };
 
 // ---- Classes of slots ----
@@ -158,7 +159,9 @@ enum class SlotClass : std::uint8_t {
   hidden,        ///< hidden state of a micro-batch, later its gradient
   keys,          ///< keys and values of a block, for whole sequences that ranks share
   key_gradient,  ///< their gradient
-  embeddings,    ///< weights of embedding and LM head, or the slice that the rank has
+  prefix,  ///< keys and values of a shard's blocks, which slices of a micro-batch fill one by one
+  prefix_gradient,         ///< their gradient, which later slices add to
+  embeddings,              ///< weights of embedding and LM head, or the slice that the rank has
   embeddings_accumulator,  ///< their gradient, summed over the step
   squares,                 ///< sum of the squares of gradients, a number and scratch
 };
@@ -167,7 +170,7 @@ enum class SlotClass : std::uint8_t {
 enum class Precision : std::uint8_t {
   compute,  ///< that of the kernels
   transit,  ///< grad_dtype: gradients on their way to a sum
-  shared,   ///< context_grad_dtype: gradients of keys and values that ranks share
+  shared,   ///< context_grad_dtype: gradients of keys and values that ranks or slices share
   sum,      ///< fp32: sums of several micro-batches
 };
 
@@ -205,6 +208,13 @@ inline constexpr auto table_of<SlotClass> = [] {
           Memory::context,
           Precision::shared,
           Data::keys},
+      {SlotClass::prefix, 'y', "keys and values of slices", Memory::context, compute, Data::prefix},
+      {SlotClass::prefix_gradient,
+          'z',
+          "gradient of keys and values of slices",
+          Memory::context,
+          Precision::shared,
+          Data::prefix},
       {SlotClass::embeddings, 'e', "embeddings", weights, compute, embeddings, permanent},
       {SlotClass::embeddings_accumulator,
           'f',
@@ -279,7 +289,7 @@ enum class Operand : std::uint8_t {
   saved,     ///< activations that F saves for the backward pass
   hidden,    ///< hidden state of a micro-batch, or its gradient; changed in place
   deferred,  ///< inputs of the weight gradient that B leaves for W
-  keys,      ///< keys and values of a block, for whole sequences
+  keys,      ///< keys and values of a block, or of all of a shard's, for whole sequences
   key_gradient,
   gradient,     ///< of a shard, or of embedding and LM head
   source,       ///< add, load: the buffer that is read
@@ -294,6 +304,7 @@ enum class Touch : std::uint8_t {
   write,
   modify,      ///< both
   accumulate,  ///< written, and read as well if the action accumulates
+  extend,      ///< written, and read as well if the action extends
 };
 
 struct Use {
@@ -315,9 +326,11 @@ enum class Kind : std::uint8_t {
   backward_weight,  ///< towards the weights
   // Segments of visits, each of one block, where ranks share sequences (model::Model).
   forward_keys,
+  forward_extend,  ///< of slices: puts gathered keys and values behind those of slices before
   forward_attend,
   backward_keys,
   backward_attend,
+  backward_share,  ///< of slices: takes out the gradient that is complete, to add up over ranks
   backward_attend_weights,
   backward_finish,
   embed_backward,
@@ -369,19 +382,34 @@ inline constexpr auto table_of<Kind> = [] {
   constexpr Use weights_of_shard{weights, "hw", read}, weights_of_end{weights, "e", read};
   constexpr Use saved_before{saved, "a", read}, left_by_b{deferred, "b", read};
   constexpr Use state{hidden, "x", modify}, gradient_of_end{gradient, "f", accumulate};
+  constexpr Use keys_of_slices{keys, "y", read, maybe};
+  constexpr Use sums_of_slices{key_gradient, "z", extend, maybe};
   constexpr Use input{buffer, "", read}, output{buffer, "", write}, both{buffer, "", modify};
   return std::to_array<KindRow>({
       {Kind::embed, "embed", end, {{{hidden, "x", write}, weights_of_end}}},
-      {Kind::forward, "F", visit, {{weights_of_shard, {saved, "a", write}, state}}},
+      {Kind::forward,
+          "F",
+          visit,
+          {{weights_of_shard, {saved, "a", write}, state, {keys, "y", extend, maybe}}}},
       {Kind::loss, "loss", end, {{state, weights_of_end, gradient_of_end}}},
       {Kind::backward,
           "BW",
           visit,
-          {{weights_of_shard, saved_before, state, {gradient, "tgp", accumulate}}}},
+          {{weights_of_shard,
+              saved_before,
+              state,
+              {gradient, "tgp", accumulate},
+              keys_of_slices,
+              sums_of_slices}}},
       {Kind::backward_input,
           "B",
           visit,
-          {{weights_of_shard, saved_before, state, {deferred, "b", write}}}},
+          {{weights_of_shard,
+              saved_before,
+              state,
+              {deferred, "b", write},
+              keys_of_slices,
+              sums_of_slices}}},
       {Kind::backward_weight,
           "W",
           visit,
@@ -390,23 +418,31 @@ inline constexpr auto table_of<Kind> = [] {
           "F.keys",
           segment,
           {{weights_of_shard, {saved, "a", modify}, {hidden, "x", read}, {keys, "v", write}}}},
+      {Kind::forward_extend, "F.extend", segment, {{{source, "v", read}, {keys, "y", extend}}}},
       {Kind::forward_attend,
           "F.attend",
           segment,
-          {{weights_of_shard, {saved, "a", modify}, state, {keys, "v", read}}}},
+          {{weights_of_shard, {saved, "a", modify}, state, {keys, "vy", read}}}},
       {Kind::backward_keys,
           "B.keys",
           segment,
-          {{weights_of_shard, saved_before, {keys, "v", write}, {deferred, "b", write, maybe}}}},
+          {{weights_of_shard,
+              saved_before,
+              {keys, "v", write, maybe},
+              {deferred, "b", write, maybe}}}},
       {Kind::backward_attend,
           "B.attend",
           segment,
           {{weights_of_shard,
               saved_before,
               {hidden, "x", read},
-              {keys, "v", read},
-              {key_gradient, "d", write},
+              {keys, "vy", read},
+              {key_gradient, "dz", extend},
               {deferred, "b", modify, maybe}}}},
+      {Kind::backward_share,
+          "B.share",
+          segment,
+          {{{key_gradient, "z", read}, {destination, "d", write}}}},
       {Kind::backward_attend_weights,
           "B.weights",
           segment,

@@ -182,7 +182,7 @@ def check_memory(case, account):
     worst = max(memory["ranks"], key=lambda rank: rank["total"])
     slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
     assert memory["worst"] == worst
-    assert case["slots"] == dict.fromkeys("htwkgcpabxvdefn", 0) | {
+    assert case["slots"] == dict.fromkeys("htwkgcpabxvdyzefn", 0) | {
         kind: int(count) for kind, count in slots.items()
     } | {"rank": worst["rank"]}
     for number, rank in enumerate(memory["ranks"]):

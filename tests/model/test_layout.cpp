@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include "base/error.hpp"
+#include "fixtures.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"
 
@@ -321,6 +322,69 @@ TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
   EXPECT_EQ(loss_slice(shape), 2048);  // 2097 would fit into 2^26 logits
   shape.vocab = INT32_MAX;
   EXPECT_EQ(loss_slice(shape), 16);
+}
+
+// ---- Slices of a sequence ----
+
+Shape sliced(std::int64_t seq, int slices, bool even, int context) {
+  Shape shape{2, 64, 4, 2, {96, 160}, 50, seq, 1};
+  shape.slices = slices;
+  shape.even_slices = even;
+  shape.context = {0, context};
+  return shape;
+}
+
+TEST(Slices, CoverTheSequenceInOrderAndDivideAmongRanks) {
+  for (const int context : {1, 2, 3})
+    for (const int slices : {2, 3, 8, 64})
+      for (const std::int64_t granules : {64, 65, 100, 1000, 20000})
+        for (const bool even : {false, true}) {
+          const Shape shape = sliced(granules * 2 * context, slices, even, context);
+          std::int64_t end = 0;
+          for (const Shape& slice : slices_of(shape)) {
+            ASSERT_EQ(slice.span.begin, end);
+            ASSERT_GT(slice.span.count, 0);
+            ASSERT_EQ(slice.span.count % (context > 1 ? 2 * context : 1), 0);
+            ASSERT_EQ(slice.tokens() * context, slice.span.count);
+            end += slice.span.count;
+          }
+          ASSERT_EQ(end, shape.seq);
+        }
+}
+
+/// Of the FLOPs of both blocks: a token at position x costs 2 weights of the matrices and 4 A x.
+double flops_of(const Shape& shape, Range tokens) {
+  double sum = 0;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    for (std::int64_t x = tokens.begin; x < tokens.begin + tokens.count; ++x)
+      sum += 2.0 * (64 * (64 + 64 + 64 + 3 * shape.ffn[layer])) + 4.0 * 64 * x;
+  return sum;
+}
+
+TEST(Slices, HaveEqualCostsOrEqualLengths) {
+  for (const std::int64_t seq : {1 << 12, 1 << 14, 1 << 16})
+    for (const int slices : {2, 3, 8}) {
+      const Shape shape = sliced(seq, slices, false, 1);
+      const double mean = flops_of(shape, {0, seq}) / slices;
+      for (const Shape& slice : slices_of(shape)) {
+        // A border may be half a granule, of at most an eighth of a slice, away.
+        EXPECT_NEAR(flops_of(shape, slice.span) / mean, 1, 0.13) << seq << " " << slices;
+        EXPECT_EQ(slice.span.begin % (seq >= 1 << 14 ? 128 : 32), 0) << slice.span.begin;
+      }
+      EXPECT_GT(slices_of(shape).front().span.count, 1.3 * slices_of(shape).back().span.count);
+      for (const Shape& slice : slices_of(sliced(seq, slices, true, 1)))
+        EXPECT_NEAR(slice.span.count * slices, seq, seq / 8.0);
+    }
+  for (const Shape& slice : slices_of(sliced(1 << 14, 8, true, 1)))
+    EXPECT_EQ(slice.span.count, 1 << 11);
+}
+
+TEST(Slices, NeedATokenEach) {
+  EXPECT_NO_THROW(check(sliced(8, 8, false, 1)));
+  EXPECT_THAT(test::refusal_of([] { check(sliced(7, 8, false, 1)); }),
+      test::Says({"seq = 7", "slices = 8", "8 tokens"}));
+  EXPECT_THAT(test::refusal_of([] { check(sliced(24, 8, false, 2)); }),
+      test::Says({"seq = 24", "context = 2", "32 tokens"}));
 }
 }  // namespace
 }  // namespace minitaw::model

@@ -187,10 +187,10 @@ private:
 
   [[nodiscard]] model::Dtype dtype() const { return layout_.shape.dtype; }
 
-  [[nodiscard]] Buffers of_shards(model::ShardPlan (*plan)(const model::Layout&, int)) const {
+  [[nodiscard]] Buffers of_shards(model::ShardPlan (*plan)(const model::Layout&, int, int)) const {
     Buffers buffers;
     for (int s = 0; s < shards(); ++s)
-      buffers.emplace_back(plan(layout_, s).bytes);
+      buffers.emplace_back(plan(layout_, s, 0).bytes);
     return buffers;
   }
 

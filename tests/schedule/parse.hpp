@@ -44,6 +44,13 @@ inline void read_payload(const std::string& word, Action& a) {
   a.parts = static_cast<std::int16_t>(number(word, word.find('/') + 1));
 }
 
+/// "m3"; "m3.1", slice 1 of micro-batch 3
+inline int read_micro_batch(const std::string& word, const Program& program) {
+  const std::size_t dot = word.find('.');
+  return dot == std::string::npos ? number(word, 1)
+                                  : number(word, 1) * program.slices + number(word, dot + 1);
+}
+
 inline Action action_of(std::istream& words, const Program& program) {
   Action a;
   std::string lane, kind;
@@ -60,7 +67,7 @@ inline Action action_of(std::istream& words, const Program& program) {
       a.waits[index_of(named<Lane>(word.substr(0, colon), &LaneRow::name))] =
           number(word, colon + 1);
     else if (word[0] == 'm')
-      a.micro_batch = number(word, 1);
+      a.micro_batch = read_micro_batch(word, program);
     else if (word[0] == '#')
       a.block = static_cast<std::int16_t>(number(word, 1));
     else if (word == "->" || word == "<-" || word == "root") {
@@ -70,12 +77,13 @@ inline Action action_of(std::istream& words, const Program& program) {
       const auto at = std::ranges::find(program.communicators, word.substr(1), &Communicator::name);
       a.communicator = static_cast<int>(at - program.communicators.begin());
     } else if (const Slot slot = slot_of(word.substr(adds ? 1 : 0)); slot.valid()) {
-      a.accumulates = a.accumulates || adds;
       // The next operand that may be of this class: an action may do without some.
       const auto& uses = row_of(a.kind).uses;
       while (!is_communication(a.kind) && slots + 1 < uses.size() && uses[slots].optional &&
              uses[slots].classes.find(letter_of(slot.cls)) == std::string_view::npos)
         ++slots;
+      const bool extends = uses.at(slots).touch == Touch::extend;
+      (extends ? a.extends : a.accumulates) |= adds;
       a.slots.at(slots++) = slot;
     } else
       read_payload(word, a);
@@ -112,6 +120,7 @@ inline Program parse_program(const std::string& text) {
       {"owned_slices", &Program::owned_slices},
       {"shard_parts", &Program::shard_parts},
       {"replicas", &Program::replicas},
+      {"slices", &Program::slices},
       {"context", &Program::context},
       {"key_parts", &Program::key_parts}};
   Program program;
@@ -125,6 +134,8 @@ inline Program parse_program(const std::string& text) {
       words >> program.schedule;
     else if (key == "clips")
       words >> program.clips;
+    else if (key == "even_slices")
+      words >> program.even_slices;
     else if (key == "embeddings_split")
       words >> program.embeddings_split;
     else if (key == "blocks")

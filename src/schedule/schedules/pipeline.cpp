@@ -26,22 +26,28 @@ struct Stages {
 /// chunk's next micro-batch, which are counted apart for F, for BW or B, and for W. A chunk is a
 /// number from 0 to Stages::chunks - 1, for the stage that the rank has there; shards of visits are
 /// stages, their ticks are 0 until set_ticks(). Rules may go on to round numbers of micro-batches:
-/// visits of those that do not exist are left out, and all ranks can follow what is left.
+/// visits of those that do not exist are left out, and all ranks can follow what is left. Slices of
+/// a micro-batch count each; they come back in the reverse order.
 class Order {
 public:
-  Order(const Stages& stages, int rank, int micro_batches)
+  Order(const Stages& stages, int rank, int micro_batches, int slices)
       : stages_(stages),
         rank_(rank),
         micro_batches_(micro_batches),
+        slices_(slices),
         next_(stages.chunks) {}
+
+  int slices() const { return slices_; }
 
   void forward(int chunk) { visit(Kind::forward, chunk, next_[chunk][0]++); }
 
-  void backward(int chunk) { visit(Kind::backward, chunk, next_[chunk][1]++); }
+  void backward(int chunk) { visit(Kind::backward, chunk, reversed(next_[chunk][1]++)); }
 
-  void backward_input(int chunk) { visit(Kind::backward_input, chunk, next_[chunk][1]++); }
+  void backward_input(int chunk) {
+    visit(Kind::backward_input, chunk, reversed(next_[chunk][1]++));
+  }
 
-  void weight(int chunk) { visit(Kind::backward_weight, chunk, next_[chunk][2]++); }
+  void weight(int chunk) { visit(Kind::backward_weight, chunk, reversed(next_[chunk][2]++)); }
 
   void remaining_weights(int chunk) {
     while (next_[chunk][2] < next_[chunk][1])
@@ -51,13 +57,15 @@ public:
   std::vector<Visit> visits() && { return std::move(visits_); }
 
 private:
+  int reversed(int slice) const { return slice + slices_ - 1 - 2 * (slice % slices_); }
+
   void visit(Kind kind, int chunk, int micro_batch) {
     if (micro_batch < micro_batches_)
       visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
   }
 
   Stages stages_;
-  int rank_, micro_batches_;
+  int rank_, micro_batches_, slices_;
   std::vector<std::array<int, 3>> next_;  ///< by chunk: micro-batch of the next F, B, W
   std::vector<Visit> visits_;
 };
@@ -67,10 +75,11 @@ private:
 using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
 
 /// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks (Narayanan et al., SC'21):
-/// 2(p-i-1) + (v-1)p + 1.
+/// 2(p-i-1) + (v-1)p + 1. With k > 1 slices (Seq1F1B, arXiv 2406.03488): p-i + k-1 of slices,
+/// because the first one back is the last of its micro-batch.
 void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
   const int p = stages.ranks, v = stages.chunks, all = (micro_batches + p - 1) / p * p * v;
-  const int ahead = v == 1 ? p - i : 2 * (p - i) - 1 + (v - 1) * p;
+  const int ahead = v == 1 ? p - i + order.slices() - 1 : 2 * (p - i) - 1 + (v - 1) * p;
   for (int k = 0; k < all + ahead - 1; ++k) {
     if (k < all)
       order.forward(k / p % v);
@@ -80,10 +89,10 @@ void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
 }
 
 /// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1, 2: k(p-i)-(k-1) forward; then B(j),
-/// W(j-ki), F; ...; last W.
+/// W(j-ki), F; ...; last W. Of slices, as many more forward as in 1F1B.
 template <int k>
 void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
-  const int ahead = k * (stages.ranks - i) - (k - 1), delay = k * i;
+  const int ahead = k * (stages.ranks - i) - (k - 1) + order.slices() - 1, delay = k * i;
   for (int j = 1 - ahead; j < micro_batches; ++j) {
     if (j + ahead - 1 < micro_batches)
       order.forward(0);
@@ -130,13 +139,13 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-Orders orders_of(const Stages& stages, StageRule rule, int micro_batches) {
-  Orders orders{{}, {}, micro_batches};
+Orders orders_of(const Stages& stages, StageRule rule, int micro_batches, int slices) {
+  Orders orders{{}, {}, micro_batches * slices};
   for (int s = 0; s < stages.count(); ++s)
     orders.rank_of.push_back(stages.rank_of(s));
   for (int i = 0; i < stages.ranks; ++i) {
-    Order order(stages, i, micro_batches);
-    rule(order, stages, i, micro_batches);
+    Order order(stages, i, orders.micro_batches, slices);
+    rule(order, stages, i, orders.micro_batches);
     orders.visits.push_back(std::move(order).visits());
   }
   if (set_ticks(orders) != nullptr)
@@ -215,7 +224,11 @@ Program build_pipeline(const Request& request, const Orders& orders) {
 Program build_by(StageRule rule, const Request& request) {
   const Stages stages{
       request.sharers_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
-  return build_pipeline(request, orders_of(stages, rule, request.micro_batches / request.replicas));
+  return build_pipeline(request,
+      orders_of(stages,
+          rule,
+          request.micro_batches / request.replicas,
+          number_of(request.spec, "slices")));
 }
 
 /// The text of the file that a request of `csv` names.
@@ -263,6 +276,26 @@ void check_orders(const Request& request) {
     compare("layers", request.layers, orders.stages());
 }
 
+/// Interleaved stages would need orders of slices of their own.
+void check_slices(const Request& request) {
+  if (number_of(request.spec, "slices") > 1 && number_of(request.spec, "chunks") > 1)
+    throw InputError("schedule: slices and chunks do not go together; use one of them");
+}
+
+Entry with_slices(Entry entry) {
+  entry.options.push_back({"slices",
+      {"1", "1..64"},
+      "runs of the tokens of a micro-batch's sequences that pass one after the other (Seq1F1B, "
+      "arXiv 2406.03488): gaps are as many times shorter, with a fraction of the activations; "
+      "keys and values of slices before stay"});
+  entry.options.push_back({"cut",
+      {"cost", "even"},
+      "where slices end: cost: so that all have as many FLOPs, as later tokens attend to more; "
+      "even: so that all have as many tokens"});
+  entry.check = check_slices;
+  return entry;
+}
+
 template <StageRule rule>
 Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
   return {.name = name,
@@ -278,8 +311,8 @@ Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
 
 namespace schedules {
 Entry one_forward_one_backward() {
-  Entry result =
-      entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
+  Entry result = with_slices(
+      entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward"));
   result.options.push_back({"chunks",
       {"1", "1..16"},
       "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
@@ -288,8 +321,8 @@ Entry one_forward_one_backward() {
 }
 
 Entry zero_bubble_1() {
-  return entry<order_zb_h<1>>(
-      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
+  return with_slices(entry<order_zb_h<1>>(
+      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps"));
 }
 
 Entry zero_bubble_2() {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A model whose sequences come in slices, against a reference that sees them whole.
+#include <cmath>
+#include <deque>
+#include "base/error.hpp"
+#include "model/cases.hpp"
+#include "model/cost.hpp"
+#include "model/model.hpp"
+#include "model/training_loop.hpp"
+
+namespace minitaw::model {
+namespace {
+using test::DeviceBuffer;
+constexpr int micro_batches = test::default_batches;
+constexpr std::uint64_t seed = test::default_seed;
+
+/// One rank that passes slices: its buffers in just the planned sizes, full of NaN.
+class SlicedModel {
+public:
+  explicit SlicedModel(const Layout& layout)
+      : layout_(layout),
+        workspace_(plan_workspace(layout, all_duties(layout.shape)).bytes),
+        tokens_(layout.shape, "synthetic", seed),
+        model_({},
+            layout,
+            1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
+            workspace_.get()) {
+    for (const Flat* flat : layout.parts()) {
+      std::vector<float> values(flat->elements);
+      initialise(values, *flat, layout.shape, seed);
+      weights_.emplace_back(values, layout.shape.dtype);
+      totals_.emplace_back(flat->elements * sizeof(float));
+    }
+    for (const Shard& shard : layout.shards) {
+      const auto elements = static_cast<std::size_t>(prefix_elements(layout.shape) * shard.layers);
+      prefix_.emplace_back(elements * bytes_of(layout.shape.dtype));
+      prefix_gradient_.emplace_back(elements * bytes_of(layout.shape.key_gradient_dtype()));
+    }
+    for (int j = 0; j < slices(); ++j) {
+      hidden_.emplace_back(hidden_bytes(layout.shape_of(j)));
+      for (int s = 0; s < shards(); ++s) {
+        saved_.emplace_back(plan_saved(layout, s, j).bytes);
+        deferred_.emplace_back(plan_deferred(layout, s, j).bytes);
+      }
+    }
+  }
+
+  /// Slices forward one by one, back in the reverse order, in halves with W last.
+  void step(int m, bool halves) {
+    std::deque<MicroBatch> batches;
+    for (int j = 0; j < slices(); ++j) {
+      batches.emplace_back(layout_.shape_of(j)).fill(tokens_, 0, m * layout_.shape.micro_batch);
+      model_.embed(ends(j, false), batches[j]);
+      for (int s = 0; s < shards(); ++s)
+        model_.forward(s, visit(s, j, m, false));
+      model_.loss(ends(j, m > 0 || j > 0), loss_.data(), batches[j]);
+    }
+    for (int j = slices() - 1; j >= 0; --j) {
+      for (int s = shards() - 1; s >= 0; --s)
+        if (halves)
+          model_.backward_input(s, visit(s, j, m, true));
+        else
+          model_.backward(s, visit(s, j, m, false));
+      model_.embed_backward(ends(j, m > 0 || j + 1 < slices()), batches[j]);
+    }
+    for (int j = slices() - 1; j >= 0 && halves; --j)
+      for (int s = 0; s < shards(); ++s) {
+        Operands o = visit(s, j, m, true);
+        o.weights = o.prefix = o.prefix_gradient = {};
+        model_.backward_weight(s, o);
+      }
+    Kokkos::fence();
+  }
+
+  [[nodiscard]] double loss() const {
+    double loss = 0;
+    Kokkos::deep_copy(loss, loss_);
+    return loss;
+  }
+
+  [[nodiscard]] ReferenceTensors totals() const {
+    ReferenceTensors all;
+    for (const DeviceBuffer& total : totals_)
+      all.push_back(total.values(Dtype::fp32));
+    return all;
+  }
+
+private:
+  [[nodiscard]] int slices() const { return layout_.shape.slices; }
+
+  [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
+
+  [[nodiscard]] Operands ends(int j, bool accumulate) const {
+    return {.weights = weights_.back().get(),
+        .hidden = hidden_[j].get(),
+        .slice = j,
+        .gradient = totals_.back().get(),
+        .accumulate = accumulate};
+  }
+
+  [[nodiscard]] Operands visit(int s, int j, int m, bool halves) const {
+    const std::size_t at = j * layout_.shards.size() + s;
+    return {.weights = weights_[s].get(),
+        .saved = saved_[at].get(),
+        .hidden = hidden_[j].get(),
+        .deferred = halves ? deferred_[at].get() : Buffer{},
+        .prefix = prefix_[s].get(),
+        .prefix_gradient = prefix_gradient_[s].get(),
+        .slice = j,
+        .gradient = totals_[s].get(),
+        .accumulate = m > 0 || j + 1 < slices()};
+  }
+
+  Layout layout_;
+  DeviceBuffer workspace_;
+  TokenSource tokens_;
+  Model model_;
+  Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
+  std::deque<DeviceBuffer> weights_, totals_;           ///< of each part of the model
+  std::deque<DeviceBuffer> prefix_, prefix_gradient_;   ///< of each shard
+  std::deque<DeviceBuffer> hidden_, saved_, deferred_;  ///< of each slice (and shard)
+};
+
+/// Model, slices, what is recomputed, type, sums in fp32, halves.
+using Choice = std::tuple<test::ModelCase, int, Recompute, Dtype, bool, bool>;
+
+class Slices : public ::testing::TestWithParam<Choice> {};
+
+std::string name_of(const ::testing::TestParamInfo<Choice>& info) {
+  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
+  return fmt::format("{}_{}_{}_{}{}{}",
+      model_case.name,
+      count,
+      static_cast<int>(recompute),
+      model::name_of(dtype),
+      fp32_keys ? "_fp32" : "",
+      halves ? "_halves" : "");
+}
+
+// 37 tokens of grouped heads; 150 of one key head; 200, which some granule divides.
+const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 200, 3}, 1, 1};
+
+INSTANTIATE_TEST_SUITE_P(All,
+    Slices,
+    ::testing::Combine(::testing::Values(test::grouped, test::one_key_head, three),
+        ::testing::Values(2, 3, 8),
+        ::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
+        ::testing::Values(Dtype::fp32, Dtype::bf16),
+        ::testing::Bool(),
+        ::testing::Bool()),
+    name_of);
+
+TEST_P(Slices, TogetherComputeTheStepOfTheWhole) {
+  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();
+  const Layout whole = test::layout_of(model_case, dtype, recompute);
+  test::ModelCase sliced = model_case;
+  sliced.shape.slices = count;
+  sliced.shape.even_slices = halves;
+  sliced.shape.fp32_key_gradients = fp32_keys && dtype == Dtype::bf16;
+
+  SlicedModel model(test::layout_of(sliced, dtype, recompute));
+  for (int m = 0; m < micro_batches; ++m)
+    model.step(m, halves);
+
+  const Reference reference(whole, test::rounded_to(dtype, initial_weights(whole, seed)));
+  ReferenceTensors expected = reference_zeros(whole);
+  const double loss = test::step_of(reference, expected, 0);
+  const bool fp32 = dtype == Dtype::fp32;
+  EXPECT_NEAR(model.loss(), loss, (fp32 ? 1e-6 : 2e-4) * loss);
+  test::expect_tensors_close(whole, model.totals(), expected, fp32 ? 1e-5 : 2e-2);
+}
+}  // namespace
+}  // namespace minitaw::model
