@@ -20,7 +20,7 @@ std::vector<Need> needs_on_host(const Case& c,
 }
 
 std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
-  const std::uint64_t libraries = model::library_estimate(c.shape);
+  const std::uint64_t libraries = model::library_estimate(model::largest_slice(c.shape));
   return list_of(
       memory, [&](const schedule::Footprint& rank) { return Need{rank.arena(), libraries}; });
 }

@@ -27,6 +27,9 @@ void write_csv(const Program& program,
   if (!schedule::entry_of(request_of(c).spec.name).passes_activations)
     throw InputError(fmt::format(
         "--csv: {} passes no activations from stage to stage; plan a pipeline", c.schedule));
+  if (program.slices > 1)
+    throw InputError(
+        fmt::format("--csv: the files have no slices, which {} has; use slices = 1", c.schedule));
   std::ofstream file(path, std::ios::binary);
   if (!(file << schedule::to_torch_csv(program)).flush())
     throw InputError(fmt::format("--csv: {} cannot be written", path));

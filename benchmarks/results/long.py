@@ -9,7 +9,8 @@ on others.
     scripts/env benchmarks/results/long.py picture results/2-core-epyc/2026-11-26-long long.png
 
 `measure` runs inputs/wires/long.toml and leaves a table FOLDER/PART.csv of each part: `nodes`, on
-two nodes of two ranks (docs/cluster.md); `pairs`, two ranks that share sequences or not, in turn;
+two nodes of two ranks (docs/cluster.md); `slices`, pipelines that pass slices, on two and three
+nodes of one rank; `pairs`, two ranks that share sequences or not, in turn;
 `crossing`, bytes of weight passing and of a pipeline; `precision`, errors of gradients in bf16.
 --only names parts. `tables` prints what it left, `predict` what the program says of larger machines.
 """
@@ -17,7 +18,6 @@ two nodes of two ranks (docs/cluster.md); `pairs`, two ranks that share sequence
 import csv
 import json
 import pathlib
-import resource
 import statistics
 import subprocess
 import tempfile
@@ -40,15 +40,18 @@ from minitaw.numbers import count_text
 from minitaw.record import load
 
 DECK = "inputs/wires/long.toml"
+SLICES = "inputs/wires/slices.toml"
 COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidden", "heads", "seq",
            "micro_batches", "steps", "repeats", "median_s", "q1_s", "q3_s", "tokens_per_s",
            "bytes_inside", "bytes_between", "planned_inside", "planned_between",
            "memory_measured", "memory_planned", "exposed_share", "exposed_context_s", "compute_s",
-           "verdict")  # fmt: skip
+           "idle_share", "verdict")  # fmt: skip
 K = 1024
 MIB = 2**20
 # Of two nodes: rate, lengths (K). Long ones take minutes, so they come last.
 NODES = [("100mbit", (1, 2, 4)), ("1gbit", (1, 2, 4)), ("100mbit", (8,))]
+# Of pipelines with slices: nodes, rate, lengths (K).
+WIRES = [(2, "50mbit", (1, 4)), (2, "1gbit", (1, 4)), (3, "100mbit", (4,))]
 # Of two ranks: length (K), steps, runs of each.
 PAIRS = [(4, 5, 4), (8, 3, 1)]
 PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1", "schedule=tawpipe"]
@@ -63,11 +66,11 @@ DEPTHS, SEEDS = (4, 12), (1, 2, 3)
 # Measuring.
 
 
-def run(launch, settings, *words):
+def run(launch, settings, *words, deck=DECK):
     """The rows of a result, of which COLUMNS are kept."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "result.h5"
-        command = [*launch, "build/host/minitaw", "run", DECK, *set_words(settings), *words]
+        command = [*launch, "build/host/minitaw", "run", deck, *set_words(settings), *words]
         subprocess.run([*command, "-o", path], check=False, cwd=ROOT, env=one_thread())
         cases = load(str(path)).cases
     return [{name: case[name] for name in COLUMNS} for case in cases]
@@ -85,22 +88,19 @@ def nodes_part():
                 yield {"rate": rate, **row}
 
 
-def processor_seconds():
-    """Of all programs that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def slices_part():
+    for count, rate, lengths in WIRES:
+        for seq in lengths:
+            words = cluster_words(count, 1, rate)
+            for row in run(words, [f"seq={seq}K"], deck=SLICES):
+                yield {"rate": rate, **row}
 
 
 def pairs_part():
-    """With the processor time of a step, which other programs hardly change; waits that poll
-    count."""
     for seq, steps, runs in PAIRS:
         for context in runs * (1, 2):
-            before = processor_seconds()
             settings = [*PAIR, f"seq={seq}K", f"steps={steps}", f"context={context}"]
-            for row in run(ranks(2), settings):
-                used = processor_seconds() - before
-                yield {"processor_s": used / (steps + 1), **row}
+            yield from run(ranks(2), settings)
 
 
 def crossing_part():
@@ -128,6 +128,7 @@ def precision_part():
 
 PARTS = {
     "nodes": nodes_part,
+    "slices": slices_part,
     "pairs": pairs_part,
     "crossing": crossing_part,
     "precision": precision_part,
@@ -202,10 +203,33 @@ def nodes_rows(rows):
 def print_nodes(rows):
     head = ["S", "schedule"]
     for rate in in_order(rows, "rate"):
-        speed = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s"}[rate]
+        speed = WIRE_TEXTS[rate]
         head += [f"{speed}: n = 1, s", f"{speed}: n = 2, s", f"{speed}: rate"]
     head += ["between, MiB", "inside, MiB", "memory, MiB"]
     print_table(head, nodes_rows(rows))
+
+
+WIRE_TEXTS = {
+    "50mbit": "50 Mbit/s",
+    "100mbit": "100 Mbit/s",
+    "1gbit": "1 Gbit/s",
+}
+
+
+def print_slices(rows):
+    """For each schedule the step of every place, and memory of the last one."""
+    found = by(rows, "ranks", "rate", "seq", "schedule")
+    places = list(dict.fromkeys((row["ranks"], row["rate"], row["seq"]) for row in rows))
+    lines = []
+    for schedule in in_order(rows, "schedule"):
+        here = [found[(*place, schedule)] for place in places]
+        memory = number(here[-1], "memory_measured") / MIB
+        lines.append([f"`{schedule}`", *map(step_text, here), f"{memory:.1f}"])
+    head = [
+        f"{ranks} nodes, {WIRE_TEXTS[rate]}, {count_text(int(seq))}: s"
+        for ranks, rate, seq in places
+    ]
+    print_table(["schedule", *head, "memory, MiB"], lines)
 
 
 def print_pairs(rows):
@@ -215,7 +239,7 @@ def print_pairs(rows):
         used, waits = [], []
         for n in ("1", "2"):
             here = [row for row in rows if (row["seq"], row["context"]) == (seq, n)]
-            used.append(statistics.median(number(row, "processor_s") for row in here))
+            used.append(statistics.median(number(row, "median_s") for row in here))
             waits = [number(row, "exposed_context_s") / number(row, "median_s") for row in here]
         low, high = 100 * min(waits), 100 * max(waits)
         seconds = [f"{size:.2f}" for size in used]
@@ -223,7 +247,7 @@ def print_pairs(rows):
         lines.append(
             [count_text(int(seq)), len(here), *seconds, ratio, f"{low:.1f} to {high:.1f} %"]
         )
-    head = ["S", "runs of each", "n = 1, core-s a step", "n = 2, core-s a step", "rate", "waits"]
+    head = ["S", "runs of each", "n = 1, s", "n = 2, s", "rate", "waits"]
     print_table(head, lines)
 
 
@@ -265,6 +289,8 @@ def print_precision(rows):
 def tables(options):
     print("# docs/long.md\n\n## Measured: two nodes\n")
     print_nodes(rows_of(options.folder, "nodes"))
+    print("## Measured: pipelines that pass slices\n")
+    print_slices(rows_of(options.folder, "slices"))
     print("## Measured: what sharing costs\n")
     print_pairs(rows_of(options.folder, "pairs"))
     print("## Weight passing or a pipeline\n")

@@ -173,8 +173,36 @@ def print_crossing(program):
     print_table(head, rows)
 
 
+SLICES = (
+    "1f1b",
+    "1f1b:slices=4:cut=even",
+    "1f1b:slices=4",
+    "1f1b:slices=16:cut=even",
+    "1f1b:slices=16",
+)
+
+
+def print_slices(program):
+    """Idle time of eight stages, by the order alone, and what the worst rank takes."""
+    lines = []
+    for schedule in SLICES:
+        idle, sizes = [], []
+        for seq in (32, 128, 512):
+            settings = (f"seq={seq}K", "micro_batches=8", "context=1", f"schedule={schedule}")
+            (planned,) = plan_8b(program, *settings)
+            idle.append(share(planned["idle"]["share"]))
+            sizes.append(f"{device_gb(planned):.0f}")
+        lines.append([f"`{schedule}`", *idle, *sizes])
+    lengths = ("32K", "128K", "512K")
+    print_table(
+        ["schedule", *(f"{k}: idle" for k in lengths), *(f"{k}: GB" for k in lengths)], lines
+    )
+
+
 def print_predictions(program):
-    print("# docs/long.md\n\n## Predicted: Llama 3.1 8B on eight H100\n")
+    print("# docs/long.md\n\n## Planned: idle time of slices\n")
+    print_slices(program)
+    print("## Predicted: Llama 3.1 8B on eight H100\n")
     print_8b(program)
     print("## Predicted: a sequence of a million tokens\n")
     print_million(program)

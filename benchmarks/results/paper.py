@@ -55,6 +55,7 @@ ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
 WIDTHS = (1024, 2048, 4096)
 UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
 BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
+SLICED = ("1f1b:slices=8", "zb1:slices=8")
 FSDP_READINGS = (
     ("fsdp:hierarchical=on:prefetch=0",),
     ("fsdp:prefetch=0",),
@@ -375,10 +376,11 @@ def print_baselines(page):
     rows, idle = [], []
     for hidden, seq in PUBLISHED:
         cases = page.row("table", hidden, seq, BASELINES)
+        cases += page.row("table", hidden, seq, SLICED, "schedule=" + ",".join(SLICED))
         rows.append([f"{hidden}, {seq}K", *map(rate_text, cases)])
         plans = page.plan("table", "schedule=1f1b", f"hidden={hidden}", f"seq={seq}K")
         idle += [100 * plan["idle"]["share"] for plan in plans]
-    print_table(("H, S", *(f"`{name}`" for name in BASELINES)), rows)
+    print_table(("H, S", *(f"`{name}`" for name in (*BASELINES, *SLICED))), rows)
     print(f"- 1F1B idles for {min(idle):.0f} to {max(idle):.0f} %\n")
 
 
@@ -430,7 +432,7 @@ def print_tables(page):
     print("## Scaling\n")
     for deck in ("strong-scaling", "weak-scaling"):
         print_pivot(page.cases(deck), "ranks")
-    print("# README.md\n\n## Plan before you run\n")
+    print("# docs/plan.md\n\n## An example\n")
     print_table(PLAN_HEAD, plans(page))
 
 

@@ -107,6 +107,10 @@ Columns settings_columns(int name_width) {
           .value = [](const P& p) { return p.settings.shape.micro_batch; },
           .width = 3,
           .spare = 7},
+      {.title = "n",
+          .value = [](const P& p) { return p.settings.shape.context.count; },
+          .width = 2,
+          .spare = 9},
       {.title = "M",
           .value = [](const P& p) { return p.settings.micro_batches; },
           .width = 5,
@@ -306,10 +310,11 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
       ++lost[c.why];
     else if (i < shown)
       text += table.row({s, *c.prediction, machine}) +
-              fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n",
+              fmt::format("    {} replicas={} groups={} context={} micro_batch={} recompute={}\n",
                   s.schedule,
                   s.replicas,
                   s.groups.count(),
+                  s.shape.context.count,
                   s.shape.micro_batch,
                   model::name_of(s.shape.recompute));
     else
@@ -408,7 +413,8 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best",
       options->best,
-      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the "
+      "try schedules and their options, replicas, groups, context, micro-batches and recomputation "
+      "for the "
       "sequences of the one case");
   verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
       ->check(CLI::PositiveNumber)

@@ -4,6 +4,13 @@
 #include <fmt/ranges.h>
 
 namespace minitaw {
+void set_schedule(Case& c, const std::string& text) {
+  const schedule::Spec spec = schedule::parse_spec(text);
+  c.schedule = schedule::to_text(spec);
+  c.shape.slices = schedule::number_of(spec, "slices");
+  c.shape.even_slices = spec.value("cut") == "even";
+}
+
 std::string ffn_text(const model::Shape& shape) {
   const auto& ffn = shape.ffn;
   const bool equal = std::ranges::all_of(ffn, [&](std::int64_t f) { return f == ffn.front(); });

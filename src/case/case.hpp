@@ -27,6 +27,10 @@ struct Case {
   std::string folder{};            ///< of the deck, from which a file of `schedule` is named
 };
 
+/// Sets the schedule, and the slices that it passes sequences in. Throws InputError for a text that
+/// names none.
+void set_schedule(Case& c, const std::string& text);
+
 /// "6", or "2x3" for two replicas on three ranks each.
 [[nodiscard]] std::string ranks_text(int ranks, int replicas);
 /// F of the blocks: "768", or "128,256,128" if they differ.

@@ -216,9 +216,7 @@ Case complete(const Draft& draft, const Job& job) {
   c.shape.ffn = ffn_of(draft);
   if (!c.shape.shares_sequences())
     c.shape.key_parts = 1;
-  const schedule::Spec spec = schedule::parse_spec(c.schedule);
-  c.shape.slices = schedule::number_of(spec, "slices");
-  c.shape.even_slices = spec.value("cut") == "even";
+  set_schedule(c, c.schedule);
   c.shape.fp32_key_gradients = draft.context_grad_dtype == "fp32" && c.shape.keys_apart() &&
                                c.shape.dtype != model::Dtype::fp32;
   c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;

@@ -249,6 +249,10 @@ std::vector<Shape> slices_of(const Shape& shape) {
   return slices;
 }
 
+Shape largest_slice(const Shape& shape) {
+  return shape.has_slices() ? std::ranges::max(slices_of(shape), {}, &Shape::tokens) : shape;
+}
+
 const Shape& Layout::largest_shape() const {
   return slices.empty() ? shape : *std::ranges::max_element(slices, {}, &Shape::tokens);
 }

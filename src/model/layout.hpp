@@ -107,6 +107,8 @@ struct SequenceRun {
 /// costs P x + A x^2, with P weights of a block's matrices and A = heads head_dim. Borders are
 /// multiples of up to 128 tokens where slices are long enough, always of 2 n.
 [[nodiscard]] std::vector<Shape> slices_of(const Shape& shape);
+/// The shape with the most tokens at a time: the longest slice, or all.
+[[nodiscard]] Shape largest_slice(const Shape& shape);
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE

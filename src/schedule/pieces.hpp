@@ -44,18 +44,24 @@ public:
 
   /// Adds what is in another sum. Returns a number that is in both, or -1.
   std::int32_t add(const Sum& other) {
-    std::vector<Interval> all, joined;
-    std::ranges::merge(
-        runs_, other.runs_, std::back_inserter(all), {}, &Interval::begin, &Interval::begin);
-    for (const Interval run : all) {
-      if (joined.empty() || joined.back().end < run.begin)
-        joined.push_back(run);
-      else if (joined.back().end == run.begin)
-        joined.back().end = run.end;
-      else
+    for (const Interval run : other.runs_) {
+      const auto next = std::ranges::upper_bound(runs_, run.begin, {}, &Interval::begin);
+      const bool has_before = next != runs_.begin(), has_next = next != runs_.end();
+      if (has_before && std::prev(next)->end > run.begin)
         return run.begin;
+      if (has_next && next->begin < run.end)
+        return next->begin;
+      const bool joins_before = has_before && std::prev(next)->end == run.begin;
+      const bool joins_next = has_next && next->begin == run.end;
+      if (joins_before)
+        std::prev(next)->end = joins_next ? next->end : run.end;
+      else if (joins_next)
+        next->begin = run.begin;
+      else
+        runs_.insert(next, run);
+      if (joins_before && joins_next)
+        runs_.erase(next);
     }
-    runs_ = std::move(joined);
     return -1;
   }
 

@@ -75,6 +75,7 @@ inline std::vector<std::string> every_schedule() {
       "tawpipe:dbs=off",
       "tawpipe:prefetch=3",
       "tawpipe:rails=2",
+      "tawpipe:shards=block",
       "tawpipe:fetch=step:reduce=group:reshard=group",
       "tawpipe:reduce=none:reshard=none",
       "tawpipe:fetch=step:rails=2:reduce=group:reshard=group"};

@@ -24,8 +24,7 @@ protected:
   void expect_right(const Case& c) { expect_right(c, job_); }
 
   void expect_right(Case c, CaseRunner& job) {
-    c.shape.slices = schedule::number_of(schedule::parse_spec(c.schedule), "slices");
-    c.shape.even_slices = schedule::parse_spec(c.schedule).value("cut") == "even";
+    set_schedule(c, c.schedule);
     SCOPED_TRACE(fmt::format("{} context {} replicas {} layers {} S {} B {} M {} recompute {}",
         c.schedule,
         c.shape.context.count,

@@ -235,6 +235,21 @@ TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
       }
 }
 
+/// Six blocks on four ranks: shards of a block each are six, of which ranks own one or two. A visit
+/// of a shard of two takes twice as long, so four shards hold up groups of one rank.
+TEST(WeightPipelines, ShardsOfTawPipeAreThoseOfRanksOrOfBlocks) {
+  const auto program_of = [](const char* spec) {
+    return build({parse_spec(spec), topology::Groups::equal(4, 4), 8, 6});
+  };
+  const Program of_ranks = program_of("tawpipe"), of_blocks = program_of("tawpipe:shards=block");
+  EXPECT_EQ(std::tuple(of_ranks.shards, of_blocks.shards), std::tuple(4, 6));
+  std::vector<std::size_t> owned;
+  for (const RankProgram& rank : of_blocks.ranks)
+    owned.push_back(rank.owned_shards.size());
+  EXPECT_EQ(owned, (std::vector<std::size_t>{2, 2, 1, 1}));
+  EXPECT_EQ(cut_of(of_blocks).shards, 6);
+}
+
 /// Schedules in which ranks do not lean on one another's computation never stand still.
 TEST(WeightPipelines, RanksInStepNeverIdle) {
   const Times times{1, 1.5, 1};

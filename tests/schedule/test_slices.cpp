@@ -352,8 +352,9 @@ const std::vector<Defect> defects = {
           // What F left is found: only the order of the gradients is wrong.
           auto& actions = p.ranks[0].actions;
           const auto first = std::ranges::find(actions, Kind::backward_input, &Action::kind);
-          const auto second = std::find_if(
-              first + 1, actions.end(), [](const Action& a) { return a.kind == Kind::backward_input; });
+          const auto second = std::find_if(first + 1, actions.end(), [](const Action& a) {
+            return a.kind == Kind::backward_input;
+          });
           std::swap(first[0], second[0]);
           std::swap(first[1], second[1]);
           std::swap(first[0].extends, second[0].extends);

@@ -151,8 +151,8 @@ def section(page, title):
 
 
 def the_reading_guide_is_true():
-    """The files of README's guide exist, and their lines are about as many as it says."""
-    guide = section("README.md", "Read the code")
+    """The files of the guide exist, and their lines are about as many as it says."""
+    guide = section("CONTRIBUTING.md", "Read the code")
     rows = re.findall(r"^\| [^|]* \| (`[^|]*`) \| (\d+) \|$", guide, re.MULTILINE)
     assert len(rows) > 5, rows
     for files, said in rows:
@@ -160,14 +160,14 @@ def the_reading_guide_is_true():
             REPOSITORY / path for name in re.findall("`(.*?)`", files) for path in expanded(name)
         ]
         lines = count.count_files(paths).lines
-        assert 0.7 < lines / int(said) < 1.3, f"{files} are {lines} lines, README says {said}"
+        assert 0.7 < lines / int(said) < 1.3, f"{files} are {lines} lines, the guide says {said}"
 
 
 def the_ways_through_the_code_are_there():
     """Classes and functions that the pages name are in the sources."""
     sources = [path for part in ("src", "miniapp") for path in (REPOSITORY / part).rglob("*.?pp")]
     words = set(re.findall(r"\w+", "".join(path.read_text(encoding="utf-8") for path in sources)))
-    pages = section("README.md", "Find your way in the code")
+    pages = section("CONTRIBUTING.md", "Find your way in the code")
     pages += section("CONTRIBUTING.md", "From main() to the kernel")
     named = set()
     for function, kind in re.findall(r"`([\w:]+)\(\)`|`([A-Z][a-z]\w+)`", pages):

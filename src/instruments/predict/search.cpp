@@ -23,8 +23,11 @@ constexpr std::array forms_of_keeping = {"",
     ":fetch=step:reduce=group:reshard=group"};
 
 std::vector<std::string> specs_for(const Machine& machine) {
-  std::map<std::string, std::vector<std::string>> values = {
-      {"prefetch", {"1", "2"}}, {"chunks", {"1", "2", "4"}}, {"hierarchical", {"off", "on"}}};
+  std::map<std::string, std::vector<std::string>> values = {{"prefetch", {"1", "2"}},
+      {"chunks", {"1", "2", "4"}},
+      {"slices", {"1", "4", "16"}},
+      {"shards", {"rank", "block"}},
+      {"hierarchical", {"off", "on"}}};
   if (machine.adapters > 1)
     values["rails"] = {"1", std::to_string(machine.adapters)};
   std::vector<std::string> specs;
@@ -49,7 +52,26 @@ std::vector<std::string> specs_for(const Machine& machine) {
   return specs;
 }
 
+/// Numbers of ranks that may share a sequence: powers of two that divide groups and sequence.
+std::vector<int> sharers_for(const Case& base) {
+  std::vector<int> all = {1};
+  const int sizes = std::ranges::min(base.groups.sizes());
+  while (2 * all.back() <= sizes && base.shape.seq % (4 * all.back()) == 0)
+    all.push_back(2 * all.back());
+  return all;
+}
+
+bool is_possible(const Case& c) {
+  try {
+    model::check(c.shape);
+  } catch (const InputError&) {  // a slice would have no token
+    return false;
+  }
+  return schedule::is_buildable(request_of(c));
+}
+
 /// Candidates of the same program are neighbours: recomputation changes sizes and times alone.
+/// Ranks share sequences where a micro-batch is one.
 std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   const std::int64_t sequences = sequences_of_step(base);
   std::vector<topology::Groups> groupings = {base.groups};
@@ -57,8 +79,8 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
   std::vector<Candidate> all;
   const auto add = [&](Case c) {
-    if (!schedule::is_buildable(request_of(c)))
-      return;  // too few layers, or micro-batches that do not divide
+    if (!is_possible(c))
+      return;  // too few layers, micro-batches that do not divide, or groups
     for (const model::Recompute recompute :
         {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
       c.shape.recompute = recompute;
@@ -75,11 +97,14 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
         for (std::int64_t b = 1; b <= sequences; b *= 2) {
           if (sequences % b != 0)
             continue;
-          c.schedule = spec;
+          set_schedule(c, spec);
           c.groups = groups;
           c.shape.micro_batch = b;
           c.micro_batches = static_cast<int>(sequences / b);
-          add(c);
+          for (const int n : b == 1 ? sharers_for(base) : std::vector{1}) {
+            c.shape.context = {0, n};
+            add(c);
+          }
         }
     }
   return all;
@@ -229,8 +254,7 @@ private:
         for (const int ticks : {1, 2, 3, 4}) {
           spec.options["prefetch"] = std::to_string(prefetch);
           spec.options["grad_ticks"] = std::to_string(ticks);
-          c.settings.schedule =
-              schedule::to_text(schedule::parse_spec(schedule::to_text(spec)));  // without defaults
+          set_schedule(c.settings, schedule::to_text(spec));  // without defaults
           if (known.insert(deck::identity(c.settings)).second)
             more.push_back({c.settings});
         }
@@ -246,11 +270,12 @@ private:
   }
 
   /// All but the number of groups, which pipelines and flat FSDP do not know.
-  using Step = std::tuple<std::string, int, std::int64_t, model::Recompute, double>;
+  using Step = std::tuple<std::string, int, int, std::int64_t, model::Recompute, double>;
 
   static Step step_of(const Candidate& c) {
     return {c.settings.schedule,
         c.settings.replicas,
+        c.settings.shape.context.count,
         c.settings.shape.micro_batch,
         c.settings.shape.recompute,
         c.prediction->seconds};

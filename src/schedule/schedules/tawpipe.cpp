@@ -361,15 +361,21 @@ void require(const Request& request) {
                      "dbs=on and gwps=on");
 }
 
+/// One of each rank; or of each block, so that all take as long where blocks do not divide evenly
+/// among ranks.
+int shards_of(const Request& request) {
+  return request.spec.options.contains("shards") ? request.layers : request.ranks_of_replica();
+}
+
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
 /// receives at most one weight shard per tick. Options away from their defaults: gwps=off (one
 /// group of all ranks), gwps=direct (single ranks, or context groups, instead of groups; no
 /// stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (a rank
 /// waits for its messages with weights), cco=serial (no overlap of communication and computation),
-/// prefetch (ticks ahead between groups), grad_ticks (ticks after which gradients leave their
-/// group), rails (see GroupRelay).
+/// prefetch (ticks ahead between groups), shards (as many as ranks, or as blocks), grad_ticks
+/// (ticks after which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
-  const int shards = request.ranks_of_replica();
+  const int shards = shards_of(request);
   Builder builder(request, shards);
   const topology::Groups groups = groups_of(request, builder.groups());
   const std::vector<int> owners = round_robin_owners(groups, shards);
@@ -433,6 +439,10 @@ Entry tawpipe() {
                   {"3", "1..8"},
                   "ticks that a gradient has to leave its group before computing needs its buffer "
                   "again"},
+              {"shards",
+                  {"rank", "block"},
+                  "what is a shard: the blocks that a rank owns, as published; block: each block, "
+                  "so that shards take as long where blocks do not divide evenly among ranks"},
               {"rails",
                   {"auto", "1..64"},
                   "ranks of a group that share a message to another group; auto: as many as each "

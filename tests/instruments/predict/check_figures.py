@@ -92,7 +92,7 @@ def figures():
     agree(case, account)
 
     names, _, row = (line.lstrip("#").split() for line in predict(**CHANGES).splitlines()[1:])
-    cells = {name: float(cell) for name, cell in zip(names[6:], row[6:], strict=True)}
+    cells = {name: float(cell) for name, cell in zip(names[7:], row[7:], strict=True)}
     expected = {
         "step": step,
         "rate": account["tokens_per_s"],
@@ -164,6 +164,7 @@ def loads():
 # By sequences of a micro-batch: of larger ones there are too few for all ranks, but for pipelines,
 # and for these too if they have many stages.
 STAGES = ["1f1b", "zb1", "zb2"]
+STAGES += [f"{name}:slices={count}" for name in ("1f1b", "zb1") for count in (4, 16)]
 KEPT = (
     "",
     ":reshard=group",
@@ -190,7 +191,8 @@ FORMS = {
             if levels or "=group" not in kept
         ),
         *(
-            f"tawpipe{prefetch}:rails={rails}{kept}"
+            f"tawpipe{prefetch}:rails={rails}{shards}{kept}"
+            for shards in ("", ":shards=block")
             for prefetch in (":prefetch=1", "")
             for rails in (1, 2)
             for kept in KEPT
@@ -210,6 +212,7 @@ def all_cases():
                 schedule=",".join(forms),
                 replicas=",".join(count for count in "124" if int(count) * size <= 4),
                 groups="2,4",
+                context="1,2" if size == 1 else "1",
                 micro_batch=size,
                 micro_batches=4 // size,
                 recompute="block,keep-attention,none",
@@ -221,6 +224,7 @@ def all_cases():
                 settings["schedule"],
                 str(settings["replicas"]),
                 str(settings["group_count"]),
+                str(settings["context"]),
                 str(size),
                 settings["recompute"],
             )
@@ -247,15 +251,15 @@ def best():
         steps = sorted({(case["step_s"], key[:2], key[3:]) for key, case in fitting.items()})
         said = predict("--best", "--machine-set", f"device.memory={memory}")
         shown = re.findall(
-            r"^  (\S.*)\n    (\S+) replicas=(\d) groups=(\d) micro_batch=(\d) recompute=(\S+)$",
+            r"^  (\S.*)\n    (\S+) replicas=(\d) groups=(\d) context=(\d) micro_batch=(\d) recompute=(\S+)$",
             said,
             re.MULTILINE,
         )
-        assert [f"{float(row.split()[6]):.4g}" for row, *_ in shown] == [
+        assert [f"{float(row.split()[7]):.4g}" for row, *_ in shown] == [
             f"{step:.4g}" for step, *_ in steps[:10]
         ], (said, steps[:10])
         assert all(
-            [f"{float(cell):.4g}" for cell in row.split()[6:8]]
+            [f"{float(cell):.4g}" for cell in row.split()[7:9]]
             == [f"{fitting[tuple(key)][name]:.4g}" for name in ("step_s", "tokens_per_s")]
             for row, *key in shown
         ), said

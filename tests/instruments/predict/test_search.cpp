@@ -48,10 +48,29 @@ TEST(Search, TriesTheValuesOfEachOption) {
       {"hierarchical", {"on"}},
       {"prefetch", {"1", "2"}},
       {"reduce", {"group", "none"}},
-      {"reshard", {"group", "none"}}};
+      {"reshard", {"group", "none"}},
+      {"shards", {"block"}},
+      {"slices", {"16", "4"}}};
   EXPECT_EQ(values_on({}), expected);
   expected["rails"] = {"1", "3"};
   EXPECT_EQ(values_on({"ranks_per_node=4", "between.adapters=3"}), expected);
+}
+
+/// Where a micro-batch is one sequence, ranks of a group share it.
+TEST(Search, TriesRanksThatShareSequences) {
+  std::set<std::tuple<int, std::int64_t>> seen;  // ranks a sequence, sequences a micro-batch
+  for (const Candidate& c : search(base(), machine_with(), {.seconds = 0})) {
+    seen.emplace(c.settings.shape.context.count, c.settings.shape.micro_batch);
+    EXPECT_EQ(sequences_of_step(c.settings), 4);
+    EXPECT_NO_THROW(schedule::check(request_of(c.settings)));
+  }
+  EXPECT_EQ(seen, (std::set<std::tuple<int, std::int64_t>>{{1, 1}, {1, 2}, {1, 4}, {2, 1}}));
+  Case odd = base();
+  odd.shape.seq = 15;
+  for (const Candidate& c : search(odd, machine_with(), {.seconds = 0})) {
+    EXPECT_EQ(c.settings.shape.context.count, 1);
+    EXPECT_LE(c.settings.shape.slices, 4);
+  }
 }
 
 /// Of the best that have both options, every pair of values is a candidate like all others, once.
@@ -88,7 +107,13 @@ TEST(Search, EndsInTimeOrWhenItIsToldTo) {
       2);
   EXPECT_EQ(std::tuple(steps, found), std::tuple(3, 2))
       << "from the second step on there is a best one";
-  EXPECT_EQ(3 * bounds, std::ssize(all)) << "three kinds of recomputation have one program";
+  // Kinds of recomputation have one program, but where ranks share sequences and it decides how
+  // many blocks a shard has.
+  std::set<schedule::Request> programs;
+  for (const Candidate& c : all)
+    programs.insert(request_of(c.settings));
+  EXPECT_EQ(bounds, std::ssize(programs));
+  EXPECT_LT(2 * bounds, std::ssize(all));
 }
 }  // namespace
 }  // namespace minitaw::predict
