@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The predicted tables of docs/long.md: which lengths fit, how fast, how much is exposed."""
 
+import csv
 import functools
 
-from pages import DECKS, MACHINES, cases_of, predict, print_table, set_words
+from pages import DECKS, MACHINES, ROOT, cases_of, predict, print_table, set_words
 from minitaw.numbers import count_text
 
 GB = 1e9
@@ -12,6 +13,7 @@ LENGTHS = (32, 64, 128, 256, 512, 1024)  # K tokens
 SHARERS = (1, 2, 4, 8)  # ranks a sequence
 LLAMA, H100 = DECKS / "long-8b.toml", MACHINES / "dgx-h100.toml"
 ONE_NODE = ["nodes=1"]
+RECORDS = "results/2-core-epyc/2026-11-26-long"
 TOKENS = 8 * K  # K a step
 SMALL, LARGE = 80, 141  # GB of a device
 # torchtitan, 8 B parameters on 8 H100: tokens/s a GPU.
@@ -199,8 +201,42 @@ def print_slices(program):
     )
 
 
+WIRES = [
+    ("50mbit", "48.8 Mbit/s", 1),
+    ("50mbit", "48.8 Mbit/s", 4),
+    ("1gbit", "976 Mbit/s", 1),
+    ("1gbit", "976 Mbit/s", 4),
+]
+
+
+def print_slice_errors(program):
+    """Steps that two nodes took, and by how much the predicted ones are off."""
+    with open(ROOT / RECORDS / "slices.csv", encoding="utf-8", newline="") as file:
+        measured = {
+            (row["rate"], int(row["seq"]) // 1024, row["schedule"]): float(row["median_s"])
+            for row in csv.DictReader(file)
+            if row["ranks"] == "2"
+        }
+    cells = {}
+    for rate, link, seq in WIRES:
+        for case in predict(
+            program,
+            ROOT / "inputs/wires/slices.toml",
+            MACHINES / "cluster-2x1.toml",
+            ["ranks=2", "groups=2", f"seq={seq}K"],
+            [f"between.rate={link}"],
+        ):
+            schedule = case["settings"]["schedule"]
+            step = measured[rate, seq, schedule]
+            cells.setdefault(schedule, []).append(f"{100 * (case['step_s'] / step - 1):+.1f} %")
+    head = ["50 Mbit/s, 1K", "50 Mbit/s, 4K", "1 Gbit/s, 1K", "1 Gbit/s, 4K"]
+    print_table(["schedule", *head], [[f"`{name}`", *row] for name, row in cells.items()])
+
+
 def print_predictions(program):
-    print("# docs/long.md\n\n## Planned: idle time of slices\n")
+    print("# docs/long.md\n\n## Measured and predicted: slices\n")
+    print_slice_errors(program)
+    print("## Planned: idle time of slices\n")
     print_slices(program)
     print("## Predicted: Llama 3.1 8B on eight H100\n")
     print_8b(program)

@@ -4,7 +4,7 @@
 for nodes of eight H200 (docs/long.md).
 
     scripts/env benchmarks/results/rivals.py predict results/predicted/rivals.csv    # ten minutes
-    scripts/env benchmarks/results/rivals.py check results/predicted/rivals.csv --every 25
+    scripts/env benchmarks/results/rivals.py check results/predicted/rivals.csv --every 97
     scripts/env benchmarks/results/rivals.py tables results/predicted/rivals.csv
     scripts/env benchmarks/results/rivals.py picture results/predicted/rivals.csv rivals.png
 

@@ -66,9 +66,9 @@ void ComputeEmitter::visit(const Visit& v,
   Action visit = action_of(v.kind, v.shard);
   visit.accumulates = accumulates;
   const int slice = v.micro_batch % builder_.slices();
-  visit.extends = slice != (v.backward() ? builder_.slices() - 1 : 0);
-  const Prefix prefix = prefix_of(v, !visit.extends);
-  visit.extends &= v.kind != Kind::backward_weight;
+  const int first = v.backward() ? builder_.slices() - 1 : 0;
+  visit.extends = v.kind != Kind::backward_weight && slice != first;
+  const Prefix prefix = prefix_of(v, slice == first);
   segments(v,
       visit,
       {{weights, of_weights},
