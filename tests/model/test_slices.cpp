@@ -2,6 +2,7 @@
 // A model whose sequences come in slices, against a reference that sees them whole.
 #include <cmath>
 #include <deque>
+#include <fmt/format.h>
 #include "base/error.hpp"
 #include "model/cases.hpp"
 #include "model/cost.hpp"

@@ -2,6 +2,7 @@
 // Pipelines that pass sequences in slices: what they wait for, keep and send, and what the
 // validator refuses.
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
