@@ -2,6 +2,7 @@
 // Models of ranks that share sequences, segment by segment. What passes between ranks, the test
 // copies and adds up itself.
 #include <deque>
+#include <fmt/format.h>
 #include "base/error.hpp"
 #include "model/cases.hpp"
 #include "model/model.hpp"
