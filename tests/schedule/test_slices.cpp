@@ -211,12 +211,13 @@ std::size_t saved_bytes(const Footprint& rank) {
 /// 64 tokens a slice, B = 3, H = 32, k d = 16, bf16: multiples of 256 bytes.
 TEST(Slices, TakeTheMemoryThatFormulasSay) {
   const int p = 4, k = 4;
-  const model::Shape shape = shape_of(p, 64 * k, k, true);
-  const Program program = build(request_for(with_slices("1f1b", k, ":cut=even"), p, 2 * p, p));
+  model::Shape shape = shape_of(2 * p, 64 * k, k, true);
+  shape.ffn.assign(2 * p, 23);
+  const Program program = build(request_for(with_slices("1f1b", k, ":cut=even"), p, 2 * p, 2 * p));
   const std::vector<Footprint> ranks = memory(program, model::make_layout(shape, cut_of(program)));
   for (int i = 0; i < p; ++i) {
-    EXPECT_EQ(saved_bytes(ranks[i]), (p - i - 1 + k) * 64U * 3 * 32 * 2) << i;
-    const std::size_t numbers = 64U * k * 3 * 32;  // of a sequence's keys and values
+    EXPECT_EQ(saved_bytes(ranks[i]), (p - i - 1 + k) * 2 * 64U * 3 * 32 * 2) << i;
+    const std::size_t numbers = 2 * 64U * k * 3 * 32;  // of the keys of two blocks
     EXPECT_EQ(ranks[i].by_kind[index_of(Memory::context)], numbers * (2 * (i < 2 ? 3 : 2) + 4))
         << i;
   }
