@@ -414,8 +414,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   CLI::Option* best = verb->add_flag("--best",
       options->best,
       "try schedules and their options, replicas, groups, context, micro-batches and recomputation "
-      "for the "
-      "sequences of the one case");
+      "for the sequences of the one case");
   verb->add_option("--time-limit", options->seconds, "seconds that --best may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()

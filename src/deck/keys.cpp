@@ -219,8 +219,7 @@ std::vector<Setting> model_settings() {
           .initial = "auto",
           .example_value = R"("fp32")",
           .doc = "Precision of the gradients of keys and values that ranks with context, or "
-                 "slices, add "
-                 "up: auto (as dtype), or fp32.",
+                 "slices, add up: auto (as dtype), or fp32.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_key_gradients ? "fp32" : "auto"; }},
       {.name = "recompute",

@@ -115,7 +115,7 @@ comm::Transport::Started Runtime::start(const Action& a) {
 model::Operands Runtime::operands(const Action& a) const {
   model::Operands o;
   o.accumulate = a.accumulates;
-  o.slice = slice_of(program_, std::max(a.micro_batch, 0));
+  o.slice = slice_of(program_, a.micro_batch);
   for (const schedule::Access& access : accesses(a, rank_)) {
     const Buffer buffer = arena_.slot(access.slot);
     switch (access.operand) {
@@ -208,7 +208,7 @@ void Runtime::rehearse() {
     for (const schedule::Access& access : accesses(a, rank_))
       if (access.write)
         written = access.slot.cls;
-    const int slice = slice_of(program_, std::max(a.micro_batch, 0));
+    const int slice = slice_of(program_, a.micro_batch);
     if (!done.emplace(a.kind, a.accumulates, written, widths(a), slice).second)
       continue;
     (void)start(a);

@@ -59,7 +59,7 @@ std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason wh
 /// nothing else is in their place.
 std::size_t spare_bytes(const engine::Runtime& runtime) {
   const model::Layout& layout = runtime.layout();
-  const model::Shape& shape = layout.largest_shape();
+  const model::Shape shape = model::largest_slice(layout.shape);
   std::int64_t sums = 0;
   for (int slice = 0; slice < shape.slices; ++slice) {
     const std::int64_t tokens = layout.shape_of(slice).tokens();

@@ -19,6 +19,11 @@ void check_size(const char* key, std::int64_t value) {
     throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
 }
 
+/// Tokens that the length of every slice is a multiple of: 2 n chunks are equal.
+std::int64_t least_slice(const Shape& shape) {
+  return shape.shares_sequences() ? 2 * shape.context.count : 1;
+}
+
 void check_sizes(const Shape& shape) {
   const std::pair<const char*, std::int64_t> sizes[] = {{"layers", shape.layers},
       {"hidden", shape.hidden},
@@ -45,8 +50,7 @@ void check_sizes(const Shape& shape) {
         shape.context.count,
         2 * shape.context.count,
         2 * shape.context.count));
-  if (const std::int64_t least =
-          std::int64_t{shape.slices} * (shape.shares_sequences() ? 2 * shape.context.count : 1);
+  if (const std::int64_t least = shape.slices * least_slice(shape);
       shape.slices < 1 || shape.seq < least)
     throw InputError(fmt::format("seq = {}: slices = {}{} need a sequence of at least {}",
         shape.seq,
@@ -211,7 +215,7 @@ std::vector<SequenceRun> runs_of(const Shape& shape) {
 namespace {
 /// Tokens that the length of a slice should be a multiple of.
 std::int64_t granule_of(const Shape& shape) {
-  const std::int64_t least = shape.shares_sequences() ? 2 * shape.context.count : 1;
+  const std::int64_t least = least_slice(shape);
   std::int64_t granule = least;
   // The shortest slice may be half as long as the mean; a border may move by a quarter of that.
   while (granule < 128 * least && 16 * granule * shape.slices <= shape.seq)
@@ -232,7 +236,7 @@ double prefix_with(const Shape& shape, double share) {
 }  // namespace
 
 std::vector<Shape> slices_of(const Shape& shape) {
-  const std::int64_t granule = granule_of(shape);
+  const std::int64_t granule = granule_of(shape), least = least_slice(shape);
   std::vector<Shape> slices;
   for (std::int64_t begin = 0, i = 1; i <= shape.slices; ++i) {
     const double share = static_cast<double>(i) / shape.slices;
@@ -240,7 +244,6 @@ std::vector<Shape> slices_of(const Shape& shape) {
         shape.even_slices ? share * static_cast<double>(shape.seq) : prefix_with(shape, share);
     std::int64_t end = std::llround(ideal / static_cast<double>(granule)) * granule;
     // Every slice has something, whatever the rounding says.
-    const std::int64_t least = shape.shares_sequences() ? 2 * shape.context.count : 1;
     end = std::clamp(end, begin + least, shape.seq - (shape.slices - i) * least);
     slices.push_back(shape);
     slices.back().span = {begin, (i == shape.slices ? shape.seq : end) - begin};
@@ -251,10 +254,6 @@ std::vector<Shape> slices_of(const Shape& shape) {
 
 Shape largest_slice(const Shape& shape) {
   return shape.has_slices() ? std::ranges::max(slices_of(shape), {}, &Shape::tokens) : shape;
-}
-
-const Shape& Layout::largest_shape() const {
-  return slices.empty() ? shape : *std::ranges::max_element(slices, {}, &Shape::tokens);
 }
 
 std::int64_t block_matmul_parameters(const Shape& shape, int layer) {

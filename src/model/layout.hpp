@@ -113,8 +113,7 @@ struct SequenceRun {
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1,
 /// heads that do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE
 /// rotates pairs), an ffn list of the wrong length, a sequence that does not fall into chunks or
-/// slices, a
-/// matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
+/// slices, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -203,8 +202,6 @@ struct Layout {
     return slices.empty() || micro_batch < 0 ? shape : slices[micro_batch % slices.size()];
   }
 
-  /// The shape with the most tokens at a time.
-  [[nodiscard]] const Shape& largest_shape() const;
   /// All flat buffers of the model: the shards, then the embeddings.
   [[nodiscard]] std::vector<const Flat*> parts() const;
 };

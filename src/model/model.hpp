@@ -173,7 +173,6 @@ public:
   // from the other ranks; between attend and finish, `key_gradient` is summed over them.
   // backward_keys of the block before may come as soon as attend and its weights are over. Only
   // segments of one visit use the scratch between its first and its last one.
-
   //
   // Of slices, the keys of all ranks go on to `prefix` before attention (forward_extend), and stay
   // there for the backward visits; what `prefix_gradient` has of the slice goes to `key_gradient`

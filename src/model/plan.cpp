@@ -148,7 +148,7 @@ Duties all_duties(const Shape& shape) {
 }
 
 WorkspacePlan plan_workspace(const Layout& layout, const Duties& duties) {
-  const Shape& shape = layout.largest_shape();
+  const Shape shape = largest_slice(layout.shape);
   WorkspacePlan plan;
   Carver carver(0);
   plan.rope = carver.take(layout.shape.local_seq() * shape.head_dim(), fp32);

@@ -139,7 +139,7 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
 /// Returns the bytes that an action has in a slot of this class.
 std::size_t content_bytes(
     const Program& program, int rank, SlotClass cls, const Action& a, const model::Layout& layout) {
-  const int slice = slice_of(program, std::max(a.micro_batch, 0));
+  const int slice = slice_of(program, a.micro_batch);
   switch (cls) {
   case SlotClass::saved: return model::plan_saved(layout, a.shard, slice).bytes;
   case SlotClass::deferred: return model::plan_deferred(layout, a.shard, slice).bytes;

@@ -333,7 +333,7 @@ void Builder::finish_rank(int r, Overlap overlap) {
       emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
   rank.actions = list_of(emitted, &Emitted::action);
-  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer, program_.slices);
+  assign_slots(rank, list_of(emitted, &Emitted::buffers), drafts_[r].next_buffer);
   write_first_contributions(rank, program_.shard_parts);
   assign_waits(rank, r, overlap);
 }

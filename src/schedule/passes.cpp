@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/passes.hpp"
 #include <algorithm>
-#include <cstdlib>
 #include <fmt/format.h>
 #include <set>
 #include <tuple>
@@ -33,38 +32,29 @@ std::vector<std::vector<VirtualBuffer>> released_after(
 
 /// Free slots of one class. A hidden state takes the one that was free for longest: no wait until
 /// the last one has left. Others differ in size and take the lowest, so that not every slot becomes
-/// as large as the largest of them; what slices save, the one that fits best, or grows least.
+/// as large as the largest of them.
 class Pool {
 public:
-  /// `sizes`: of the slots that there are.
-  Pool(SlotClass cls, std::vector<int> sizes)
-      : rotates_(cls == SlotClass::hidden),
-        sizes_(std::move(sizes)) {
-    for (int i = 0; i < size(); ++i)
+  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
+    for (int i = 0; i < size; ++i)
       release(static_cast<std::int16_t>(i));
   }
 
-  /// `size`: any number that is larger where more is needed.
-  std::int16_t take(int size) {
-    const auto waste = [&](const std::pair<int, std::int16_t>& free) {
-      const int more = rotates_ ? 0 : sizes_[free.second] - size;
-      return std::pair(more < 0, std::abs(more));
-    };
-    const auto best = std::ranges::min_element(free_, {}, waste);
-    const std::int16_t slot = best->second;
-    free_.erase(best);
-    sizes_[slot] = std::max(sizes_[slot], size);
+  std::int16_t take() {
+    if (free_.empty())
+      return static_cast<std::int16_t>(size_++);
+    const std::int16_t slot = free_.begin()->second;
+    free_.erase(free_.begin());
     return slot;
   }
 
   void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
 
-  int size() const { return static_cast<int>(sizes_.size()); }
+  int size() const { return size_; }
 
 private:
   bool rotates_;
-  std::vector<int> sizes_;  ///< by slot
-  int released_ = 0;
+  int size_, released_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
 
@@ -139,60 +129,31 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
     }
 }
 
-void assign_slots(
-    RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count, int slices) {
+void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, buffers, count);
-  const auto size_at = [&](std::size_t i) {
-    return slices == 1 ? 0 : slices - rank.actions[i].micro_batch % slices;
-  };
-  // Calls begin(buffer, the action's index) where a buffer is used first, and end(buffer).
-  const auto follow = [&](const auto& begin, const auto& use, const auto& end) {
-    std::vector<char> alive(count);
+  // The first time says how many slots there must be, the second one chooses out of all of them.
+  for (const bool counts : {true, false}) {
+    std::vector<std::int16_t> slot_of(count, -1);
+    std::vector<Pool> pools;
+    for (const SlotClassRow& row : table_of<SlotClass>)
+      pools.emplace_back(row.value, counts ? 0 : rank.slots[index_of(row.value)]);
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       for (std::size_t k = 0; k < most_operands; ++k) {
         const VirtualBuffer v = buffers[i][k];
         if (!v.valid())
           continue;
-        if (!is_permanent(v.cls) && std::exchange(alive[v.id], 1) == 0)
-          begin(v, i);
-        use(v, rank.actions[i].slots[k]);
+        if (!is_permanent(v.cls) && slot_of[v.id] < 0)
+          slot_of[v.id] = pools[index_of(v.cls)].take();
+        const auto index = static_cast<std::int16_t>(is_permanent(v.cls) ? v.id : slot_of[v.id]);
+        rank.actions[i].slots[k] = {v.cls, index};
       }
-      std::ranges::for_each(released[i], end);
+      for (const VirtualBuffer v : released[i])
+        pools[index_of(v.cls)].release(slot_of[v.id]);
     }
-  };
-
-  // As many slots as buffers live at once; the n-th largest of them as large as the n-th largest
-  // buffer ever.
-  std::array<std::vector<int>, slot_classes> sizes, live;  // each in descending order
-  std::vector<int> size_of(count);
-  follow(
-      [&](VirtualBuffer v, std::size_t i) {
-        size_of[v.id] = size_at(i);
-        std::vector<int>&now = live[index_of(v.cls)], &most = sizes[index_of(v.cls)];
-        now.insert(std::ranges::upper_bound(now, size_of[v.id], std::greater()), size_of[v.id]);
-        most.resize(std::max(most.size(), now.size()));
-        for (std::size_t n = 0; n < now.size(); ++n)
-          most[n] = std::max(most[n], now[n]);
-      },
-      [](VirtualBuffer, Slot&) {},
-      [&](VirtualBuffer v) {
-        std::vector<int>& now = live[index_of(v.cls)];
-        now.erase(std::ranges::find(now, size_of[v.id]));
-      });
-
-  std::vector<std::int16_t> slot_of(count);
-  std::vector<Pool> pools;
-  for (const SlotClassRow& row : table_of<SlotClass>) {
-    pools.emplace_back(row.value, sizes[index_of(row.value)]);
-    if (!row.permanent)
-      rank.slots[index_of(row.value)] = pools.back().size();
+    for (const SlotClassRow& row : table_of<SlotClass>)
+      if (!row.permanent)
+        rank.slots[index_of(row.value)] = pools[index_of(row.value)].size();
   }
-  follow([&](VirtualBuffer v,
-             std::size_t i) { slot_of[v.id] = pools[index_of(v.cls)].take(size_at(i)); },
-      [&](VirtualBuffer v, Slot& slot) {
-        slot = {v.cls, static_cast<std::int16_t>(is_permanent(v.cls) ? v.id : slot_of[v.id])};
-      },
-      [&](VirtualBuffer v) { pools[index_of(v.cls)].release(slot_of[v.id]); });
 }
 
 void assign_waits(RankProgram& program, int rank, Overlap overlap) {

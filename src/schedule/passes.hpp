@@ -10,10 +10,8 @@ namespace minitaw::schedule {
 [[nodiscard]] topology::Groups groups_of_replica(const topology::Groups& groups, int replicas);
 /// Gives every buffer of a rank a slot of its class, free from its first to its last use in issue
 /// order, out of as few as can be. buffers[i] belong to actions[i]; those in transit count below
-/// `count`. Permanent slots keep their index. Earlier slices of `slices` are longer: slots are
-/// chosen so that few become as large as those need.
-void assign_slots(
-    RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count, int slices = 1);
+/// `count`. Permanent slots keep their index.
+void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
 /// Makes the first contribution to an accumulator write it, the others add: nothing is cleared.
 /// Needs slots.
 void write_first_contributions(RankProgram& rank, int shard_parts);

@@ -149,9 +149,9 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// Returns the place of a slice among those of its micro-batch, from 0.
+/// Returns the place of a slice among those of its micro-batch, from 0; 0 for an action of none.
 [[nodiscard]] inline int slice_of(const Program& program, int micro_batch) {
-  return micro_batch % program.slices;
+  return micro_batch < 0 ? 0 : micro_batch % program.slices;
 }
 
 /// Returns which part of each of its sequences a rank computes.

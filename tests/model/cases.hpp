@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <fmt/format.h>
 #include <tuple>
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
@@ -49,6 +50,21 @@ inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
   const auto& [model_case, recompute, dtype] = info.param;
   return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" +
          model::name_of(dtype);
+}
+
+/// A model whose sequences are divided, into how many parts, what is recomputed, type, gradients of
+/// keys in fp32, backward passes in halves.
+using Divided = std::tuple<ModelCase, int, model::Recompute, model::Dtype, bool, bool>;
+
+inline std::string divided_name(const ::testing::TestParamInfo<Divided>& info) {
+  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
+  return fmt::format("{}_{}_{}_{}{}{}",
+      model_case.name,
+      count,
+      static_cast<int>(recompute),
+      model::name_of(dtype),
+      fp32_keys ? "_fp32" : "",
+      halves ? "_halves" : "");
 }
 
 inline model::Layout layout_of(

@@ -2,7 +2,6 @@
 // Models of ranks that share sequences, segment by segment. What passes between ranks, the test
 // copies and adds up itself.
 #include <deque>
-#include <fmt/format.h>
 #include "base/error.hpp"
 #include "model/cases.hpp"
 #include "model/model.hpp"
@@ -220,26 +219,12 @@ private:
   std::deque<Rank> ranks_;
 };
 
-/// Model, ranks that share a sequence, what is recomputed, type, gradients of keys in fp32, halves.
-using Choice = std::tuple<test::ModelCase, int, Recompute, Dtype, bool, bool>;
-
-class Context : public ::testing::TestWithParam<Choice> {};
+class Context : public ::testing::TestWithParam<test::Divided> {};
 
 // Shapes: layers, H, heads, key/value heads, F of each block, V, S, B. S is a multiple of 2, 4,
 // 6, 8.
 const test::ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 24, 2}, 2, 3};
 const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 168, 3}, 1, 1};
-
-std::string name_of(const ::testing::TestParamInfo<Choice>& info) {
-  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
-  return fmt::format("{}_{}_{}_{}{}{}",
-      model_case.name,
-      count,
-      static_cast<int>(recompute),
-      model::name_of(dtype),
-      fp32_keys ? "_fp32" : "",
-      halves ? "_halves" : "");
-}
 
 INSTANTIATE_TEST_SUITE_P(All,
     Context,
@@ -249,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(All,
         ::testing::Values(Dtype::fp32, Dtype::bf16),
         ::testing::Bool(),
         ::testing::Bool()),
-    name_of);
+    test::divided_name);
 
 TEST_P(Context, RanksTogetherComputeTheStepOfOne) {
   const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();

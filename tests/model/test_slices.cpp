@@ -2,7 +2,6 @@
 // A model whose sequences come in slices, against a reference that sees them whole.
 #include <cmath>
 #include <deque>
-#include <fmt/format.h>
 #include "base/error.hpp"
 #include "model/cases.hpp"
 #include "model/cost.hpp"
@@ -122,21 +121,7 @@ private:
   std::deque<DeviceBuffer> hidden_, saved_, deferred_;  ///< of each slice (and shard)
 };
 
-/// Model, slices, what is recomputed, type, sums in fp32, halves.
-using Choice = std::tuple<test::ModelCase, int, Recompute, Dtype, bool, bool>;
-
-class Slices : public ::testing::TestWithParam<Choice> {};
-
-std::string name_of(const ::testing::TestParamInfo<Choice>& info) {
-  const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = info.param;
-  return fmt::format("{}_{}_{}_{}{}{}",
-      model_case.name,
-      count,
-      static_cast<int>(recompute),
-      model::name_of(dtype),
-      fp32_keys ? "_fp32" : "",
-      halves ? "_halves" : "");
-}
+class Slices : public ::testing::TestWithParam<test::Divided> {};
 
 // 37 tokens of grouped heads; 150 of one key head; 200, which some granule divides.
 const test::ModelCase three = {"three", {2, 40, 4, 1, {31, 60}, 53, 200, 3}, 1, 1};
@@ -149,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(All,
         ::testing::Values(Dtype::fp32, Dtype::bf16),
         ::testing::Bool(),
         ::testing::Bool()),
-    name_of);
+    test::divided_name);
 
 TEST_P(Slices, TogetherComputeTheStepOfTheWhole) {
   const auto& [model_case, count, recompute, dtype, fp32_keys, halves] = GetParam();

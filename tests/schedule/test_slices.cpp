@@ -227,7 +227,7 @@ TEST(Slices, TakeTheMemoryThatFormulasSay) {
 std::size_t most_alive(const Program& program, int rank, const model::Layout& layout) {
   std::size_t alive = 0, most = 0;
   for (const Action& a : program.ranks[rank].actions) {
-    const int slice = slice_of(program, std::max(a.micro_batch, 0));
+    const int slice = slice_of(program, a.micro_batch);
     if (a.kind == Kind::forward)
       most = std::max(most, alive += model::plan_saved(layout, a.shard, slice).bytes);
     if (a.kind == Kind::backward || a.kind == Kind::backward_weight)

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/passes.hpp"
+#include "schedule/pieces.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
@@ -486,6 +487,23 @@ TEST(Validate, GridHasARowPerRankAndAColumnPerTick) {
       "tick    | 0       | 1               | 2               | 3 \n"
       "r0      | F s0 m0 |                 | B s0 m0 W s0 m0 |   \n"
       "r1      |         | F s1 m0 B s1 m0 | W s1 m0         |   \n");
+}
+
+/// Sums of several ranks meet anywhere: at a border they join, and what is in both is found.
+TEST(Contributions, AreFoundTwiceWhereverRunsMeet) {
+  using detail::Interval, detail::Sum;
+  const auto twice = [](std::vector<Interval> a, std::vector<Interval> b) {
+    Sum sum(std::move(a));
+    return sum.add(Sum(std::move(b)));
+  };
+  EXPECT_EQ(twice({{0, 2}, {5, 7}}, {{2, 5}}), -1);
+  EXPECT_EQ(twice({{0, 2}}, {{1, 3}}), 1);
+  EXPECT_EQ(twice({{3, 5}}, {{1, 4}}), 3);
+  EXPECT_EQ(twice({{3, 5}}, {{0, 9}}), 3);
+  EXPECT_EQ(twice({{3, 5}}, {{3, 4}}), 3);
+  Sum sum({{0, 2}, {5, 7}});
+  EXPECT_EQ(sum.add(Sum({{8, 9}, {2, 5}, {7, 8}})), -1);
+  EXPECT_EQ(sum.first_missing(0), 9);
 }
 }  // namespace
 }  // namespace minitaw::schedule

@@ -35,9 +35,8 @@ struct SearchOptions {
 
 /// Tries what fits ranks and layers: all schedules with prefetch, rails, slices and what ranks
 /// keep, replicas, ranks that share a sequence, groups of a node and of half a node, micro-batches,
-/// recomputation; for the sequences
-/// of a step of `base`. Then other values of prefetch and grad_ticks for the best. Returns all
-/// candidates, those predicted first, by their seconds.
+/// recomputation; for the sequences of a step of `base`. Then other values of prefetch and
+/// grad_ticks for the best. Returns all candidates, those predicted first, by their seconds.
 [[nodiscard]] std::vector<Candidate> search(
     const Case& base, const Machine& machine, const SearchOptions& options);
 }  // namespace minitaw::predict
