@@ -136,9 +136,11 @@ def null_space(file, path, entry):
 
 
 def filled(value):
+    """The value in every element; of -1, a type without sign has the bits."""
+
     def change(file, path, entry):
         if file[path].size:
-            file[path][...] = value
+            file[path][...] = numpy.asarray(value).astype(file[path].dtype)
 
     return change
 
@@ -210,7 +212,7 @@ CHANGES = {
     "has no space": Change(null_space),
     "is NaN": Change(filled(numpy.nan), is_real, never),
     "is infinite": Change(filled(numpy.inf), is_real, never),
-    "is -1": Change(filled(-1), lambda entry: is_number(entry) and entry.type != "bits", never),
+    "is -1": Change(filled(-1), is_number, never),
     "is 0": Change(filled(0), is_number, lambda entry: entry.type == "count"),
     "is 2^62": Change(filled(2**62), is_number, never),
     "is 1e300": Change(filled(1e300), is_real, never),
