@@ -12,22 +12,16 @@ using schedule::Program;
 /// What driver, kernels and NCCL take of a device; an estimate.
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 
-/// The need of the rank whose arena is largest.
-Need worst_on_device(Case c, const Program& program, std::int64_t seq) {
-  c.shape.seq = seq;
-  Need worst = std::ranges::max(
-      needs_on_device(c, memory_of(c, program)), {}, [](const Need& need) { return need.step; });
-  worst.beside += context_bytes;
-  return worst;
-}
 
 /// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
 std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t available) {
   constexpr std::int64_t longest_seq = std::int64_t{1} << 26;
   const std::int64_t seq_step = std::lcm(128, 2 * c.shape.context.count);
   const auto fits = [&](std::int64_t seq) {
+    Case other = c;
+    other.shape.seq = seq;
     try {
-      return worst_on_device(c, program, seq).total() <= available;
+      return worst_on_device(other, program).total() <= available;
     } catch (const InputError&) {  // larger than any buffer can be
       return false;
     }
@@ -67,9 +61,16 @@ void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& m
   plan.slots = program.ranks[plan.worst].slots;
   if (const auto available = machine.device_memory)
     plan.device = {
-        *available, worst_on_device(c, program, c.shape.seq), largest_seq(c, program, *available)};
+        *available, worst_on_device(c, program), largest_seq(c, program, *available), {}};
 }
 }  // namespace
+
+Need worst_on_device(const Case& c, const Program& program) {
+  Need worst = std::ranges::max(
+      needs_on_device(c, memory_of(c, program)), {}, [](const Need& need) { return need.step; });
+  worst.beside += context_bytes;
+  return worst;
+}
 
 const GroupTraffic& CasePlan::busiest(std::uint64_t GroupTraffic::* bytes) const {
   return *std::ranges::max_element(groups, {}, bytes);

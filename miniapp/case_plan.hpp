@@ -4,6 +4,7 @@
 #include <optional>
 #include "needs.hpp"
 #include "print.hpp"
+#include "remedies.hpp"
 #include "schedule/simulate.hpp"
 
 /// What `minitaw plan` knows of a case, and how it says it.
@@ -22,6 +23,8 @@ struct DeviceFit {
   std::uint64_t available = 0;
   Need worst;                    ///< of the rank that needs most
   std::int64_t largest_seq = 0;  ///< the largest S that fits; 0: none
+  /// Settings with which it fits, if it does not, and somebody has looked for them.
+  std::optional<std::vector<Remedy>> remedies;
 
   [[nodiscard]] bool fits() const { return worst.total() <= available; }
 };
@@ -45,6 +48,9 @@ struct CasePlan {
   /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
   [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const;
 };
+
+/// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
+[[nodiscard]] Need worst_on_device(const Case& c, const schedule::Program& program);
 
 /// What a plan assumes of the machine.
 struct AssumedMachine {

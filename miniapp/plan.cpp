@@ -55,6 +55,9 @@ struct PlanOptions {
   TableOptions table;
 };
 
+constexpr int few = 4;           ///< cases, all told in detail on a terminal
+constexpr int many_ranks = 512;  ///< a case of so many takes a while
+
 /// Bytes of a device of this machine; nothing if there is none.
 std::optional<std::uint64_t> memory_of_device() {
   try {
@@ -67,7 +70,6 @@ std::optional<std::uint64_t> memory_of_device() {
 
 /// Tells that a case takes a while.
 void say_if_long(const deck::Deck& deck, std::size_t number) {
-  constexpr int many_ranks = 512;
   const Case& c = deck.cases[number];
   if (c.ranks >= many_ranks)
     fmt::print(stderr,
@@ -98,6 +100,10 @@ std::vector<CasePlan> plan_all(const deck::Deck& deck, AssumedMachine machine) {
     built = &requests[number];
     plans[number] = plan_case(deck.cases[number], number, program, machine);
   }
+  for (CasePlan& plan : plans)
+    if (plan.device && !plan.device->fits() &&
+        (std::ssize(plans) <= few || plan.settings.ranks < many_ranks))
+      plan.device->remedies = remedies_of(plan.settings, plan.device->available);
   return plans;
 }
 
@@ -140,7 +146,6 @@ Json to_json(
 
 /// The table, and each case in detail; not on a terminal, where there are more than a few.
 void print(const deck::Deck& deck, const std::vector<CasePlan>& plans, int width) {
-  constexpr int few = 4;
   for (const std::string& note : deck.notes)
     fmt::print("# {}\n", note);
   fmt::print("{}", table_text(plans, width));

@@ -207,6 +207,36 @@ std::string fit_text(const DeviceFit& fit) {
                           : "no S fits");
 }
 
+/// "context=4 (60.3 GiB in all)".
+std::string remedy_text(const Remedy& remedy) {
+  std::string text;
+  for (const auto& [key, value] : remedy.settings)
+    text += fmt::format("{}={} ", key, value);
+  return fmt::format("{}({} in all)", text, size_text(remedy.total));
+}
+
+/// A line for each remedy.
+std::string remedies_text(const std::vector<Remedy>& remedies) {
+  if (remedies.empty())
+    return "  fits with        nothing that was tried: recompute, micro_batch, slices, context, ranks, "
+           "alone and together\n";
+  std::string text;
+  for (const Remedy& remedy : remedies)
+    text += fmt::format("  fits with        {}\n", remedy_text(remedy));
+  return text;
+}
+
+Json to_json(const std::vector<Remedy>& remedies) {
+  Json all = Json::array();
+  for (const Remedy& remedy : remedies) {
+    Json settings;
+    for (const auto& [key, value] : remedy.settings)
+      settings[key] = value;
+    all.push_back({{"settings", settings}, {"total_bytes", remedy.total}});
+  }
+  return all;
+}
+
 }  // namespace
 
 Json to_json(const CasePlan& plan) {
@@ -254,7 +284,8 @@ Json to_json(const CasePlan& plan) {
         {"arena_bytes", fit->worst.step},
         {"libraries_estimate_bytes", fit->worst.beside},
         {"fits", fit->fits()},
-        {"largest_seq", fit->largest_seq}};
+        {"largest_seq", fit->largest_seq},
+        {"remedies", fit->remedies ? to_json(*fit->remedies) : Json()}};
   return json;
 }
 
@@ -319,6 +350,7 @@ std::string to_text(const CasePlan& plan) {
              tokens * (flops.matmul + flops.attention_causal) * 1e-12,
              tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan) + time_text(plan) + memory_text(plan) +
-         (plan.device ? fit_text(*plan.device) : "");
+         (plan.device ? fit_text(*plan.device) : "") +
+         (plan.device && plan.device->remedies ? remedies_text(*plan.device->remedies) : "");
 }
 }  // namespace minitaw::app

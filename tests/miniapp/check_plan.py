@@ -449,6 +449,64 @@ def check_fit():
     assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
 
 
+LARGE = {"layers": 8, "ranks": 4, "groups": 1, "hidden": 256, "heads": 4, "micro_batches": 8}
+
+
+def check_remedies():
+    """What is said to make a case fit does, with the memory that is said; less of it does not."""
+
+    def device(memory, **keys):
+        words = settings(**(LARGE | keys))
+        return cases("deck.toml", "--device-memory", f"{memory}", *words)[0]["device"]
+
+    def need(found):
+        return found["arena_bytes"] + found["libraries_estimate_bytes"]
+
+    less = {"context": 2, "micro_batch": 2, "ranks": 2}
+    seen = set()
+    for keys in (
+        {"schedule": "tawpipe", "seq": "32K", "recompute": "none", "micro_batch": 6},
+        {"schedule": "1f1b", "seq": "32K", "micro_batch": 2},
+        {"schedule": "fsdp", "seq": "48K", "recompute": "keep-attention"},
+    ):
+        whole = device("1T", **keys)
+        assert whole["fits"] and whole["remedies"] is None, whole
+        base = need(device("1T", **keys | {"seq": 128}))
+        for share in (0.99, 0.7, 0.45):
+            available = int(base + share * (need(whole) - base))
+            found = device(available, **keys)
+            assert not found["fits"] and found["remedies"], (keys, share, found)
+            for remedy in found["remedies"]:
+                changed = remedy["settings"]
+                then = device(available, **keys | changed)
+                assert then["fits"] and need(then) == remedy["total_bytes"], (keys, remedy, then)
+                seen.add((keys["schedule"], *sorted(changed)))
+                if changed.keys() == {"context"} and changed["context"] != "2":
+                    half = int(changed["context"]) // 2
+                    assert not device(available, **keys, context=half)["fits"], (keys, remedy)
+    together = ("groups", "micro_batch", "micro_batches", "ranks", "schedule")
+    assert seen == {
+        ("tawpipe", "recompute"),
+        ("tawpipe", "micro_batch", "micro_batches"),
+        ("tawpipe", "context"),
+        ("1f1b", "micro_batch", "micro_batches"),
+        ("1f1b", "schedule"),
+        ("1f1b", "context"),
+        ("1f1b", *together),
+        ("fsdp", "recompute"),
+        ("fsdp", "context"),
+        ("fsdp", "groups", "micro_batches", "ranks"),
+    }, seen
+    words = ("deck.toml", *settings(**LARGE, schedule="fsdp", seq="1K"), "--device-memory")
+    said = accepted(*words, "1M")
+    assert "\n  fits with        nothing that was tried: " in said, said
+    (only,) = device(available, **keys)["remedies"]
+    said = accepted("deck.toml", *settings(**LARGE | keys), "--device-memory", f"{available}")
+    text = Text(said.split("\n\n")[1])
+    text.has_sizes("fits with", [only["total_bytes"]])
+    assert "fits with        context=4 (" in said, said
+
+
 # The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of
 # Protocol Buffers.
 def check_csv():

@@ -150,6 +150,17 @@ def check_gpu(cluster):
     ), f"the end of the job, seen by each rank: {said}"
 
 
+def check_screen(cluster):
+    """The parts of all nodes are measured; the job ends with the exit code of the verdict."""
+    file = FOLDER / "screen.h5"
+    options = ("--gpus-per-node=0",)
+    words = ("--seconds=0.02", "--rounds=2")
+    code, said = batch(cluster, "screen.sbatch", file, *words, options=options)
+    verdict = re.search(r"^VERDICT: (\w+)", said, re.MULTILINE).group(1)
+    assert code == {"CLEAN": 0, "FOUND": 1, "INCONCLUSIVE": 3}[verdict], said
+    assert "4 ranks of 2 nodes" in said and file.exists(), said
+
+
 def start_chain(cluster, file, path, *options, **environment):
     return submit(
         cluster,
@@ -258,6 +269,7 @@ with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
         check_mpiexec,
         check_lonely,
         check_gpu,
+        check_screen,
         check_chain,
         check_chain_ends,
         check_chain_cancelled,
