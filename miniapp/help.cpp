@@ -99,7 +99,7 @@ void add_help(CLI::App& app, Invocation&) {
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
   verb->callback([&app, options] {
     const std::string text = help(app, *options);
-    fmt::print("{}", options->markdown ? text : wrapped(text, terminal_width()));
+    fmt::print("{}", options->markdown ? text : for_terminal(text));
   });
 }
 }  // namespace minitaw::app

@@ -60,7 +60,7 @@ int run(int argc, char** argv) {
     check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
   if (!help.empty() && is_root())
-    fmt::print("{}", help);
+    fmt::print("{}", app::for_terminal(help));
   return invocation.code;
 }
 }  // namespace

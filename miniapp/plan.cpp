@@ -147,7 +147,7 @@ Json to_json(
 /// The table, and each case in detail; not on a terminal, where there are more than a few.
 void print(const deck::Deck& deck, const std::vector<CasePlan>& plans, int width) {
   for (const std::string& note : deck.notes)
-    fmt::print("# {}\n", note);
+    fmt::print("{}", wrapped(fmt::format("# {}\n", note), width));
   fmt::print("{}", table_text(plans, width));
   if (width > 0 && std::ssize(plans) > few) {
     fmt::print(

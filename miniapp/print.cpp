@@ -27,6 +27,19 @@ int width_of(const std::string& file) {
   close(open_file);
   return terminal ? size.ws_col : 0;
 }
+
+/// What the rest of a line begins with, if it is broken.
+std::string indent_after(const std::string& line) {
+  constexpr std::size_t most = 40;  // of the first part of a line
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  if (line.starts_with("# ")) {
+    const std::size_t equals = line.find(" = ");
+    return "#" + std::string(equals < most ? equals + 2 : 3, ' ');
+  }
+  const std::size_t gap = line.find("  ", begin);
+  const std::size_t second = gap < most ? line.find_first_not_of(' ', gap) : line.npos;
+  return std::string(second == line.npos ? begin : second, ' ');
+}
 }  // namespace
 
 int terminal_width() {
@@ -62,18 +75,22 @@ std::string wrapped(const std::string& text, int width) {
   std::string all;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line); all += line + "\n") {
-    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    const std::string indent = indent_after(line);
     while (width > 0 && line.size() > static_cast<std::size_t>(width)) {
       std::size_t end = line.rfind(' ', static_cast<std::size_t>(width));
-      if (end == line.npos || end <= indent)
-        end = line.find(' ', indent);  // a word that is longer
+      if (end == line.npos || end <= indent.size())
+        end = line.find(' ', indent.size() + 1);  // a word that is longer
       if (end == line.npos)
         break;
       all += line.substr(0, end) + "\n";
-      line.replace(0, end + 1, indent, ' ');
+      line.replace(0, end + 1, indent);
     }
   }
   return all;
+}
+
+std::string for_terminal(const std::string& text) {
+  return wrapped(text, terminal_width());
 }
 
 ByteUnit byte_unit(double bytes, double most) {

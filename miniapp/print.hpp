@@ -33,8 +33,12 @@ void print_error(std::string sentence, bool one_line = true);
 /// Columns of the terminal that shows standard output, also through mpiexec or srun; 0: a file or
 /// pipe does.
 [[nodiscard]] int terminal_width();
-/// The text with lines of at most so many characters (0: any), broken at spaces and indented alike.
+/// The text with lines of at most so many characters (0: any), broken at spaces. What follows is
+/// indented as the line is; of "# name = value" and of an option's description, as their second
+/// part; of another comment, after "#".
 [[nodiscard]] std::string wrapped(const std::string& text, int width);
+/// Wrapped for the terminal that shows standard output. Not for tables, which fit it otherwise.
+[[nodiscard]] std::string for_terminal(const std::string& text);
 /// Characters of the longest name: a table whose rows are printed as they come needs its widths
 /// before.
 [[nodiscard]] int longest(const std::vector<std::string>& names);

@@ -37,7 +37,7 @@ public:
             {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases), options.table)) {
-    say("{}", mpi.head_text(deck));
+    tell(mpi.head_text(deck));
     if (!recorder_.note().empty())
       note(recorder_.note());
     std::set<std::size_t> left;
@@ -53,7 +53,7 @@ public:
       note(sentence);
     if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
       note("a job died while a case was running; if that case is still to do, it comes last now");
-    say("{}", table_.header());
+    print(table_.header());
   }
 
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
@@ -64,7 +64,7 @@ public:
 
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
 
-  void note(const std::string& sentence) { say("# {}\n", sentence); }
+  void note(const std::string& sentence) { tell(fmt::format("# {}\n", sentence)); }
 
   void begins(const Run& run) {
     const std::scoped_lock lock(mutex_);
@@ -106,7 +106,7 @@ public:
     line.pop_back();
     if (const int repeats = case_of(run).repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    say("{}  {}\n", line, progress_.after(took));
+    print(fmt::format("{}  {}\n", line, progress_.after(took)));
     if (!reason.empty())
       note(reason);
   }
@@ -136,19 +136,22 @@ public:
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
     for (const std::string& sentence : deck_.unused)
       note(sentence);
-    say("{}", record::closing_text(rows, extensions(), missing));
-    say("# results: {}\n", options_.output);
+    tell(record::closing_text(rows, extensions(), missing));
+    note("results: " + options_.output);
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
   }
 
 private:
-  template <class... Args>
-  void say(fmt::format_string<Args...> format, Args&&... args) {
-    const std::string text = fmt::format(format, std::forward<Args>(args)...);
-    fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", text);
+  void print(const std::string& text) { print(text, text); }
+
+  /// Prints sentences, which a terminal may break.
+  void tell(const std::string& text) { print(wrapped(text, width_), text); }
+
+  void print(const std::string& shown, const std::string& logged) {
+    fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", shown);
     std::fflush(stdout);
-    recorder_.log(text);
+    recorder_.log(logged);
   }
 
   /// FLOP/s of a rank's device for this case.

@@ -187,9 +187,8 @@ int conclude(const std::vector<Comparison>& compared, const deck::Deck& deck, bo
         {"program", record::version_text()},
         {"valid", valid}}));
   } else {
-    fmt::print("{}{}RESULT: {}\n",
-        scope_text(compared, deck),
-        valid ? "" : advice(compared),
+    fmt::print("{}RESULT: {}\n",
+        for_terminal(scope_text(compared, deck) + (valid ? "" : advice(compared))),
         verdict(compared));
   }
   return valid ? 0 : 1;
@@ -252,7 +251,7 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
     say(table.row(c));
     compared.push_back(c);
   };
-  say(mpi.head_text(deck));
+  say(for_terminal(mpi.head_text(deck)));
   say(table.header());
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {

@@ -49,9 +49,9 @@ COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidde
 K = 1024
 MIB = 2**20
 # Of two nodes: rate, lengths (K). Long ones take minutes, so they come last.
-NODES = [("100mbit", (1, 2, 4)), ("1gbit", (1, 2, 4)), ("100mbit", (8,))]
+NODES = [("100mbit", (1, 2, 4)), ("1gbit", (1, 2, 4, 8)), ("100mbit", (8, 16, 32))]
 # Of pipelines with slices: nodes, rate, lengths (K).
-WIRES = [(2, "50mbit", (1, 4)), (2, "1gbit", (1, 4)), (3, "100mbit", (4,))]
+WIRES = [(2, "50mbit", (1, 4, 8)), (2, "1gbit", (1, 4, 8)), (3, "100mbit", (4, 8)), (2, "50mbit", (16,))]
 # Of two ranks: length (K), steps, runs of each.
 PAIRS = [(4, 5, 4), (8, 3, 1)]
 PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1", "schedule=tawpipe"]

@@ -322,16 +322,16 @@ void print_best(const Case& base, const Machine& machine, int width, double seco
                  ? "waits (more than half of the step)"
                  : "waits"];
   }
-  write_stdout(head(machine, table) + text +
-               fmt::format("# {} tried; those not shown lose by:", all.size()));
+  std::string sentences = fmt::format("# {} tried; those not shown lose by:", all.size());
   for (const auto& [why, count] : lost)
-    fmt::print(" {} {};", count, why);
-  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the "
-             "tenth; waits: "
-             "predicted, and slower;\n# groups: listed with another number of them, which changes "
-             "nothing{}\n",
+    sentences += fmt::format(" {} {};", count, why);
+  sentences += fmt::format(
+      "\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; "
+      "waits: predicted, and slower;\n# groups: listed with another number of them, which changes "
+      "nothing{}\n",
       lost.contains("time") ? fmt::format("; time: not tried within {:g} s (--time-limit)", seconds)
                             : "");
+  write_stdout(head(machine, table) + text + for_terminal(sentences));
 }
 
 deck::Deck read_deck_for(const Machine& machine, const PredictOptions& options) {
@@ -358,7 +358,7 @@ void print_each(
   std::vector<trace::Timeline> timelines;
   if (!options.json) {
     for (const std::string& note : deck.notes)
-      fmt::print("# {}\n", note);
+      fmt::print("{}", for_terminal(fmt::format("# {}\n", note)));
     fmt::print("{}", head(machine, table));
   }
   for (const Case& c : deck.cases) {

@@ -6,8 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
+from matplotlib.colors import LinearSegmentedColormap
 
-from .drawing import COLOURS, GRID, draw_lines, legend_below, new_figure, short
+from .drawing import (
+    COLOURS,
+    GRID,
+    draw_lines,
+    legend_of_panel,
+    name_ends,
+    new_figure,
+    short,
+)
 from .numbers import byte_unit, count_text, exists, plural, time_unit
 from .settings import grouped
 
@@ -24,13 +33,17 @@ TRAFFIC_KINDS = [
 STEP_PARTS = {
     "compute_s": ("computing", "#4d4d4d", ""),
     "exposed_weights_s": ("waiting for weights", "#d55e00", ""),
-    "exposed_gradients_s": ("for gradients", "#e69f00", "////"),
-    "exposed_activations_s": ("for activations", "#cc79a7", "\\\\\\\\"),
-    "exposed_embeddings_s": ("for embedding and head", "#56b4e9", "xxxx"),
-    "exposed_context_s": ("for keys and values", "#009e73", "...."),
+    "exposed_gradients_s": ("waiting for gradients", "#e69f00", "////"),
+    "exposed_activations_s": ("waiting for activations", "#cc79a7", "\\\\\\\\"),
+    "exposed_embeddings_s": ("waiting for embedding and head", "#56b4e9", "xxxx"),
+    "exposed_context_s": ("waiting for keys and values", "#009e73", "...."),
     "idle_s": ("idle", "#c8c8c8", ""),
 }
 PLAIN = [("", COLOURS[0], "")]  # the one part of bars that have no parts
+# Rates within this factor of the best at every length would be lines over each other.
+CLOSE = 2
+MOST_NAMED_LINES = 10  # of more, a legend has the names
+SHADES = "#9ecae1", "#08306b"  # of the shortest length and of the longest
 
 
 @dataclass
@@ -88,18 +101,65 @@ def against_length(cases, styles, naming, column, label, unit_of, whiskers=None)
     divisor, unit = unit_of(max(case[column] for case in cases))
 
     def draw(axes):
-        draw_lines(
-            axes,
-            grouped(cases, naming),
-            styles,
-            lambda case: case["seq"],
-            lambda case: case[column] / divisor,
-            label.format(unit),
-            whiskers,
-        )
+        lines = grouped(cases, naming)
+
+        def seq(case):
+            return case["seq"]
+
+        def value(case):
+            return case[column] / divisor
+
+        draw_lines(axes, lines, styles, seq, value, label.format(unit), whiskers)
         axes.set_xlabel("sequence length [token]")
+        if len(lines) <= MOST_NAMED_LINES:
+            name_ends(axes, lines, styles, seq, value)
+            for container in axes.containers:
+                container.set_label("_")
 
     return Chart(2.5, draw)
+
+
+def rates_chart(cases, styles, naming):
+    """Tokens/s: lines over the length, or where these would lie over each other, a row of points
+    for each schedule: its rate relative to the fastest of each length."""
+    best = {}
+    for case in cases:
+        best[case["seq"]] = max(best.get(case["seq"], 0), case["tokens_per_s"])
+    relative = [case["tokens_per_s"] / best[case["seq"]] for case in cases]
+    if len(best) == 1 or not min(relative) * CLOSE >= 1:
+        label = "throughput [token/s], whiskers: quartiles"
+        return against_length(
+            cases, styles, naming, "tokens_per_s", label, no_unit, rate_whiskers
+        )
+    lengths = sorted(best)
+    # In the order of the other charts, which are of the longest sequence.
+    in_order = sorted(cases, key=lambda case: case["seq"] != lengths[-1])
+    rows = list(dict.fromkeys(map(naming, in_order)))
+    shades = LinearSegmentedColormap.from_list("lengths", SHADES)
+
+    def draw(axes):
+        for i, seq in enumerate(lengths):
+            some = [case for case in cases if case["seq"] == seq]
+            values = numpy.array([case["tokens_per_s"] for case in some]) / best[seq]
+            ends = numpy.array([rate_whiskers(case) for case in some]).T / best[seq]
+            spread = 0.5 * (i / (len(lengths) - 1) - 0.5)
+            axes.errorbar(
+                values,
+                [rows.index(naming(case)) + spread for case in some],
+                xerr=numpy.abs(ends - values),
+                fmt="o",
+                markersize=5,
+                elinewidth=0.9,
+                capsize=2,
+                color=shades(i / (len(lengths) - 1)),
+                label=f"{count_text(seq)} tokens",
+            )
+        axes.set_yticks(range(len(rows)), map(short, rows), fontsize=9)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel("throughput relative to the fastest of each length; whiskers: quartiles")
+        axes.grid(True, axis="x", linewidth=0.6, **GRID)
+
+    return Chart(0.9 + 0.3 * len(rows), draw)
 
 
 def rate_whiskers(case):
@@ -132,18 +192,17 @@ def charts_of(cases, styles, naming):
     longest = max(case["seq"] for case in cases)
     last = [case for case in cases if case["seq"] == longest]
     at = f"at {count_text(longest)} tokens"
-    rate = "throughput [token/s], whiskers: quartiles"
     memory = "memory of the worst rank [{}]"
     return [
         traffic_chart(last, naming, at),
-        against_length(cases, styles, naming, "tokens_per_s", rate, no_unit, rate_whiskers),
+        rates_chart(cases, styles, naming),
         against_length(cases, styles, naming, "memory_measured", memory, byte_unit),
         time_chart(last, naming, at),
     ]
 
 
-def chart_figure(columns, width, legend_columns=2):
-    """A figure of columns of charts, [(title, charts)], with one legend."""
+def chart_figure(columns, width):
+    """A figure of columns of charts, [(title, charts)], each with a legend if it needs one."""
     rows = list(zip(*(charts for _, charts in columns)))
     heights = [max(chart.height if chart else 0.1 for chart in row) for row in rows]
     drawn = new_figure(width * len(columns), sum(heights))
@@ -156,7 +215,10 @@ def chart_figure(columns, width, legend_columns=2):
             axes.axis("off")
     for axes, (title, _) in zip(panels[0], columns):
         axes.set_title(title)
-    legend_below(drawn, *panels.flat, columns=legend_columns)
+    for i, row in enumerate(panels):
+        heights[i] += max(legend_of_panel(drawn, axes, width) for axes in row)
+    panels[0, 0].get_gridspec().set_height_ratios(heights)
+    drawn.set_figheight(sum(heights))
     return drawn
 
 

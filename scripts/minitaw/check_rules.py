@@ -3,6 +3,7 @@
 (docs/run-rules.md)."""
 
 import pathlib
+import statistics
 import tomllib
 from dataclasses import dataclass, field
 
@@ -42,9 +43,8 @@ class Official:
 
     @property
     def rate(self):
-        """Tokens of a step of every length over the seconds of these steps."""
-        tokens = sum(tokens_of(case) for case in self.bests)
-        return tokens / sum(case["median_s"] for case in self.bests)
+        """Tokens per second, the geometric mean over the lengths: each weighs the same."""
+        return statistics.geometric_mean(tokens_of(case) / case["median_s"] for case in self.bests)
 
     @property
     def reason(self):
@@ -73,9 +73,10 @@ class Official:
             yield FOR_PEOPLE
         for case in self.bests:
             doubt = f", {case.doubt}" if case.doubt else ""
+            tokens, seconds = tokens_of(case), case["median_s"]
             yield (
-                f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in "
-                f"{case['median_s']:.6g} s ({case['schedule']}{doubt})"
+                f"# S = {case['seq']}: {tokens / seconds:.6g} tokens/s, {tokens:.6g} tokens in "
+                f"{seconds:.6g} s ({case['schedule']}{doubt})"
             )
         yield from self.again
 
@@ -184,12 +185,9 @@ def size_of(case):
 
 def bests_of(cases, size):
     """The fastest valid case of each length; None of a length that has none."""
-    lengths = size["seq"]
-    if size["weak"]:
-        lengths = [seq for seq in lengths if any(case["seq"] == seq for case in cases)]
     valid = [case for case in cases if case.valid]
     found = []
-    for seq in lengths:
+    for seq in size["seq"]:
         some = [case for case in valid if case["seq"] == seq]
         found.append(min(some, key=lambda case: case["median_s"], default=None))
     return found

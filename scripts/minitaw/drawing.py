@@ -11,6 +11,7 @@ import textwrap
 import matplotlib
 import numpy
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from .command import write_file
 from .numbers import NO_FIGURE, count_text
@@ -33,6 +34,8 @@ matplotlib.rcParams.update(
 
 WIDTH = 4.8  # inches; a page shows them on the width of a phone
 POINTS = 72  # of an inch
+LEGEND_LINE, LABEL_INCHES = 0.2, 0.42  # a line of a legend; ticks and label of an axis above it
+NAME_SPACE = 0.085  # of the height of a panel: between names at the ends of lines
 GRID = {"color": "#808080", "alpha": 0.25}
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the
 # same in grey print.
@@ -76,11 +79,32 @@ def short(name, width=LONGEST_NAME):
     return "\n".join(lines).replace("\u200b ", "").replace("\u200b", "") or NO_FIGURE
 
 
-def legend_columns(drawn, labels, most):
-    """As many as fit into the width of the figure: a handle and letters of 5.5 points."""
+def legend_columns(width, labels, most):
+    """As many as fit into a width in inches: a handle and letters of 5.5 points."""
     longest = max(len(line) for label in labels for line in label.split("\n"))
-    fitting = int(drawn.get_figwidth() * POINTS / (45 + 5.5 * longest))
+    fitting = int(width * POINTS / (45 + 5.5 * longest))
     return max(1, min(most, fitting))
+
+
+def legend_of_panel(drawn, axes, width):
+    """Below the axis of one panel of a figure; returns the inches that it takes."""
+    handles, names = axes.get_legend_handles_labels()
+    if not handles:
+        return 0.0
+    labels = [short(name, LONGEST_LABEL) for name in names]
+    columns = legend_columns(width, labels, len(labels))
+    below_label = ScaledTranslation(0, -LABEL_INCHES, drawn.dpi_scale_trans)
+    axes.legend(
+        handles,
+        labels,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=axes.transAxes + below_label,
+        borderaxespad=0,
+        ncols=columns,
+        fontsize=9,
+    )
+    return LEGEND_LINE * (1 + math.ceil(len(labels) / columns))
 
 
 def legend_below(drawn, *axes, columns=2, order=()):
@@ -92,7 +116,7 @@ def legend_below(drawn, *axes, columns=2, order=()):
         return
     names = [label for label in dict.fromkeys([*order, *handles]) if label in handles]
     labels = [short(label, LONGEST_LABEL) for label in names]
-    columns = legend_columns(drawn, labels, columns)
+    columns = legend_columns(drawn.get_figwidth(), labels, columns)
     drawn.legend(
         [handles[label] for label in names],
         labels,
@@ -100,7 +124,8 @@ def legend_below(drawn, *axes, columns=2, order=()):
         ncols=columns,
         fontsize=9,
     )
-    drawn.set_figheight(drawn.get_figheight() + 0.2 * (1 + math.ceil(len(labels) / columns)))
+    lines = 1 + math.ceil(len(labels) / columns)
+    drawn.set_figheight(drawn.get_figheight() + LEGEND_LINE * lines)
 
 
 def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
@@ -126,6 +151,28 @@ def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
     axes.set_title(label, loc="left", fontsize=9)
     axes.grid(True, linewidth=0.6, **GRID)
     mark_counts(axes, sorted({x(case) for cases in lines.values() for case in cases}))
+
+
+def name_ends(axes, lines, styles, x, value):
+    """Writes the name of each line beside its last point, apart from the others, in place of a
+    legend."""
+    low, high = axes.get_ylim()
+    last = {name: (value(max(cases, key=x)) - low) / (high - low) for name, cases in lines.items()}
+    place = -math.inf
+    for name in sorted(last, key=last.get):
+        text = short(name)
+        place = max(last[name], place + NAME_SPACE * (1 + text.count("\n")))
+        look = {key: styles[name][key] for key in ("color", "marker")}
+        axes.plot(1.03, place, transform=axes.transAxes, clip_on=False, markersize=5, **look)
+        axes.text(
+            1.06,
+            place,
+            text,
+            transform=axes.transAxes,
+            va="center",
+            fontsize=8,
+            color=look["color"],
+        )
 
 
 def mark_counts(axes, counts):

@@ -20,11 +20,11 @@ PHASES = {
     "W": ("W: backward towards the weights", "#f5d76b"),
     "E": ("embedding, head, loss", "#009e73"),
     "U": ("update, add, zero", "#8c8c8c"),
-    "weights": ("transfer of weights", "#0072b2"),
-    "gradients": ("of gradients", "#d55e00"),
-    "activations": ("of activations and their gradients", "#cc79a7"),
-    "embeddings": ("of embedding, norm, head", "#00573f"),
-    "context": ("of keys and values", "#7a5195"),
+    "weights": ("transfer: weights", "#0072b2"),
+    "gradients": ("transfer: gradients", "#d55e00"),
+    "activations": ("transfer: activations", "#cc79a7"),
+    "embeddings": ("transfer: embedding, norm, head", "#00573f"),
+    "context": ("transfer: keys and values", "#7a5195"),
 }
 COMPUTE = {
     "F": "F",
@@ -147,6 +147,15 @@ class Timeline:
 
     def group_of(self, rank):
         return int(numpy.searchsorted(numpy.cumsum(self.groups), rank, side="right"))
+
+    def moving_begins(self):
+        """{link: seconds at which the last side of a message, or member of a collective, is
+        there}: data move from then on."""
+        latest = {}
+        for event in self.events:
+            if event.link >= 0:
+                latest[event.link] = max(latest.get(event.link, 0.0), event.begin)
+        return latest
 
     @property
     def lanes(self):

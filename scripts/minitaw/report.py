@@ -138,7 +138,7 @@ def picture(results):
     if len(columns) == 1:  # two by two
         ((_, found),) = columns
         columns = [("", found[0::2]), ("", found[1::2])]
-    drawn = charts.chart_figure(columns, CHART_WIDTH, legend_columns=3 * len(columns))
+    drawn = charts.chart_figure(columns, CHART_WIDTH)
     title = textwrap.fill(picture_title(book, len(every)), TITLE_WIDTH * len(columns))
     drawn.suptitle(title, fontsize="medium")
     return drawn

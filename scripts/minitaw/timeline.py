@@ -4,6 +4,7 @@ lane, or for Perfetto (docs/show.md)."""
 
 import numpy
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from .chrome_trace import chrome_trace
@@ -20,6 +21,8 @@ MOST_NAMED_RANKS, NAMED_STEP = 32, 8  # of more ranks every eighth has its name
 LETTERS = 14  # that fit into an inch
 WIDTHS = 11, 14  # inches, the least and the most
 LEAST_SHARE = 1 / 2000  # of the axis: what takes no time can still be seen
+PALE = 0.25  # opacity of a transfer whose other side is not there yet
+WAITS = "other side not there yet", "#c8c8c8"  # in the legend
 
 
 class Panel:
@@ -71,13 +74,20 @@ def text_in(event, room):
     return next((text for text in [*texts, str(event.shard)] if len(text) + 0.5 <= room), "")
 
 
+def corners_of(begin, end, top, height):
+    return [(begin, top), (end, top), (end, top + height), (begin, top + height)]
+
+
 def draw_actions(axes, panel, seconds, inches):
-    polygons = {}
+    """Of a transfer, what comes before the other side is there is pale."""
+    full, pale = {}, {}
+    moving = panel.timeline.moving_begins()
     for event, top, height in panel.boxes:
-        bottom = top + height
-        end = max(event.end, event.begin + seconds * LEAST_SHARE)
-        corners = [(event.begin, top), (end, top), (end, bottom), (event.begin, bottom)]
-        polygons.setdefault(event.phase, []).append(corners)
+        begin = min(moving.get(event.link, event.begin), event.end)
+        end = max(event.end, begin + seconds * LEAST_SHARE)
+        full.setdefault(event.phase, []).append(corners_of(begin, end, top, height))
+        if begin > event.begin:
+            pale.setdefault(event.phase, []).append(corners_of(event.begin, begin, top, height))
         text = text_in(event, LETTERS * inches / seconds * (end - event.begin))
         if text and panel.few and event.lane == "compute":
             axes.text(
@@ -90,16 +100,21 @@ def draw_actions(axes, panel, seconds, inches):
                 color="#222222",
                 clip_on=True,
             )
-    for phase, some in polygons.items():
-        shapes = PolyCollection(
-            some,
-            facecolors=PHASES[phase][1],
-            edgecolors="#ffffff",
-            linewidths=0.3,
-            label=PHASES[phase][0],
-            rasterized=len(panel.boxes) > MOST_SHAPES,
-        )
-        axes.add_collection(shapes, autolim=False)
+    is_large = len(panel.boxes) > MOST_SHAPES
+    for polygons, alpha in ((pale, PALE), (full, 1)):
+        for phase, some in polygons.items():
+            shapes = PolyCollection(
+                some,
+                facecolors=PHASES[phase][1],
+                alpha=alpha,
+                edgecolors="#ffffff",
+                linewidths=0.3,
+                label=PHASES[phase][0] if alpha == 1 else None,
+                rasterized=is_large,
+            )
+            axes.add_collection(shapes, autolim=False)
+    if pale:
+        axes.add_patch(Rectangle((0, 0), 0, 0, color=WAITS[1], label=WAITS[0]))
 
 
 def arrows_of(panel):
@@ -180,8 +195,8 @@ def draw(timelines):
     for axes, timeline in zip(panels, timelines):
         draw_panel(axes, timeline, seconds, width - 1.5)
     panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
-    panels[-1].set_xlabel(f"{unit} since the step began; grey: idle, or waits")
-    legend_below(drawn, *panels, columns=5, order=[name for name, _ in PHASES.values()])
+    panels[-1].set_xlabel(f"{unit} since the step began; grey: idle, or waits for transfers")
+    legend_below(drawn, *panels, columns=5, order=[name for name, _ in [*PHASES.values(), WAITS]])
     return drawn
 
 

@@ -116,8 +116,7 @@ std::vector<Setting> program_settings() {
           .form = size(&D::group_size, 1, most_ranks),
           .fallback = "ranks / groups",
           .example_value = "8",
-          .doc = "Ranks of each group, instead of groups: what stays the same where ranks are "
-                 "swept over nodes.",
+          .doc = "Ranks of each group, instead of groups: stays the same while ranks is swept.",
           .in_place_of = "groups"},
       {.name = "group_count",
           .value = [](const Case& c) { return c.groups.count(); },
@@ -127,7 +126,7 @@ std::vector<Setting> program_settings() {
           .initial = "1",
           .example_value = "2",
           .doc = "Copies of the schedule side by side, each on ranks / replicas ranks, gradients "
-                 "summed over all: what lets a model run on more ranks than it has layers.",
+                 "summed over all. A model can then run on more ranks than it has layers.",
           .identity = Identity::unless_initial},
       {.name = "context",
           .form = {"size", store_context},
@@ -138,7 +137,7 @@ std::vector<Setting> program_settings() {
               "n, neighbouring ranks of a group that share every sequence of their micro-batches "
               "(context parallelism): each computes two of 2 n equal chunks, one of the first "
               "half and one of the second. n divides every group, and seq is a multiple of 2 n. "
-              "Stages of a pipeline are n ranks.",
+              "A stage of a pipeline is n ranks.",
           .identity = Identity::unless_initial},
   };
 }
@@ -162,7 +161,7 @@ std::vector<Setting> model_settings() {
           .form = size(&D::head_dim, 1, M),
           .fallback = "hidden / heads",
           .example_value = "128",
-          .doc = "Width of a head, instead of heads: what stays the same where hidden is swept.",
+          .doc = "Width of a head, instead of heads: stays the same while hidden is swept.",
           .in_place_of = "heads"},
       {.name = "kv_heads",
           .form = size(&S::kv_heads, 1, M),
@@ -201,17 +200,17 @@ std::vector<Setting> model_settings() {
           .value = [](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); },
           .initial = "auto",
           .example_value = R"("fp32")",
-          .doc = "Precision of gradients in transit to where they are summed: auto (as dtype), or "
-                 "fp32, as PyTorch's FSDP may reduce. Sums over micro-batches, ddp and replicas "
-                 "are fp32 always.",
+          .doc = "Precision in which gradients are sent to the rank that sums them: auto (as dtype) "
+                 "or fp32, an option of PyTorch's FSDP too. Sums over micro-batches, and those of "
+                 "ddp and replicas, are always fp32.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
       {.name = "context_parts",
           .form = size(&S::key_parts, 1, M),
           .initial = "1",
           .example_value = "2",
-          .doc = "Parts by key/value heads in which ranks with context gather keys and values: the "
-                 "next one is under way while one is attended to. Divides kv_heads.",
+          .doc = "Parts in which ranks with context gather keys and values, each of some key/value "
+                 "heads: the next part is under way while attention uses one. Divides kv_heads.",
           .identity = Identity::unless_initial},
       {.name = "context_grad_dtype",
           .form = choice(&D::context_grad_dtype, {"auto", "fp32"}),
@@ -275,29 +274,29 @@ std::vector<Setting> batch_settings() {
           .form = size(&D::tokens, 1, many * K),
           .fallback = "micro_batch * seq",
           .example_value = R"("64K")",
-          .doc = "B times S, instead of micro_batch: what stays the same where seq is swept; a "
-                 "multiple of seq.",
+          .doc = "B times S, instead of micro_batch: stays the same while seq is swept; a multiple "
+                 "of seq.",
           .in_place_of = "micro_batch"},
       {.name = "micro_batches",
           .form = size(&C::micro_batches, 1, many),
           .fallback = "ranks / context",
           .example_value = "16",
-          .doc = "M, micro-batches per step, all ranks together; a multiple of ranks / context, in "
-                 "pipelines of replicas."},
+          .doc = "M, micro-batches per step, all ranks together: a multiple of ranks / context, or "
+                 "in pipelines a multiple of replicas."},
       {.name = "micro_batches_per_rank",
           .form = size(&D::micro_batches_per_rank, 1, many),
           .fallback = "micro_batches / (ranks / context)",
           .example_value = "8",
           .doc =
               "Micro-batches of each rank, or with context of each n ranks that share sequences; "
-              "instead of micro_batches: the step grows with the ranks.",
+              "instead of micro_batches: a step grows with the number of ranks.",
           .in_place_of = "micro_batches"},
       {.name = "sequences_per_step",
           .form = size(&D::sequences, 1, many),
           .fallback = "micro_batches * micro_batch",
           .example_value = "1536",
-          .doc = "Sequences of all micro-batches, instead of micro_batches: the step stays the "
-                 "same where B is swept; a multiple of B.",
+          .doc = "Sequences of all micro-batches, instead of micro_batches: a step stays as large "
+                 "while B is swept; a multiple of B.",
           .in_place_of = "micro_batches"},
   };
 }
@@ -329,20 +328,20 @@ std::vector<Setting> training_settings() {
           .axis = false,
           .initial = "1",
           .example_value = "7",
-          .doc = "Of initial weights and synthetic tokens."},
+          .doc = "Seed of initial weights and synthetic tokens."},
       {.name = "learning_rate",
           .form = {"number", store_learning_rate, value_of(&C::learning_rate)},
           .axis = false,
           .initial = fmt::format("{}", Case{}.learning_rate),
           .example_value = "3e-4",
-          .doc = "Of AdamW."},
+          .doc = "Learning rate of AdamW."},
       {.name = "clip_norm",
           .form = {"number", store_clip_norm, value_of(&C::clip_norm)},
           .axis = false,
           .initial = "off",
           .example_value = "1.0",
-          .doc = "Largest norm of the gradient of a step, all weights together: a longer one is "
-                 "shortened before the update, for which every rank waits. off: none is.",
+          .doc = "Largest norm of the gradient of all weights: a larger gradient is scaled down "
+                 "before the update, and every rank waits for the norm. off: no limit.",
           .identity = Identity::unless_initial,
           .text = clip_norm_text},
       {.name = "data",

@@ -13,8 +13,8 @@ const std::vector<OptionDoc> keeping_options = {{"reshard",
     {"fetch", {"micro_batch", "step"}, "how often weights that stay are fetched from their owners"},
     {"reduce",
         {"world", "group", "none"},
-        "how far each micro-batch's gradient is summed: to its owner; in its group; on its rank "
-        "only. The rest follows once a step"}};
+        "where each micro-batch's gradient is summed: at its owner; in its group; on its rank. The "
+        "rest is summed once a step"}};
 
 Copies copies_of(const Spec& spec, const char* option) {
   const std::string value = spec.value(option);

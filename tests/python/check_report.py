@@ -96,7 +96,7 @@ def check_figure(figure):
     drawing = ElementTree.fromstring(drawing_of(image))
     texts = [text_of(text) for text in drawing.iter(SVG + "text")]
     assert any(
-        re.search(r"\[[^\]]+\]|since the step began|ranks", text) for text in texts
+        re.search(r"\[[^\]]+\]|since the step began|ranks|relative to", text) for text in texts
     ), f"{title}: no unit on an axis, {texts}"
     for element in drawing.iter():
         for key in ("x", "y", "width", "height", "d", "transform"):
@@ -712,7 +712,8 @@ def check_pictures():
     for words in (
         "sent between groups at 512 tokens [B/step]",
         "sequence length [token]",
-        "throughput [token/s], whiskers: quartiles",
+        "throughput relative to the fastest of each length; whiskers: quartiles",
+        "128 tokens",
         "memory of the worst rank [KiB]",
         "tawpipe",
         "ddp",
@@ -722,9 +723,9 @@ def check_pictures():
         "step at 512 tokens, mean over ranks [s]",
         "computing",
         "waiting for weights",
-        "for gradients",
-        "for activations",
-        "for embedding and head",
+        "waiting for gradients",
+        "waiting for activations",
+        "waiting for embedding and head",
         "idle",
     ):
         assert words in drawn, f"the picture does not say {words!r}"
@@ -759,17 +760,29 @@ def check_charts():
         0.9375,
         0.9375,
     ], "one part begins where the one before ends"
-    for (line, low, high), step, third, first in zip(
-        (rate[2][:3], rate[2][3:]), (2.25, 2.75), (3, 3.75), (1.5, 1.75), strict=True
+    # Relative to the faster one, of 2.25 s; the points of a length are a line of the drawing.
+    points = [line.get_xdata().tolist() for line in rate[0].lines]
+    for (steps, thirds, firsts), places in zip(
+        (points[:3], points[3:6], points[6:]), (rate[2][:3], rate[2][3:6], rate[2][6:])
     ):
-        for values, seconds in ((line, step), (low, third), (high, first)):
-            assert numpy.allclose(values, [12 * seq / seconds for seq in (128, 256, 512)]), (
-                values,
-                seconds,
-            )
-    assert memory[2] == [[42323 / 1024] * 3] * 2, memory
+        for values, seconds in ((steps, (2.25, 2.75)), (thirds, (3, 3.75)), (firsts, (1.5, 1.75))):
+            assert numpy.allclose(values, [2.25 / one for one in seconds]), (values, seconds)
+        assert [round(place) for place in places[0]] == [0, 1], places
+    assert [text.get_text() for text in rate[0].get_yticklabels()] == ["tawpipe", "ddp"]
+    far = [case for case in valid if case["schedule"] == "ddp"]
+    for case in far:
+        case.row["tokens_per_s"] /= 2
+    axes = drawing.new_figure().subplots()
+    charts.rates_chart(valid, styles, lambda case: case["schedule"]).draw(axes)
+    assert axes.get_title(loc="left") == "throughput [token/s], whiskers: quartiles"
+    expected = [[12 * seq / step for seq in (128, 256, 512)] for step in (2.25, 5.5)]
+    assert numpy.allclose([line.get_ydata() for line in axes.lines[0:4:3]], expected)
+    assert [text.get_text() for text in axes.texts] == ["ddp", "tawpipe"], "names at the ends"
+    assert memory[2][:2] == [[42323 / 1024] * 3] * 2, memory
     assert "[KiB]" in memory[0].get_title(loc="left"), memory
-    assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
+    assert [line.get_xdata().tolist() for line in memory[0].lines[:2]] == [[128, 256, 512]] * 2
+    low, high = (text.get_position()[1] for text in memory[0].texts)
+    assert high - low > 0.99 * drawing.NAME_SPACE, "names of equal lines are apart"
 
 
 def check_lines():

@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree
 
 import numpy
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, programs, refused, run_checks
 from minitaw.record import load
 from minitaw.chrome_trace import chrome_trace
@@ -43,24 +43,24 @@ def check_sample():
     assert dataclasses.replace(timeline.events[0], kind="join").phase is None
     assert rows_of(timeline)[0] == [0] * 5
     found = draw([timeline]).axes[0].collections
-    boxes = [
-        path.get_extents()
-        for some in found
-        if some.get_label()[0] != "_"
-        for path in some.get_paths()
-    ]
+    boxes, pale = [], []
+    for some in found:
+        if isinstance(some, PolyCollection) and some.get_linewidths()[0] > 0:
+            kept = boxes if some.get_alpha() == 1 else pale
+            kept += [path.get_extents() for path in some.get_paths()]
     sizes = [(box.x0, box.x1, box.height) for box in sorted(boxes, key=lambda box: box.x0)]
+    moved = (0.25, 0.75, 0.5)  # on both sides
     assert numpy.allclose(
-        sizes,
-        [(0, 0.75, 0.5), (0.125, 0.5, 1), (0.25, 0.75, 0.5), (0.375, 1.25, 0.5), (1, 1.0625, 1)],
+        sizes, [(0.125, 0.5, 1), moved, moved, (0.375, 1.25, 0.5), (1, 1.0625, 1)]
     ), sizes
+    # The receive was posted before the message was sent.
+    assert numpy.allclose([(box.x0, box.x1, box.height) for box in pale], [(0, 0.25, 0.5)]), pale
     (arrow,) = (
         line for some in found if isinstance(some, LineCollection) for line in some.get_segments()
     )
-    sent, received = (
-        [box.y0 + box.height / 2 for box in boxes if box.x0 == begin] for begin in (0.25, 0)
-    )
-    assert numpy.allclose(arrow, [(0.25, *sent), (0.75, *received)]), (arrow, sent, received)
+    sent, received = sorted(box.y0 + box.height / 2 for box in boxes if box.x0 == 0.25)
+    assert numpy.isclose(pale[0].y0 + 0.25, received), "that of rank 2, below rank 0"
+    assert numpy.allclose(arrow, [(0.25, sent), (0.75, received)]), (arrow, sent, received)
     rows = {
         label.get_text(): round(height, 2)
         for label, height in zip(

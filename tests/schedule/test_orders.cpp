@@ -114,6 +114,25 @@ TEST_F(OwnFiles, AreComparedWithTheDeckAndKnownByTheirSum) {
       said(2, 1, 2), testing::EndsWith("a.csv cannot be read: no such file, or no permission"));
 }
 
+/// `--set` names it from the working folder; where both folders have one, the deck's counts.
+TEST_F(OwnFiles, AreLookedForInTheWorkingFolderToo) {
+  const auto before = std::filesystem::current_path();
+  const std::filesystem::path deck = path("deck");
+  std::filesystem::create_directory(deck);
+  write("0F0,,0B0,\r\n1F0,1B0\r\n");
+  const auto ranks_of = [&] {
+    return build(request_of("csv:file=a.csv", 2, 1, 2, deck.string())).ranks.size();
+  };
+  std::filesystem::current_path(path("."));
+  EXPECT_EQ(ranks_of(), 2U);
+  std::ofstream(deck / "a.csv") << "0F0,0B0\n";
+  EXPECT_THAT(test::refusal_of(ranks_of), testing::StartsWith("ranks: a.csv is for 1"));
+  std::filesystem::remove(deck / "a.csv");
+  std::filesystem::remove("a.csv");
+  EXPECT_THAT(test::refusal_of(ranks_of), testing::HasSubstr("deck/a.csv or a.csv cannot be read"));
+  std::filesystem::current_path(before);
+}
+
 /// A bad file, and the sentence without its beginning.
 TEST(TorchCsv, SaysWhereAFileIsWrong) {
   const std::vector<std::pair<std::string, std::string>> bad = {

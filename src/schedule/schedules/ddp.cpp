@@ -37,8 +37,8 @@ Entry serial() {
 
 Entry ddp() {
   return {.name = "ddp",
-      .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the "
-             "step",
+      .doc = "data parallelism: everything on every rank, gradients all-reduced during the last "
+             "backward pass",
       .build = make,
       .replicable = false};
 }

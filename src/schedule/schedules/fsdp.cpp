@@ -199,14 +199,15 @@ Entry fsdp() {
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
       .options = with_keeping({{"hierarchical",
                                    {"off", "on"},
-                                   "one copy crosses to each group; fan-out and reduction inside"},
+                                   "weights cross once to each group and spread inside it; gradients take "
+                                   "the same way back"},
           {"prefetch",
               {"1", "0..8"},
-              "units ahead that weights are gathered; 0: computing waits for them"},
+              "units whose weights are gathered ahead; 0: computation waits for them"},
           {"unit",
               {"1", "1..64"},
-              "blocks that are gathered and reduced together; units cost alike: 16 by 3 are four "
-              "of 3 and two of 2"}}),
+              "blocks that are gathered and reduced together; units are of nearly equal cost: 16 "
+              "blocks by 3 are four units of 3 and two of 2"}}),
       .build = make,
       .check = require};
 }

@@ -231,18 +231,32 @@ Program build_by(StageRule rule, const Request& request) {
           number_of(request.spec, "slices")));
 }
 
-/// The text of the file that a request of `csv` names.
-std::string text_of(const Request& request) {
+/// Where the file that a request of `csv` names is looked for: the folder of the deck, and the
+/// working folder, from which `--set` names it.
+std::vector<std::filesystem::path> places_of(const Request& request) {
   const std::string name = request.spec.value("file");
   if (name.empty())
     throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
-  const std::filesystem::path path = std::filesystem::path(request.folder) / name;
-  std::ifstream file(path, std::ios::binary);
-  std::error_code error;
-  if (!file || std::filesystem::is_directory(path, error))
-    throw InputError(
-        fmt::format("schedule: {} cannot be read: no such file, or no permission", path.string()));
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::filesystem::path> places{std::filesystem::path(request.folder) / name};
+  if (places.front() != name)
+    places.emplace_back(name);
+  return places;
+}
+
+/// The text of the file that a request of `csv` names.
+std::string text_of(const Request& request) {
+  const std::vector<std::filesystem::path> places = places_of(request);
+  for (const std::filesystem::path& path : places) {
+    std::ifstream file(path, std::ios::binary);
+    std::error_code error;
+    if (file && !std::filesystem::is_directory(path, error))
+      return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string names = places.front().string();
+  if (places.size() > 1)
+    names += " or " + places.back().string();
+  throw InputError(
+      fmt::format("schedule: {} cannot be read: no such file, or no permission", names));
 }
 
 /// FNV-1a.
@@ -285,13 +299,13 @@ void check_slices(const Request& request) {
 Entry with_slices(Entry entry) {
   entry.options.push_back({"slices",
       {"1", "1..64"},
-      "runs of the tokens of a micro-batch's sequences that pass one after the other (Seq1F1B, "
-      "arXiv 2406.03488): gaps are as many times shorter, with a fraction of the activations; "
-      "keys and values of slices before stay"});
+      "slices in which the sequences of a micro-batch pass, one after the other (Seq1F1B, arXiv "
+      "2406.03488): gaps shrink by that factor, and so do most activations; keys and values of "
+      "earlier slices stay"});
   entry.options.push_back({"cut",
       {"cost", "even"},
-      "where slices end: cost: so that all have as many FLOPs, as later tokens attend to more; "
-      "even: so that all have as many tokens"});
+      "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all have "
+      "equal numbers of tokens"});
   entry.check = check_slices;
   return entry;
 }
@@ -315,8 +329,8 @@ Entry one_forward_one_backward() {
       entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward"));
   result.options.push_back({"chunks",
       {"1", "1..16"},
-      "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
-      "many times shorter, activations pass as many times as often"});
+      "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps shrink by that "
+      "factor, and activations are sent as many times as often"});
   return result;
 }
 
@@ -327,13 +341,13 @@ Entry zero_bubble_1() {
 
 Entry zero_bubble_2() {
   return entry<order_zb_h<2>>(
-      "zb2", "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches");
+      "zb2", "zero bubble ZB-H2: smaller gaps, with activations of twice as many micro-batches");
 }
 
 Entry zero_bubble_v() {
   return entry<order_zb_v>("zbv",
       "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
-      "no gaps where F, B and W take as long, with the activations of 1F1B",
+      "no gaps if F, B and W take equal time, with the activations of 1F1B",
       2);
 }
 
@@ -342,10 +356,11 @@ Entry from_csv() {
       "csv", "pipeline whose order and placement of stages are in a CSV file of PyTorch");
   result.options.push_back({"file",
       {},
-      "the file, from the folder of the deck (_dump_csv of torch.distributed.pipelining)"});
+      "the file, from the folder of the deck or the working folder (_dump_csv of "
+      "torch.distributed.pipelining)"});
   result.options.push_back({"sum",
       {},
-      "its check sum, which tables and records show: results of a changed file are others"});
+      "check sum of the file, which tables and records show; a changed file is refused"});
   result.build = [](const Request& request) { return build_pipeline(request, orders_of(request)); };
   result.shards_per_rank = 0;
   result.needs_file = true;

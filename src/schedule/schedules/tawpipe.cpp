@@ -434,15 +434,15 @@ Entry tawpipe() {
                   "another group; serial: transfers and computation take turns"},
               {"prefetch",
                   {"2", "1..8"},
-                  "ticks ahead that a shard is sent to another group; cco=serial: none"},
+                  "ticks that a shard is sent ahead to another group; not with cco=serial"},
               {"grad_ticks",
                   {"3", "1..8"},
-                  "ticks that a gradient has to leave its group before computing needs its buffer "
+                  "ticks that a gradient has to leave its group, until computation needs its buffer "
                   "again"},
               {"shards",
                   {"rank", "block"},
-                  "what is a shard: the blocks that a rank owns, as published; block: each block, "
-                  "so that shards take as long where blocks do not divide evenly among ranks"},
+                  "what is a shard: rank: all blocks of a rank, as published; block: each block, "
+                  "which is faster where blocks do not divide evenly among ranks"},
               {"rails",
                   {"auto", "1..64"},
                   "ranks of a group that share a message to another group; auto: as many as each "
