@@ -12,7 +12,6 @@ using schedule::Program;
 /// What driver, kernels and NCCL take of a device; an estimate.
 constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;
 
-
 /// The largest S, a multiple of 128 that falls into chunks, with which the case fits; 0: none.
 std::int64_t largest_seq(const Case& c, const Program& program, std::uint64_t available) {
   constexpr std::int64_t longest_seq = std::int64_t{1} << 26;

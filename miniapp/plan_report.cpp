@@ -218,7 +218,8 @@ std::string remedy_text(const Remedy& remedy) {
 /// A line for each remedy.
 std::string remedies_text(const std::vector<Remedy>& remedies) {
   if (remedies.empty())
-    return "  fits with        nothing that was tried: recompute, micro_batch, slices, context, ranks, "
+    return "  fits with        nothing that was tried: recompute, micro_batch, slices, context, "
+           "ranks, "
            "alone and together\n";
   std::string text;
   for (const Remedy& remedy : remedies)

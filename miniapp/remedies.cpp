@@ -45,8 +45,8 @@ std::vector<Change> micro_batches(const Case& c) {
     Change& change = found.emplace_back(c);
     change.changed.shape.micro_batch = size;
     change.changed.micro_batches *= static_cast<int>(c.shape.micro_batch / size);
-    change.settings = {{"micro_batch", text_of(size)},
-        {"micro_batches", text_of(change.changed.micro_batches)}};
+    change.settings = {
+        {"micro_batch", text_of(size)}, {"micro_batches", text_of(change.changed.micro_batches)}};
   }
   return found;
 }
@@ -83,8 +83,8 @@ std::vector<Change> contexts(const Case& c) {
 /// As many more groups of the same sizes, with as many more micro-batches.
 std::vector<Change> ranks(const Case& c) {
   constexpr int most = 16;
-  const bool equal = std::ranges::adjacent_find(c.groups.sizes(), std::not_equal_to()) ==
-                     c.groups.sizes().end();
+  const bool equal =
+      std::ranges::adjacent_find(c.groups.sizes(), std::not_equal_to()) == c.groups.sizes().end();
   std::vector<Change> found;
   for (int factor = 2; factor <= most; factor *= 2) {
     std::vector<int> sizes;

@@ -21,9 +21,9 @@ std::string text_of(const record::Contents& file, const TableOptions& options) {
   for (const std::vector<std::string>& session : file.links)
     links.insert(record::links_text(session));
   const auto table = record::make_table(file.rows, layout_of(options));
-  std::string text = for_terminal(
-                         fmt::format("{}{}", fmt::join(links, ""), record::settings_text(file.rows))) +
-                     table.header();
+  std::string text =
+      for_terminal(fmt::format("{}{}", fmt::join(links, ""), record::settings_text(file.rows))) +
+      table.header();
   for (const record::Row& row : file.rows)
     text += table.row(row);
   return text + for_terminal(record::closing_text(file.rows, extensions()));

@@ -3,7 +3,7 @@
 """The numbers of docs/long.md: sequences that ranks share, measured on this machine and predicted
 on others.
 
-    scripts/env benchmarks/results/long.py measure FOLDER      # half an hour
+    scripts/env benchmarks/results/long.py measure FOLDER      # an hour and a half
     scripts/env benchmarks/results/long.py tables results/2-core-epyc/2026-11-26-long
     scripts/env benchmarks/results/long.py predict             # minutes
     scripts/env benchmarks/results/long.py picture results/2-core-epyc/2026-11-26-long long.png
@@ -35,7 +35,15 @@ from pages import (
     set_words,
 )
 from minitaw.command import BadInput
-from minitaw.drawing import COLOURS, GRID, MARKERS, legend_below, mark_counts, new_figure, save
+from minitaw.drawing import (
+    COLOURS,
+    GRID,
+    MARKERS,
+    legend_of_panel,
+    mark_counts,
+    new_figure,
+    save,
+)
 from minitaw.numbers import count_text
 from minitaw.record import load
 
@@ -48,10 +56,23 @@ COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidde
            "idle_share", "verdict")  # fmt: skip
 K = 1024
 MIB = 2**20
-# Of two nodes: rate, lengths (K). Long ones take minutes, so they come last.
-NODES = [("100mbit", (1, 2, 4)), ("1gbit", (1, 2, 4, 8)), ("100mbit", (8, 16, 32))]
-# Of pipelines with slices: nodes, rate, lengths (K).
-WIRES = [(2, "50mbit", (1, 4, 8)), (2, "1gbit", (1, 4, 8)), (3, "100mbit", (4, 8)), (2, "50mbit", (16,))]
+# Of two nodes: rate, lengths (K), settings. Long ones take minutes, so they come last, and have no
+# warm-up.
+LONGEST = ["warmup=0"]
+NODES = [
+    ("100mbit", (1, 2, 4), []),
+    ("1gbit", (1, 2, 4, 8), []),
+    ("100mbit", (8, 16), []),
+    ("100mbit", (32,), LONGEST),
+]
+# Of pipelines with slices: nodes, rate, lengths (K), settings.
+SOME = ["schedule=1f1b,1f1b:slices=8,zb1:slices=4,tawpipe,fsdp:hierarchical=on"]
+WIRES = [
+    (2, "50mbit", (1, 4, 8), []),
+    (2, "50mbit", (16,), [*SOME, *LONGEST]),
+    (2, "1gbit", (1, 4, 8), []),
+    (3, "100mbit", (4, 8), []),
+]
 # Of two ranks: length (K), steps, runs of each.
 PAIRS = [(4, 5, 4), (8, 3, 1)]
 PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1", "schedule=tawpipe"]
@@ -81,18 +102,18 @@ def ranks(count):
 
 
 def nodes_part():
-    for rate, lengths in NODES:
+    for rate, lengths, settings in NODES:
         for seq in lengths:
             words = cluster_words(2, 2, rate)
-            for row in run(words, [f"seq={seq}K", "groups=2"]):
+            for row in run(words, [f"seq={seq}K", "groups=2", *settings]):
                 yield {"rate": rate, **row}
 
 
 def slices_part():
-    for count, rate, lengths in WIRES:
+    for count, rate, lengths, settings in WIRES:
         for seq in lengths:
             words = cluster_words(count, 1, rate)
-            for row in run(words, [f"seq={seq}K"], deck=SLICES):
+            for row in run(words, [f"seq={seq}K", *settings], deck=SLICES):
                 yield {"rate": rate, **row}
 
 
@@ -222,9 +243,10 @@ def print_slices(rows):
     places = list(dict.fromkeys((row["ranks"], row["rate"], row["seq"]) for row in rows))
     lines = []
     for schedule in in_order(rows, "schedule"):
-        here = [found[(*place, schedule)] for place in places]
+        here = [found.get((*place, schedule)) for place in places]
         memory = number(here[-1], "memory_measured") / MIB
-        lines.append([f"`{schedule}`", *map(step_text, here), f"{memory:.1f}"])
+        steps = [step_text(row) if row else "-" for row in here]
+        lines.append([f"`{schedule}`", *steps, f"{memory:.1f}"])
     head = [
         f"{ranks} nodes, {WIRE_TEXTS[rate]}, {count_text(int(seq))}: s"
         for ranks, rate, seq in places
@@ -315,23 +337,25 @@ def name_axes(axes, title):
 
 
 def draw_measured(axes, rows):
-    """Tokens/s at the slower links."""
+    """Tokens/s at the slower links, relative to the fastest of each length."""
+    rows = [row for row in rows if row["rate"] == "100mbit"]
+    best = {}
+    for row in rows:
+        best[row["seq"]] = max(best.get(row["seq"], 0.0), number(row, "tokens_per_s"))
     for i, schedule in enumerate(in_order(rows, "schedule")):
         for n, dashes in (("1", "-"), ("2", "--")):
-            here = [
-                row
-                for row in rows
-                if (row["schedule"], row["context"], row["rate"]) == (schedule, n, "100mbit")
-            ]
+            here = [row for row in rows if (row["schedule"], row["context"]) == (schedule, n)]
             axes.plot(
                 [int(row["seq"]) for row in here],
-                [number(row, "tokens_per_s") for row in here],
+                [number(row, "tokens_per_s") / best[row["seq"]] for row in here],
                 dashes,
                 color=COLOURS[i],
                 marker=MARKERS[i],
                 label=f"{schedule}, n = {n}",
             )
-    name_axes(axes, "measured tokens/s, two nodes of two ranks, 100 Mbit/s")
+    title = "measured on two nodes of two ranks, 100 Mbit/s: tokens/s, of the fastest"
+    name_axes(axes, title)
+    axes.set(yscale="linear", ylim=(0, 1.05))
     mark_counts(axes, sorted({int(row["seq"]) for row in rows}))
 
 
@@ -343,7 +367,7 @@ def draw_memory(axes, program):
             settings = (f"seq={seq}K", f"context={n}", f"micro_batches={TOKENS // seq}")
             (planned,) = plan_8b(program, "schedule=tawpipe", *settings)
             sizes.append(device_gb(planned))
-        label = f"predicted, n = {n}"
+        label = f"n = {n}"
         axes.plot(
             [K * seq for seq in LENGTHS],
             sizes,
@@ -365,7 +389,8 @@ def picture(options):
     draw_memory(memory, options.minitaw)
     for axes in (measured, memory):
         axes.grid(True, **GRID)
-    legend_below(drawn, measured, memory, columns=3)
+    legends = [legend_of_panel(drawn, axes, 4.2) for axes in (measured, memory)]
+    drawn.set_figheight(3.6 + max(legends))
     save(drawn, options.picture)
 
 

@@ -32,7 +32,7 @@ from pages import add_program, end, parser_of, predict, print_table
 from schedule_map import map_of_schedules
 from cluster import cores_of
 from minitaw.command import BadInput
-from minitaw.drawing import COLOURS, MARKERS, new_figure, save
+from minitaw.drawing import COLOURS, MARKERS, legend_below, new_figure, save
 from minitaw.numbers import bits_per_second
 from minitaw.record import Case, Result, load
 
@@ -52,6 +52,7 @@ RENAMED_ON = "2026-11-24"
 RENAMED = {"gwps=off": "gwps=direct", "cco=off": "cco=serial"}
 HALVINGS, FACTORS = 14, (0.1, 10)  # of the search for a factor
 ROUNDS = 4  # of a search for two factors, one after the other
+KEPT = {"fetch=step", "reduce=group", "reshard=group"}  # options that keep all in the group
 NOT_EQUAL = 1.05  # steps of which one is so many times the other have an order
 GREY = 0.12  # of a picture: errors up to here
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)  # seconds
@@ -238,6 +239,13 @@ def judge(pairs):
     return statistics.median(errors), errors[-1], wrong
 
 
+def short_name(schedule):
+    """As the page has it: "tawpipe, group" keeps weights and sums in the group."""
+    options = schedule.split(":")
+    others = [option for option in options if option not in KEPT]
+    return ":".join(others) + (", group" if len(others) < len(options) else "")
+
+
 def draw_measured(pairs, path):
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
@@ -248,7 +256,7 @@ def draw_measured(pairs, path):
             [pair.predicted for pair in some],
             MARKERS[number // 2 % len(MARKERS)],
             color=COLOURS[number % len(COLOURS)],
-            label=schedule,
+            label=short_name(schedule),
             markersize=5,
         )
     steps = [pair.measured for pair in pairs]
@@ -261,7 +269,7 @@ def draw_measured(pairs, path):
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.set_minor_locator(NullLocator())
-    axes.legend(fontsize=7)
+    legend_below(drawn, axes)
     save(drawn, path)
 
 

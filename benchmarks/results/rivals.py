@@ -241,7 +241,7 @@ def rows_for(options, model, nodes, seq):
             if gbits != TRIED:
                 cases = [
                     case
-                    for leader in leaders(tried, 2 if family == "pipeline" else 4)
+                    for leader in leaders(tried, 2 if family == "pipeline" else 3)
                     for case in predicted(options, model, nodes, seq, gbits, fixed(leader))
                 ]
             if cases:

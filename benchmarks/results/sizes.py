@@ -45,7 +45,8 @@ SIZES = [  # devices, size, replicas
     (2560, "8b", 80),
 ]
 COLUMNS = ("devices", "size", "replicas", "links", "seq", "schedule", "tokens_per_s",
-           "all_seconds")  # fmt: skip
+           "all_seconds", "least_memory", "most_memory")  # fmt: skip
+GIB = 2**30
 
 
 def steps_of(case, size):
@@ -55,7 +56,8 @@ def steps_of(case, size):
 
 
 def rows_for(options, devices, name, replicas, links):
-    """A row for each length: its fastest schedule, and the seconds of all of them."""
+    """A row for each length: its fastest schedule, the seconds of all schedules, and GiB of the
+    worst rank of the one that needs least, and most."""
     size, (inside, between) = read_size(name), LINKS[links]
     changes = [
         f"nodes={devices // NODE}",
@@ -73,8 +75,14 @@ def rows_for(options, devices, name, replicas, links):
         best = max(some, key=lambda case: case["tokens_per_s"])
         seconds = sum(steps_of(case, size) * case["step_s"] for case in some)
         rate, schedule = best["tokens_per_s"], best["settings"]["schedule"]
-        values = devices, name, replicas, links, seq, schedule, f"{rate:.6g}", f"{seconds:.6g}"
-        rows.append([str(value) for value in values])
+        memory = [case["memory_bytes"] / GIB for case in some]
+        figures = rate, seconds, min(memory), max(memory)
+        rows.append(
+            [
+                *map(str, (devices, name, replicas, links, seq, schedule)),
+                *(f"{figure:.6g}" for figure in figures),
+            ]
+        )
     return rows
 
 
@@ -105,7 +113,9 @@ def read(path):
 
 def check(options):
     """Predicts some places of a table again."""
-    places = [(*size, links) for size, of_links in read(options.table).items() for links in of_links]
+    places = [
+        (*size, links) for size, of_links in read(options.table).items() for links in of_links
+    ]
     for *size, links in places[:: options.every]:
         then = [list(row.values()) for row in read(options.table)[tuple(size)][links]]
         now = rows_for(options, *size, links)
@@ -140,11 +150,15 @@ def print_tables(options):
                 loss_text(whole, of_links["half between"]) if devices > NODE else "-",
                 loss_text(whole, of_links["half inside"]),
                 f"`{first}`" if first == last else f"`{first}`, `{last}`",
+                " to ".join(
+                    f"{float(whole[-1][name]):.1f}" for name in ("least_memory", "most_memory")
+                ),
             ]
         )
     print("# docs/run-rules.md\n\n## Which size for which machine\n")
     head = ["devices", "nodes", "size", "`replicas`", "hours", "rating, tokens/s"]
     head += ["half of the links between nodes", "half of the links inside", "fastest schedule"]
+    head += ["memory at the longest S, GiB"]
     print_table(head, lines)
 
 

@@ -128,9 +128,7 @@ def rates_chart(cases, styles, naming):
     relative = [case["tokens_per_s"] / best[case["seq"]] for case in cases]
     if len(best) == 1 or not min(relative) * CLOSE >= 1:
         label = "throughput [token/s], whiskers: quartiles"
-        return against_length(
-            cases, styles, naming, "tokens_per_s", label, no_unit, rate_whiskers
-        )
+        return against_length(cases, styles, naming, "tokens_per_s", label, no_unit, rate_whiskers)
     lengths = sorted(best)
     # In the order of the other charts, which are of the longest sequence.
     in_order = sorted(cases, key=lambda case: case["seq"] != lengths[-1])

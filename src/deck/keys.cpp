@@ -200,9 +200,10 @@ std::vector<Setting> model_settings() {
           .value = [](const Case& c) { return std::string(name_of(c.shape.grad_dtype())); },
           .initial = "auto",
           .example_value = R"("fp32")",
-          .doc = "Precision in which gradients are sent to the rank that sums them: auto (as dtype) "
-                 "or fp32, an option of PyTorch's FSDP too. Sums over micro-batches, and those of "
-                 "ddp and replicas, are always fp32.",
+          .doc =
+              "Precision in which gradients are sent to the rank that sums them: auto (as dtype) "
+              "or fp32, an option of PyTorch's FSDP too. Sums over micro-batches, and those of "
+              "ddp and replicas, are always fp32.",
           .identity = Identity::unless_initial,
           .text = [](const Case& c) { return c.shape.fp32_gradients ? "fp32" : "auto"; }},
       {.name = "context_parts",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The numbers in docs/paper.md, docs/long.md and docs/plan.md are those that the commands of
-benchmarks/results print now: cell by cell, whatever other columns the page has."""
+"""The numbers in docs/paper.md, docs/long.md, docs/plan.md and docs/run-rules.md are those that the
+commands of benchmarks/results print now: cell by cell, whatever other columns the page has."""
 
 import re
 import sys
@@ -78,11 +78,13 @@ def notices_every_change():
 
 RECORDS = REPOSITORY / "results/2-core-epyc/2026-11-26-long"
 RIVALS = REPOSITORY / "results/predicted/rivals.csv"
+SIZES = REPOSITORY / "results/predicted/sizes.csv"
 COMMANDS = {  # words, and the pages of which they print
     ("paper.py", "--minitaw", PROGRAM): ["docs/paper.md", "docs/plan.md"],
     ("long.py", "predict", "--minitaw", PROGRAM): ["docs/long.md"],
     ("long.py", "tables", str(RECORDS)): ["docs/long.md"],
     ("rivals.py", "tables", str(RIVALS)): ["docs/long.md"],
+    ("sizes.py", "tables", str(SIZES)): ["docs/run-rules.md"],
 }
 
 
@@ -102,12 +104,13 @@ def pages_are_true():
     assert not found, "\n".join(["benchmarks/results prints other numbers:", *found])
 
 
-def some_rivals_are_predicted_as_they_stand_there():
-    script = REPOSITORY / "benchmarks/results/rivals.py"
-    words = ["check", RIVALS, "--every", "97", "--minitaw", PROGRAM]
-    programs.call(sys.executable, script, *words, check=True, timeout=None)
+def some_rows_are_predicted_as_they_stand_there():
+    for name, table, every in (("rivals.py", RIVALS, "97"), ("sizes.py", SIZES, "13")):
+        script = REPOSITORY / "benchmarks/results" / name
+        words = ["check", table, "--every", every, "--minitaw", PROGRAM]
+        programs.call(sys.executable, script, *words, check=True, timeout=None)
 
 
 notices_every_change()
 pages_are_true()
-some_rivals_are_predicted_as_they_stand_there()
+some_rows_are_predicted_as_they_stand_there()

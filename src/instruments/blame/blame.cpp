@@ -263,7 +263,7 @@ public:
   }
 
   Finding find(const std::string& crowd) const {
-    Finding found{.text = of_links_.empty() ? "no rank stands out" : "no rank or link stands out"};
+    Finding found{.text = of_links_.empty() ? no_rank : no_rank_or_link};
     if (!crowd.empty()) {
       found.text =
           fmt::format("no rank or link is judged: {}; minitaw screen measures each alone", crowd);

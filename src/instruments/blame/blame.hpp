@@ -20,6 +20,10 @@ struct Finding {
   std::vector<double> ratios{};  ///< of each rank: seconds of its computing to the median of all
 };
 
+/// The sentence of a step in which nobody is a culprit, and no link could be judged, or some.
+constexpr const char *no_rank = "no rank stands out",
+                     *no_rank_or_link = "no rank or link stands out";
+
 /// The job around a case.
 struct Surroundings {
   topology::Groups nodes;  ///< of the job, which may have more ranks than the case

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include "base/error.hpp"
 #include "instruments/blame/blame.hpp"
 #include "record/provenance.hpp"
@@ -37,6 +36,22 @@ void join(const Row& earlier, CaseResult& result) {
     result.find(figure)->values = one(Finding::unknown);
 }
 
+/// One sentence for cases that differ only in whether a message tells the rate of a link.
+std::vector<std::string> texts_of(std::map<std::string, std::ptrdiff_t> reasons) {
+  const auto ranks = reasons.find(no_rank), links = reasons.find(no_rank_or_link);
+  std::vector<std::string> texts;
+  if (ranks != reasons.end() && links != reasons.end()) {
+    texts.push_back(fmt::format("{}; links are judged in {} of {}",
+        no_rank_or_link,
+        links->second,
+        counted(links->second + ranks->second, "case")));
+    reasons.erase(ranks);
+    reasons.erase(links);
+  }
+  for (const auto& [text, cases] : reasons)
+    texts.push_back(text);
+  return texts;
+}
 }  // namespace
 
 void add(const Finding& finding, CaseResult& result) {
@@ -57,7 +72,7 @@ void add(const Finding& finding, CaseResult& result) {
 
 std::vector<std::string> standing_out(const std::vector<Row>& rows) {
   std::map<std::string, std::vector<const Row*>> named;
-  std::set<std::string> reasons;
+  std::map<std::string, std::ptrdiff_t> reasons;  // and in how many cases
   std::ptrdiff_t judged = 0;
   for (const Row& row : rows) {
     const std::string &text = row.text("blame"), &culprit = row.text("culprit");
@@ -65,7 +80,7 @@ std::vector<std::string> standing_out(const std::vector<Row>& rows) {
       continue;
     ++judged;
     if (culprit.empty())
-      reasons.insert(text);
+      ++reasons[text];
     else
       named[culprit].push_back(&row);
   }
@@ -92,7 +107,7 @@ std::vector<std::string> standing_out(const std::vector<Row>& rows) {
         fmt::format("no rank or link stands out in half of {}; one does in {}, see column culprit",
             counted(judged, "case"),
             single)};
-  return {reasons.begin(), reasons.end()};
+  return texts_of(reasons);
 }
 
 record::Extension extension() {

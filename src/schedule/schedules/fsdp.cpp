@@ -199,7 +199,8 @@ Entry fsdp() {
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
       .options = with_keeping({{"hierarchical",
                                    {"off", "on"},
-                                   "weights cross once to each group and spread inside it; gradients take "
+                                   "weights cross once to each group and spread inside it; "
+                                   "gradients take "
                                    "the same way back"},
           {"prefetch",
               {"1", "0..8"},

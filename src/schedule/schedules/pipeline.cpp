@@ -304,7 +304,8 @@ Entry with_slices(Entry entry) {
       "earlier slices stay"});
   entry.options.push_back({"cut",
       {"cost", "even"},
-      "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all have "
+      "where slices end: cost: all have equal FLOPs, as later tokens attend to more; even: all "
+      "have "
       "equal numbers of tokens"});
   entry.check = check_slices;
   return entry;

@@ -419,35 +419,33 @@ namespace schedules {
 Entry tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-      .options = with_keeping(
-          {{"gwps",
-               {"on", "off", "direct"},
-               "group-based weight pipelining; off: all ranks are one group; direct: every rank "
-               "gets shards from their owners"},
-              {"dbs",
-                  {"on", "off"},
-                  "device-bound storage; off: shards travel on from group to group"},
-              {"cco",
-                  {"on", "off", "serial"},
-                  "communication-computation overlap; off: a rank waits for weights that it sends "
-                  "to, or gets from, "
-                  "another group; serial: transfers and computation take turns"},
-              {"prefetch",
-                  {"2", "1..8"},
-                  "ticks that a shard is sent ahead to another group; not with cco=serial"},
-              {"grad_ticks",
-                  {"3", "1..8"},
-                  "ticks that a gradient has to leave its group, until computation needs its buffer "
-                  "again"},
-              {"shards",
-                  {"rank", "block"},
-                  "what is a shard: rank: all blocks of a rank, as published; block: each block, "
-                  "which is faster where blocks do not divide evenly among ranks"},
-              {"rails",
-                  {"auto", "1..64"},
-                  "ranks of a group that share a message to another group; auto: as many as each "
-                  "node has network "
-                  "adapters"}}),
+      .options = with_keeping({{"gwps",
+                                   {"on", "off", "direct"},
+                                   "group-based weight pipelining; off: all ranks are one group; "
+                                   "direct: every rank "
+                                   "gets shards from their owners"},
+          {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+          {"cco",
+              {"on", "off", "serial"},
+              "communication-computation overlap; off: a rank waits for weights that it sends "
+              "to, or gets from, "
+              "another group; serial: transfers and computation take turns"},
+          {"prefetch",
+              {"2", "1..8"},
+              "ticks that a shard is sent ahead to another group; not with cco=serial"},
+          {"grad_ticks",
+              {"3", "1..8"},
+              "ticks that a gradient has to leave its group, until computation needs its buffer "
+              "again"},
+          {"shards",
+              {"rank", "block"},
+              "what is a shard: rank: all blocks of a rank, as published; block: each block, "
+              "which is faster where blocks do not divide evenly among ranks"},
+          {"rails",
+              {"auto", "1..64"},
+              "ranks of a group that share a message to another group; auto: as many as each "
+              "node has network "
+              "adapters"}}),
       .build = make,
       .shards_per_rank = 1,
       .check = require,

@@ -56,6 +56,9 @@ TEST(StandingOut, SaysWhyNoPartIsNamed) {
   EXPECT_THAT(standing_out({crowd, blamed(1, ""), crowd}),
       testing::ElementsAre(text, "no rank stands out"));
   EXPECT_THAT(standing_out({row_of({})}), testing::IsEmpty());
+  const Row with_links = row_of({"no rank or link stands out", "", NAN, NAN, {}});
+  EXPECT_THAT(standing_out({blamed(0, ""), with_links, blamed(2, ""), with_links, with_links}),
+      testing::ElementsAre("no rank or link stands out; links are judged in 3 of 5 cases"));
   const Row row = blamed(0, "rank 1", 0.06);
   EXPECT_EQ(
       std::tuple(row.real("culprit_slower"), row.real("culprit_share")), std::tuple(0.09, 0.06));
