@@ -36,6 +36,8 @@ std::string indent_after(const std::string& line) {
     const std::size_t equals = line.find(" = ");
     return "#" + std::string(equals < most ? equals + 2 : 3, ' ');
   }
+  if (line.starts_with("RESULT: ") || line.starts_with("VERDICT: "))
+    return "  ";
   const std::size_t gap = line.find("  ", begin);
   const std::size_t second = gap < most ? line.find_first_not_of(' ', gap) : line.npos;
   return std::string(second == line.npos ? begin : second, ' ');

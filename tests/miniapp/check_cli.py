@@ -3,10 +3,15 @@
 where JSON is asked for. Called with the program and a folder to write to."""
 
 import concurrent.futures
+import fcntl
 import os
 import pathlib
+import pty
 import re
+import struct
+import subprocess
 import sys
+import termios
 
 import programs
 
@@ -132,6 +137,45 @@ def check_help():
     for schedule in ("serial", "zbv"):
         assert "  rank 0 F0" in accepted("help", schedule), schedule
     assert accepted("help", "keys", "--markdown").startswith("# Deck keys")
+
+
+def on_terminal(columns, *arguments):
+    """The lines that a terminal of this width shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    with subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=FOLDER, stdout=theirs) as running:
+        os.close(theirs)
+        said = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                said += part
+        except OSError:  # the other end is closed
+            pass
+    assert running.returncode == 0, said
+    return said.decode().replace("\r\n", "\n").split("\n")
+
+
+def check_terminal():
+    """Sentences and descriptions are broken at its width, and say all that a file gets."""
+    for columns in (60, 80, 100):
+        for arguments in (("run", "--help"), ("help", "keys"), ("help", "tawpipe")):
+            lines = on_terminal(columns, *arguments)
+            wide = [line for line in lines if len(line) > columns and " " in line.strip()]
+            assert not wide, (columns, arguments, wide)
+            assert " ".join(lines).split() == accepted(*arguments).split(), arguments
+    description = on_terminal(60, "run", "--help")
+    assert any(re.match(r" {20,}\S", line) for line in description), "below the description"
+    for columns in (70, 100):
+        pathlib.Path(FOLDER, f"{columns}.h5").unlink(missing_ok=True)
+        lines = on_terminal(columns, "run", "one.toml", "--set=steps=3", "-o", f"{columns}.h5")
+        comments = [line for line in lines if line.startswith("# ") and "  " not in line]
+        assert all(len(line) <= columns for line in comments), (columns, lines)
+        text = "\n".join(lines)
+        assert "\n#   " in text, text
+        joined = text.replace("\n#   ", " ")
+        assert "later steps: minitaw verify, speed: scripts/compare\n" in joined, text
+        judged = re.search("# judged: .*", accepted("show", f"{columns}.h5")).group()
+        assert f"{judged}\n" in joined, text
 
 
 DECK.parent.mkdir(parents=True, exist_ok=True)
