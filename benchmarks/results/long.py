@@ -3,7 +3,7 @@
 """The numbers of docs/long.md: sequences that ranks share, measured on this machine and predicted
 on others.
 
-    scripts/env benchmarks/results/long.py measure FOLDER      # an hour and a half
+    scripts/env benchmarks/results/long.py measure FOLDER      # an hour
     scripts/env benchmarks/results/long.py tables results/2-core-epyc/2026-11-26-long
     scripts/env benchmarks/results/long.py predict             # minutes
     scripts/env benchmarks/results/long.py picture results/2-core-epyc/2026-11-26-long long.png
@@ -56,23 +56,16 @@ COLUMNS = ("started", "schedule", "ranks", "groups", "context", "layers", "hidde
            "idle_share", "verdict")  # fmt: skip
 K = 1024
 MIB = 2**20
-# Of two nodes: rate, lengths (K), settings. Long ones take minutes, so they come last, and have no
-# warm-up.
-LONGEST = ["warmup=0"]
+# Of two nodes: rate, lengths (K), settings. A step of 32K takes more than a minute.
+LONGEST = ["schedule=tawpipe,fsdp:hierarchical=on", "warmup=0"]
 NODES = [
     ("100mbit", (1, 2, 4), []),
     ("1gbit", (1, 2, 4, 8), []),
     ("100mbit", (8, 16), []),
     ("100mbit", (32,), LONGEST),
 ]
-# Of pipelines with slices: nodes, rate, lengths (K), settings.
-SOME = ["schedule=1f1b,1f1b:slices=8,zb1:slices=4,tawpipe,fsdp:hierarchical=on"]
-WIRES = [
-    (2, "50mbit", (1, 4, 8), []),
-    (2, "50mbit", (16,), [*SOME, *LONGEST]),
-    (2, "1gbit", (1, 4, 8), []),
-    (3, "100mbit", (4, 8), []),
-]
+# Of pipelines with slices: nodes, rate, lengths (K).
+WIRES = [(2, "50mbit", (1, 4, 8)), (2, "1gbit", (1, 4, 8)), (3, "100mbit", (4,))]
 # Of two ranks: length (K), steps, runs of each.
 PAIRS = [(4, 5, 4), (8, 3, 1)]
 PAIR = ["hidden=128", "heads=2", "micro_batches=2", "ranks=2", "groups=1", "schedule=tawpipe"]
@@ -110,10 +103,10 @@ def nodes_part():
 
 
 def slices_part():
-    for count, rate, lengths, settings in WIRES:
+    for count, rate, lengths in WIRES:
         for seq in lengths:
             words = cluster_words(count, 1, rate)
-            for row in run(words, [f"seq={seq}K", *settings], deck=SLICES):
+            for row in run(words, [f"seq={seq}K"], deck=SLICES):
                 yield {"rate": rate, **row}
 
 
@@ -243,10 +236,9 @@ def print_slices(rows):
     places = list(dict.fromkeys((row["ranks"], row["rate"], row["seq"]) for row in rows))
     lines = []
     for schedule in in_order(rows, "schedule"):
-        here = [found.get((*place, schedule)) for place in places]
+        here = [found[(*place, schedule)] for place in places]
         memory = number(here[-1], "memory_measured") / MIB
-        steps = [step_text(row) if row else "-" for row in here]
-        lines.append([f"`{schedule}`", *steps, f"{memory:.1f}"])
+        lines.append([f"`{schedule}`", *map(step_text, here), f"{memory:.1f}"])
     head = [
         f"{ranks} nodes, {WIRE_TEXTS[rate]}, {count_text(int(seq))}: s"
         for ranks, rate, seq in places
