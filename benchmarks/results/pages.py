@@ -65,9 +65,9 @@ def cases_of(program, verb, deck, *words):
     return json.loads(output_of(program, verb, str(deck), *words, "--json"))["cases"]
 
 
-def predict(program, deck, machine, settings=(), changes=()):
+def predict(program, deck, machine, settings=(), changes=(), options=()):
     """The predicted cases; their settings are texts, {name: text}."""
-    words = ["--machine", str(machine), *set_words(settings)]
+    words = ["--machine", str(machine), *options, *set_words(settings)]
     words += set_words(changes, "--machine-set")
     cases = cases_of(program, "predict", deck, *words)
     for case in cases:

@@ -3,7 +3,7 @@
 """The table of sizes in docs/run-rules.md: hours and rating of every size of the acceptance test on
 machines from 8 to 2560 devices, and what half a network costs, predicted for DGX H100.
 
-    scripts/env benchmarks/results/sizes.py predict results/predicted/sizes.csv     # minutes
+    scripts/env benchmarks/results/sizes.py predict results/predicted/sizes.csv     # seven minutes
     scripts/env benchmarks/results/sizes.py check results/predicted/sizes.csv --every 13
     scripts/env benchmarks/results/sizes.py tables results/predicted/sizes.csv
 """
@@ -44,20 +44,20 @@ SIZES = [  # devices, size, replicas
     (1024, "405b", 1),
     (2560, "8b", 80),
 ]
-COLUMNS = ("devices", "size", "replicas", "links", "seq", "schedule", "tokens_per_s",
-           "all_seconds", "least_memory", "most_memory")  # fmt: skip
+COLUMNS = ("devices", "size", "replicas", "links", "seq", "schedule", "steps",
+           "tokens_per_s", "all_seconds", "least_memory", "most_memory")  # fmt: skip
 GIB = 2**30
 
 
 def steps_of(case, size):
-    """Warm-up and timed steps of a case, which last as long as the run rules demand."""
+    """Timed steps of a repetition, with which a case lasts as long as the run rules demand."""
     timed = math.ceil(SPARE * least_seconds(size) / (case["step_s"] * size["repeats"]))
-    return size["repeats"] * (size["warmup"] + max(size["steps"], timed))
+    return max(size["steps"], timed)
 
 
 def rows_for(options, devices, name, replicas, links):
-    """A row for each length: its fastest schedule, the seconds of all schedules, and GiB of the
-    worst rank of the one that needs least, and most."""
+    """A row for each length: its fastest schedule, timed steps of a repetition, the seconds of all
+    schedules, and GiB of the worst rank of the one that needs least, and most."""
     size, (inside, between) = read_size(name), LINKS[links]
     changes = [
         f"nodes={devices // NODE}",
@@ -73,13 +73,15 @@ def rows_for(options, devices, name, replicas, links):
         if not some:
             raise BadInput(f"{name} on {devices} devices: no schedule fits at {seq} tokens")
         best = max(some, key=lambda case: case["tokens_per_s"])
-        seconds = sum(steps_of(case, size) * case["step_s"] for case in some)
+        steps = max(steps_of(case, size) for case in some)
+        each = size["repeats"] * (size["warmup"] + steps)
+        seconds = sum(each * case["step_s"] for case in some)
         rate, schedule = best["tokens_per_s"], best["settings"]["schedule"]
         memory = [case["memory_bytes"] / GIB for case in some]
         figures = rate, seconds, min(memory), max(memory)
         rows.append(
             [
-                *map(str, (devices, name, replicas, links, seq, schedule)),
+                *map(str, (devices, name, replicas, links, seq, schedule, steps)),
                 *(f"{figure:.6g}" for figure in figures),
             ]
         )
@@ -145,6 +147,7 @@ def print_tables(options):
                 devices // NODE,
                 f"`{size}`",
                 replicas,
+                whole[0]["steps"],
                 f"{hours:.1f}",
                 f"{rating(whole):.3g}",
                 loss_text(whole, of_links["half between"]) if devices > NODE else "-",
@@ -156,9 +159,8 @@ def print_tables(options):
             ]
         )
     print("# docs/run-rules.md\n\n## Which size for which machine\n")
-    head = ["devices", "nodes", "size", "`replicas`", "hours", "rating, tokens/s"]
-    head += ["half of the links between nodes", "half of the links inside", "fastest schedule"]
-    head += ["memory at the longest S, GiB"]
+    head = ["devices", "nodes", "size", "`replicas`", "steps at 1K", "hours", "rating, tokens/s"]
+    head += ["half between", "half inside", "fastest", "memory, GiB"]
     print_table(head, lines)
 
 

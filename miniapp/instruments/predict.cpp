@@ -26,7 +26,8 @@ struct PredictOptions {
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
   std::string timeline;              ///< file; empty: none
   bool json = false, best = false;
-  double seconds = 60;  ///< of --best
+  bool fitting = false;  ///< leaves out cases that do not fit
+  double seconds = 60;   ///< of --best
   TableOptions table;
 };
 
@@ -354,28 +355,43 @@ void print_each(
     const deck::Deck& deck, const Machine& machine, int width, const PredictOptions& options) {
   const TextTable<PredictedCase> table(
       columns_of(machine, longest(list_of(deck.cases, &Case::schedule))), {}, width);
-  Json all = Json::array();
+  Json all = Json::array(), notes = deck.notes;
   std::vector<trace::Timeline> timelines;
+  std::ptrdiff_t too_large = 0;
   if (!options.json) {
     for (const std::string& note : deck.notes)
       fmt::print("{}", for_terminal(fmt::format("# {}\n", note)));
     fmt::print("{}", head(machine, table));
   }
   for (const Case& c : deck.cases) {
-    const Prediction p = predict::predict(c, machine);
+    const std::optional<Prediction> p = options.fitting
+                                            ? predict::predict_fitting(c, machine)
+                                            : std::optional(predict::predict(c, machine));
+    if (!p) {
+      ++too_large;
+      continue;
+    }
     if (options.json)
-      all.push_back(to_json({c, p, machine}));
+      all.push_back(to_json({c, *p, machine}));
     else
-      write_stdout(table.row({c, p, machine}));
+      write_stdout(table.row({c, *p, machine}));
     if (!options.timeline.empty())
-      timelines.push_back(timeline_of(c, machine, p));
+      timelines.push_back(timeline_of(c, machine, *p));
+  }
+  if (too_large > 0) {
+    const std::string note = fmt::format("left out {}, which {} not fit",
+        counted(too_large, "case"),
+        too_large == 1 ? "does" : "do");
+    notes.push_back(note);
+    if (!options.json)
+      fmt::print("{}", for_terminal(fmt::format("# {}\n", note)));
   }
   if (!options.timeline.empty())
     write_timelines(options.timeline, timelines);
   if (options.json)
     write_stdout(json_text({{"machine", machine.name},
         {"between_bytes_per_s", machine.rate},
-        {"notes", deck.notes},
+        {"notes", notes},
         {"cases", all}}));
 }
 
@@ -410,6 +426,9 @@ void add_predict(CLI::App& app, Invocation& invocation) {
           "change a key of the machine: between.rate='25 Gbit/s'")
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  verb->add_flag("--fitting",
+      options->fitting,
+      "leave out cases that do not fit device.memory, without predicting them");
   add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best",
       options->best,

@@ -209,6 +209,21 @@ def renamed():
         ), started
 
 
+def cases_that_do_not_fit_are_left_out():
+    """Those with `fits: false`, and no others; the rest is predicted as with them."""
+    words = (MACHINE, *programs.settings(schedule="tawpipe,fsdp,1f1b"), "--json")
+    every = json.loads(predict(*words).stdout)["cases"]
+    sizes = sorted(case["memory_bytes"] for case in every)
+    memory = ("--machine-set", f"device.memory={(sizes[1] + sizes[2]) / 2e6:.3f} MB")
+    whole, fitting = (
+        json.loads(predict(*words, *memory, *more).stdout) for more in ((), ("--fitting",))
+    )
+    kept = [case for case in whole["cases"] if case["fits"]]
+    assert len(kept) == 2 and fitting["cases"] == kept, (sizes, fitting["cases"])
+    notes = [note for note in fitting["notes"] if note not in whole["notes"]]
+    assert notes == ["left out 1 case, which does not fit"], fitting["notes"]
+
+
 def memory_and_transfers():
     """Whether a case fits, and the time of transfers: a sum over the events of the timeline."""
     for change, fits in (
@@ -296,6 +311,7 @@ for check in (
     machine_file,
     renamed,
     memory_and_transfers,
+    cases_that_do_not_fit_are_left_out,
     experiment_rates,
     experiment_decks,
     refusals,

@@ -156,21 +156,37 @@ std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& mach
   return floors;
 }
 
-Prediction predict(const Case& c, const Machine& machine) {
-  Prepared p = prepare(c, machine);
+namespace {
+Prediction predict_prepared(
+    const Case& c, const Machine& machine, Prepared p, std::vector<schedule::Footprint> memory) {
   Prediction result = simulate(p.program,
       p.layout,
       p.machine,
       device_costs(p.simulated, p.program, p.layout, p.machine),
       p.replicas,
       p.simulated.micro_batch_per_rank);
-  result.memory = memory_of(p);
-  result.fits = fits(result.memory, p.machine);
+  result.fits = fits(memory, p.machine);
+  result.memory = std::move(memory);
   result.program = std::move(p.program);
   result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.device.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (c.ranks * peak);
   return result;
+}
+}  // namespace
+
+Prediction predict(const Case& c, const Machine& machine) {
+  Prepared p = prepare(c, machine);
+  std::vector<schedule::Footprint> memory = memory_of(p);
+  return predict_prepared(c, machine, std::move(p), std::move(memory));
+}
+
+std::optional<Prediction> predict_fitting(const Case& c, const Machine& machine) {
+  Prepared p = prepare(c, machine);
+  std::vector<schedule::Footprint> memory = memory_of(p);
+  if (!fits(memory, p.machine).value_or(true))
+    return std::nullopt;
+  return predict_prepared(c, machine, std::move(p), std::move(memory));
 }
 }  // namespace minitaw::predict

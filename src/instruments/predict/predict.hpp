@@ -38,6 +38,8 @@ struct Prediction {
 /// alike. Throws InputError if the case has more ranks than the machine, or a precision that its
 /// file does not rate.
 [[nodiscard]] Prediction predict(const Case& c, const Machine& machine);
+/// The same, but nothing, in less time, if some rank lacks memory.
+[[nodiscard]] std::optional<Prediction> predict_fitting(const Case& c, const Machine& machine);
 
 /// Lower bounds of a step: what it needs if nothing ever waits.
 struct Floor {
