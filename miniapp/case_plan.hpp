@@ -4,7 +4,6 @@
 #include <optional>
 #include "needs.hpp"
 #include "print.hpp"
-#include "remedies.hpp"
 #include "schedule/simulate.hpp"
 
 /// What `minitaw plan` knows of a case, and how it says it.
@@ -16,6 +15,14 @@ using MemoryBytes = decltype(schedule::Footprint::by_kind);               ///< b
 struct GroupTraffic {
   int group = 0, ranks = 0;
   std::uint64_t out = 0, in = 0;
+};
+
+using Settings = std::vector<std::pair<std::string, std::string>>;  ///< key, value of --set
+
+/// Settings with which a case fits a device.
+struct Remedy {
+  Settings settings;
+  std::uint64_t total = 0;  ///< bytes of the rank that needs most, with libraries
 };
 
 /// Whether the ranks fit on devices of one size.
@@ -51,6 +58,12 @@ struct CasePlan {
 
 /// The need of the rank whose arena is largest, with what driver, kernels and NCCL take.
 [[nodiscard]] Need worst_on_device(const Case& c, const schedule::Program& program);
+
+/// Returns, of each key that may help, the least change with which `c` fits `available` bytes; if
+/// none does alone, one remedy of several keys; nothing if they do not suffice together. Sequences
+/// of a step stay, but grow with the ranks. Every remedy was planned, which takes seconds where a
+/// program has thousands of ranks.
+[[nodiscard]] std::vector<Remedy> remedies_of(const Case& c, std::uint64_t available);
 
 /// What a plan assumes of the machine.
 struct AssumedMachine {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "remedies.hpp"
+// Finds what makes a case fit that does not.
 #include <algorithm>
 #include <fmt/format.h>
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 /// A case after a change, and the settings that say it.
 struct Change {
   Case changed;
-  std::vector<std::pair<std::string, std::string>> settings;
+  Settings settings;
 };
 
 std::string text_of(std::int64_t number) {
@@ -118,7 +118,7 @@ std::optional<std::uint64_t> need_of(const Case& c) {
 }
 
 /// Adds the settings of a change; a key that is there has the new value then.
-void add(std::vector<std::pair<std::string, std::string>>& settings, const Change& change) {
+void add(Settings& settings, const Change& change) {
   for (const auto& setting : change.settings) {
     std::erase_if(settings, [&](const auto& old) { return old.first == setting.first; });
     settings.push_back(setting);

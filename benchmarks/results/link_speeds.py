@@ -23,7 +23,17 @@ from dataclasses import dataclass
 
 from matplotlib import ticker
 from matplotlib.figure import Figure
-from pages import ROOT, cluster_words, end, markdown, one_thread, parser_of, set_words
+from pages import (
+    KEEPS,
+    ROOT,
+    cluster_words,
+    end,
+    markdown,
+    named_if_kept,
+    one_thread,
+    parser_of,
+    set_words,
+)
 from minitaw.command import BadInput
 from minitaw.numbers import bits_per_second
 from minitaw.record import load
@@ -34,7 +44,6 @@ RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", UNSHAPED]
 # Blocks and micro-batches follow the number of nodes: a shard is two blocks or more, a rank has
 # four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
-KEEPS = {"reshard=group", "fetch=step", "reduce=group"}
 # Of the picture: ablations, and ZB-H2, which lies on ZB-H1.
 LEFT_OUT = ["tawpipe:gwps=off", "tawpipe:gwps=direct", "tawpipe:dbs=off", "tawpipe:cco=off",
             "tawpipe:cco=serial", "zb2"]  # fmt: skip
@@ -66,11 +75,7 @@ class Step:
 
 
 def name_of(case):
-    schedule = case["schedule"]
-    options = schedule.split(":")
-    if KEEPS <= set(options):
-        others = [option for option in options if option not in KEEPS]
-        schedule = f"{':'.join(others)}, kept in the group"
+    schedule = named_if_kept(case["schedule"], "kept in the group")
     return schedule + (", one replica per node" if case["replicas"] > 1 else "")
 
 

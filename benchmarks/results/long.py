@@ -32,9 +32,9 @@ from pages import (
     one_thread,
     parser_of,
     print_table,
+    read_table,
     set_words,
 )
-from minitaw.command import BadInput
 from minitaw.drawing import (
     COLOURS,
     GRID,
@@ -166,11 +166,7 @@ def measure(options):
 
 
 def rows_of(folder, part):
-    path = folder / f"{part}.csv"
-    if not path.exists():
-        raise BadInput(f"{path}: no such table; 'measure' makes it")
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_table(folder / f"{part}.csv", "measure")
 
 
 def by(rows, *names):

@@ -2,6 +2,7 @@
 """What the scripts of this folder share: they measure again and print what pages in docs/ and
 results/ say, as the tables of Markdown that stand there."""
 
+import csv
 import json
 import os
 import pathlib
@@ -10,11 +11,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts/lib")]
-from minitaw.command import Parser, guarded, output_of  # noqa: E402
+from minitaw.command import BadInput, Parser, guarded, output_of  # noqa: E402
 
 PROGRAM = ROOT / "build/host/minitaw"
 MACHINES = ROOT / "inputs/machines"
 DECKS = ROOT / "inputs/paper"
+KEEPS = {"reshard=group", "fetch=step", "reduce=group"}  # options that keep all in the group
 
 
 def parser_of(description):
@@ -47,6 +49,23 @@ def print_table(head, rows):
 def set_words(settings, option="--set"):
     """Of a command line: the option in front of each of these texts KEY=VALUE."""
     return [word for setting in settings for word in (option, setting)]
+
+
+def read_table(path, made_by="predict"):
+    """The rows of a CSV file that a verb of the script has left."""
+    if not path.exists():
+        raise BadInput(f"{path}: no such table; '{made_by}' makes it")
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def named_if_kept(schedule, words):
+    """Returns "tawpipe, WORDS" of a schedule that keeps all weights and sums in the group; others
+    as they are."""
+    options = schedule.split(":")
+    if not KEEPS <= set(options):
+        return schedule
+    return f"{':'.join(option for option in options if option not in KEEPS)}, {words}"
 
 
 def cluster_words(nodes, ranks_per_node, rate, *faults):

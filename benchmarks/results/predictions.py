@@ -28,7 +28,7 @@ import tomllib
 from dataclasses import dataclass
 
 from matplotlib.ticker import NullLocator
-from pages import add_program, end, parser_of, predict, print_table
+from pages import add_program, end, named_if_kept, parser_of, predict, print_table
 from schedule_map import map_of_schedules
 from cluster import cores_of
 from minitaw.command import BadInput
@@ -52,7 +52,6 @@ RENAMED_ON = "2026-11-24"
 RENAMED = {"gwps=off": "gwps=direct", "cco=off": "cco=serial"}
 HALVINGS, FACTORS = 14, (0.1, 10)  # of the search for a factor
 ROUNDS = 4  # of a search for two factors, one after the other
-KEPT = {"fetch=step", "reduce=group", "reshard=group"}  # options that keep all in the group
 NOT_EQUAL = 1.05  # steps of which one is so many times the other have an order
 GREY = 0.12  # of a picture: errors up to here
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)  # seconds
@@ -239,13 +238,6 @@ def judge(pairs):
     return statistics.median(errors), errors[-1], wrong
 
 
-def short_name(schedule):
-    """As the page has it: "tawpipe, group" keeps weights and sums in the group."""
-    options = schedule.split(":")
-    others = [option for option in options if option not in KEPT]
-    return ":".join(others) + (", group" if len(others) < len(options) else "")
-
-
 def draw_measured(pairs, path):
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
@@ -256,7 +248,7 @@ def draw_measured(pairs, path):
             [pair.predicted for pair in some],
             MARKERS[number // 2 % len(MARKERS)],
             color=COLOURS[number % len(COLOURS)],
-            label=short_name(schedule),
+            label=named_if_kept(schedule, "group"),
             markersize=5,
         )
     steps = [pair.measured for pair in pairs]

@@ -23,7 +23,17 @@ import pathlib
 import sys
 
 from matplotlib.patches import Patch, Rectangle
-from pages import DECKS, MACHINES, ROOT, add_program, end, parser_of, predict, print_table
+from pages import (
+    DECKS,
+    MACHINES,
+    ROOT,
+    add_program,
+    end,
+    parser_of,
+    predict,
+    print_table,
+    read_table,
+)
 from minitaw.command import BadInput
 from minitaw.drawing import COLOURS, new_figure, save
 from minitaw.numbers import count_text
@@ -275,7 +285,7 @@ def predict_all(options):
     if options.only or options.families != list(FAMILIES):
         rows += [
             list(row.values())
-            for row in read(options.table)
+            for row in read_table(options.table)
             if row["family"] not in options.families
             or (row["model"], int(row["nodes"]), int(row["seq"])) not in places
         ]
@@ -297,13 +307,6 @@ def place_in_table(row):
 
 
 # Tables and the picture.
-
-
-def read(path):
-    if not path.exists():
-        raise BadInput(f"{path}: no such table; 'predict' makes it")
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def ranking(rows):
@@ -336,7 +339,7 @@ def rates_text(gbits):
 
 
 def print_tables(options):
-    found = ranking(read(options.table))
+    found = ranking(read_table(options.table))
     print("# docs/long.md\n\n## Predicted: who is fastest where\n")
     for model in MODELS:
         lines = []
@@ -360,7 +363,7 @@ def print_tables(options):
 
 def check(options):
     """Predicts some rows of a table again."""
-    rows = read(options.table)[:: options.every]
+    rows = read_table(options.table)[:: options.every]
     for row in rows:
         place = row["model"], int(row["nodes"]), int(row["seq"]), int(row["gbits"])
         cases = predicted(options, *place, fixed({"settings": row}))
@@ -384,7 +387,7 @@ def draw_cell(axes, x, y, families):
 
 
 def draw(options):
-    found = ranking(read(options.table))
+    found = ranking(read_table(options.table))
     drawn = new_figure(10, 6.4)
     for number, (model, nodes) in enumerate(itertools.product(MODELS, NODES)):
         axes = drawn.add_subplot(len(MODELS), len(NODES), number + 1)

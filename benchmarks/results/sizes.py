@@ -15,7 +15,7 @@ import os
 import pathlib
 import statistics
 
-from pages import MACHINES, ROOT, add_program, end, parser_of, predict, print_table
+from pages import MACHINES, ROOT, add_program, end, parser_of, predict, print_table, read_table
 from minitaw.again import SPARE, least_seconds
 from minitaw.check_rules import read_size
 from minitaw.command import BadInput
@@ -66,10 +66,10 @@ def rows_for(options, devices, name, replicas, links):
     ]
     settings = [f"ranks={devices}", f"group_size={NODE}", f"replicas={replicas}"]
     deck = ROOT / f"inputs/acceptance/{name}.toml"
-    cases = predict(options.minitaw, deck, MACHINE, settings, changes)
+    cases = predict(options.minitaw, deck, MACHINE, settings, changes, ["--fitting"])
     rows = []
     for seq in size["seq"]:
-        some = [case for case in cases if int(case["settings"]["seq"]) == seq and case["fits"]]
+        some = [case for case in cases if int(case["settings"]["seq"]) == seq]
         if not some:
             raise BadInput(f"{name} on {devices} devices: no schedule fits at {seq} tokens")
         best = max(some, key=lambda case: case["tokens_per_s"])
@@ -103,23 +103,19 @@ def predict_all(options):
 
 def read(path):
     """{(devices, size, replicas): {links: rows}}, in the order of SIZES."""
-    if not path.exists():
-        raise BadInput(f"{path}: no such table; 'predict' makes it")
     found = {}
-    with open(path, encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            place = int(row["devices"]), row["size"], int(row["replicas"])
-            found.setdefault(place, {}).setdefault(row["links"], []).append(row)
+    for row in read_table(path):
+        place = int(row["devices"]), row["size"], int(row["replicas"])
+        found.setdefault(place, {}).setdefault(row["links"], []).append(row)
     return found
 
 
 def check(options):
     """Predicts some places of a table again."""
-    places = [
-        (*size, links) for size, of_links in read(options.table).items() for links in of_links
-    ]
+    found = read(options.table)
+    places = [(*size, links) for size, of_links in found.items() for links in of_links]
     for *size, links in places[:: options.every]:
-        then = [list(row.values()) for row in read(options.table)[tuple(size)][links]]
+        then = [list(row.values()) for row in found[tuple(size)][links]]
         now = rows_for(options, *size, links)
         if then != now:
             raise BadInput(f"{options.table}: {then} is now {now}")
@@ -180,4 +176,5 @@ def main():
     return 0
 
 
-end(main)
+if __name__ == "__main__":
+    end(main)

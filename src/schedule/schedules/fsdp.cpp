@@ -200,8 +200,7 @@ Entry fsdp() {
       .options = with_keeping({{"hierarchical",
                                    {"off", "on"},
                                    "weights cross once to each group and spread inside it; "
-                                   "gradients take "
-                                   "the same way back"},
+                                   "gradients take the same way back"},
           {"prefetch",
               {"1", "0..8"},
               "units whose weights are gathered ahead; 0: computation waits for them"},
