@@ -239,7 +239,7 @@ std::string running_name(const std::string& path) {
 /// Puts what the file has of a case before the new repetitions.
 template <class T>
 void prepend(std::vector<T> earlier, std::vector<T>& later) {
-  earlier.insert(earlier.end(), later.begin(), later.end());
+  std::ranges::copy(later, std::back_inserter(earlier));
   later = std::move(earlier);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <fmt/format.h>
 #include "record/recorder.hpp"
 
 namespace minitaw::record {

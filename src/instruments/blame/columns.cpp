@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <map>
 #include "base/error.hpp"
 #include "instruments/blame/blame.hpp"
