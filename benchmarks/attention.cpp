@@ -315,7 +315,7 @@ void add_version(Kernels& kernels, const Form& form, Attention kernel) {
 template <class E>
 bool possible(Attention kernel, const Form& form) {
   try {
-    return kernels::resolve_attention<E>(kernel, form.local(), form.part()) == kernel;
+    return kernels::resolve_attention<E>(kernel, {{form.local(), form.part()}}).kernel == kernel;
   } catch (const InputError&) {
     return false;
   }

@@ -102,6 +102,7 @@ public:
     const std::optional<double> took = tells(result.status) ? std::optional(seconds) : std::nullopt;
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
     const std::string reason = result.status == Status::ok ? "" : result.reason;
+    const std::string remark = result.remark;
     std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
     line.pop_back();
     if (const int repeats = case_of(run).repeats; repeats > 1)
@@ -109,6 +110,8 @@ public:
     print(fmt::format("{}  {}\n", line, progress_.after(took)));
     if (!reason.empty())
       note(reason);
+    if (!remark.empty() && remarks_.insert(remark).second)
+      note(remark);
   }
 
   /// The run does not begin, or ends without any result of its own.
@@ -168,7 +171,8 @@ private:
   RemainingRuns remaining_;
   SweepProgress progress_;
   TextTable<Row> table_;
-  std::set<std::size_t> failed_;  ///< cases
+  std::set<std::size_t> failed_;   ///< cases
+  std::set<std::string> remarks_;  ///< that were printed
   std::optional<Run> running_;
   int width_ = terminal_width();
   double renewed_ =

@@ -42,6 +42,7 @@ struct CaseResult {
   Case settings;
   Status status = Status::ok;
   std::string reason;   ///< empty when ok
+  std::string remark;   ///< what readers of its times should know; empty: nothing
   std::string started;  ///< as utc_now()
 
   std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included

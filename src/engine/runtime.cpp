@@ -200,7 +200,7 @@ void Runtime::rehearse() {
       return {first[a.block]};
     return {first, first + shard.layers};
   };
-  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>, int>> done;
+  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>, int, int>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load)
       continue;
@@ -209,7 +209,8 @@ void Runtime::rehearse() {
       if (access.write)
         written = access.slot.cls;
     const int slice = slice_of(program_, a.micro_batch);
-    if (!done.emplace(a.kind, a.accumulates, written, widths(a), slice).second)
+    const int heads = schedule::is_segment(a.kind) ? a.part : 0;
+    if (!done.emplace(a.kind, a.accumulates, written, widths(a), slice, heads).second)
       continue;
     (void)start(a);
     Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own

@@ -67,7 +67,7 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
     sums = std::max(sums, (planned - kernels::rmsnorm_chunks(tokens)) * shape.hidden);
   }
   const bool kept =
-      shape.shares_sequences() && runtime.model().attention() == kernels::Attention::host;
+      shape.shares_sequences() && runtime.model().attention().kernel == kernels::Attention::host;
   // Rounding up of the region, and of the one before it.
   const std::size_t delta = kept ? shape.tokens() * shape.heads * sizeof(float) + 512 : 0;
   return std::max(static_cast<std::size_t>(sums) * sizeof(float), delta);
@@ -101,7 +101,12 @@ void describe(engine::Runtime& runtime, CaseResult& result) {
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s]))
       fail(result, fmt::format("the loss of step {} is not finite", s + 1));
-  result.attention = kernels::name_of(runtime.model().attention());
+  const kernels::AttentionChoice& attention = runtime.model().attention();
+  result.attention = kernels::name_of(attention.kernel);
+  if (!kernels::on_host && !attention.reason.empty())
+    result.remark = fmt::format(
+        "attention is the portable kernel, which is slow on a device, and not cuDNN: {}",
+        attention.reason);
   result.matmul_algorithms = fmt::format(
       "{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
   result.transport = result.settings.ranks == 1 ? "none" : runtime.transport().name();
@@ -172,9 +177,9 @@ std::string CaseRunner::explain_stall() {
 void CaseRunner::require_possible(const Case& c) const {
   engine::require_transport(c.transport, options_.shared_devices);
   const kernels::Attention wanted = kernels::parse_attention(c.attention);
-  const kernels::AttentionSizes sizes = model::attention_sizes(c.shape);
+  const kernels::AttentionCall whole{model::attention_sizes(c.shape)};
   model::with_element(
-      c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
+      c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, {whole}); });
 }
 
 bool CaseRunner::has_time_to_check(const Case& c) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <fmt/format.h>
+#include <span>
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
@@ -146,17 +147,30 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const detail::Part
 
 /// See resolve_attention().
 template <class E>
-Attention resolve(Attention kernel, const detail::Part& part) {
-  if (kernel == Attention::automatic) {
-    for (const Attention faster : {Attention::host, Attention::cudnn})
-      if (reason_against<E>(faster, part).empty())
-        return faster;
-    return Attention::portable;
+AttentionChoice choose(Attention kernel, std::span<const detail::Part> parts) {
+  const auto against = [parts](Attention which) {
+    std::string reason;
+    for (auto part = parts.begin(); part != parts.end() && reason.empty(); ++part)
+      reason = reason_against<E>(which, *part);
+    return reason;
+  };
+  if (kernel != Attention::automatic) {
+    if (const std::string reason = against(kernel); !reason.empty())
+      throw InputError(
+          fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+    return {kernel};
   }
-  if (const std::string reason = reason_against<E>(kernel, part); !reason.empty())
-    throw InputError(
-        fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
-  return kernel;
+  if (against(Attention::host).empty())
+    return {Attention::host};
+  std::string reason = against(Attention::cudnn);
+  if (reason.empty())
+    return {Attention::cudnn};
+  return {Attention::portable, std::move(reason)};
+}
+
+template <class E>
+Attention resolve(Attention kernel, const detail::Part& part) {
+  return choose<E>(kernel, {&part, 1}).kernel;
 }
 
 void need_buffers(const detail::Part& part, std::initializer_list<const void*> own, bool sums) {
@@ -179,9 +193,11 @@ Attention parse_attention(std::string_view text) {
 }
 
 template <class E>
-Attention resolve_attention(
-    Attention kernel, const AttentionSizes& sizes, const AttentionPart& part) {
-  return resolve<E>(kernel, detail::Part(sizes, part));
+AttentionChoice resolve_attention(Attention kernel, const std::vector<AttentionCall>& calls) {
+  std::vector<detail::Part> parts;
+  for (const AttentionCall& call : calls)
+    parts.emplace_back(call.sizes, call.part);
+  return choose<E>(kernel, parts);
 }
 
 template <class E>

@@ -163,11 +163,23 @@ enum class Attention {
 /// else.
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
-/// Returns what `kernel` means here; never automatic. Throws InputError if an explicit choice
-/// cannot compute this.
+
+/// What a call of attention computes: a part of such sizes.
+struct AttentionCall {
+  AttentionSizes sizes;
+  AttentionPart part{};
+};
+
+struct AttentionChoice {
+  Attention kernel;         ///< never automatic
+  std::string reason = {};  ///< of `automatic` that means portable: why cuDNN is not used
+};
+
+/// Returns the one kernel that `kernel` means for all of these calls. Throws InputError if an
+/// explicit choice cannot compute one of them.
 template <class E>
-[[nodiscard]] Attention resolve_attention(
-    Attention kernel, const AttentionSizes& sizes, const AttentionPart& part = {});
+[[nodiscard]] AttentionChoice resolve_attention(
+    Attention kernel, const std::vector<AttentionCall>& calls);
 
 /// Builds what the resolved kernel needs for this part on this queue: plans and workspaces of a
 /// vendor's library. Slow; belongs before the first step. Without it a vendor's kernel refuses to
@@ -347,7 +359,9 @@ void prepare(const ExecutionSpace& exec);
 void choose_by_time(const ExecutionSpace& exec, bool on);
 /// Returns the algorithms chosen by time for products on this queue, one line each.
 [[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
-/// Device bytes that the libraries' workspaces hold now, of all queues.
+/// Kokkos's label of the libraries' workspaces, which live as long as the process.
+inline constexpr const char* library_label = "minitaw::libraries";
+/// Device bytes that they hold now, of all queues.
 [[nodiscard]] std::size_t library_bytes();
 /// Name and version of each library that this build multiplies and attends with.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();

@@ -98,6 +98,17 @@ std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_
   });
 }
 
+std::vector<kernels::AttentionCall> attention_calls(const Layout& layout) {
+  std::vector<kernels::AttentionCall> calls;
+  for (int slice = 0; slice < layout.shape.slices; ++slice) {
+    const Shape& shape = layout.shape_of(slice);
+    for (int p = 0; p < shape.key_parts; ++p)
+      for (const kernels::AttentionPart& part : attention_parts(shape, p))
+        calls.push_back({attention_sizes(shape), part});
+  }
+  return calls;
+}
+
 Model::Model(ExecutionSpace exec,
     Layout layout,
     double loss_scale,
@@ -138,14 +149,12 @@ Model::Model(ExecutionSpace exec,
   const Matrix<float> rope =
       matrix_at<float>(workspace_, plan_.rope, shape.local_seq(), shape.head_dim());
   with_element(shape.dtype, [&]<class E>(E) {
-    const Shape& begin = layout_.shape_of(0);
-    attention_ = kernels::resolve_attention<E>(
-        attention, attention_sizes(begin), attention_parts(begin).front());
+    const std::vector<kernels::AttentionCall> calls = attention_calls(layout_);
+    attention_ = kernels::resolve_attention<E>(attention, calls);
+    for (const auto& [sizes, part] : calls)
+      kernels::attention_prepare<E>(exec_, sizes, attention_.kernel, part);
     for (int slice = 0; slice < shape.slices; ++slice) {
       const Shape& part_of_it = layout_.shape_of(slice);
-      for (int p = 0; p < shape.key_parts; ++p)
-        for (const kernels::AttentionPart& part : attention_parts(part_of_it, p))
-          kernels::attention_prepare<E>(exec_, attention_sizes(part_of_it), attention_, part);
       kernels::rope_table(exec_, rope, query_runs(part_of_it, first_row(part_of_it)));
     }
   });
@@ -180,7 +189,7 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
           {plan_.block, workspace_}}},
       matrix_at<const float>(
           workspace_, {plan_.rope.offset + before}, shape.local_seq(), shape.head_dim()),
-      attention_,
+      attention_.kernel,
       {o.keys, o.key_gradient},
       {of_block(o.prefix, index, shape.dtype),
           of_block(o.prefix_gradient, index, shape.key_gradient_dtype())});

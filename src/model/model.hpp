@@ -32,6 +32,9 @@ struct Buffer {
 [[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(
     const Shape& shape, int key_part = 0);
 
+/// All calls of attention that a rank makes for a block, of every slice and part.
+[[nodiscard]] std::vector<kernels::AttentionCall> attention_calls(const Layout& layout);
+
 /// Tokens of one micro-batch, T = B S, or of a slice of it, and their order, in pinned memory.
 /// Kernels read it until their step is over.
 class MicroBatch {
@@ -145,8 +148,8 @@ public:
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
 
-  /// The attention kernel in use; never `automatic`.
-  [[nodiscard]] kernels::Attention attention() const { return attention_; }
+  /// The attention kernel in use, of all calls.
+  [[nodiscard]] const kernels::AttentionChoice& attention() const { return attention_; }
 
   /// hidden = embedding[inputs]. Needs weights.
   void embed(const Operands& o, const MicroBatch& batch);
@@ -249,7 +252,7 @@ private:
   Layout layout_;
   double loss_scale_;
   Buffer workspace_;
-  kernels::Attention attention_;
+  kernels::AttentionChoice attention_;
   Range embeddings_part_;
   std::vector<Tensor>
       embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside

@@ -47,13 +47,16 @@ protected:
   using E = typename V::E;
   static constexpr double near = test::tolerance<E>;
 
-  void SetUp() override { detail::portable::small_tiles_on_host = V::small; }
+  void SetUp() override {
+    prepare(test::exec());
+    detail::portable::small_tiles_on_host = V::small;
+  }
 
   void TearDown() override { detail::portable::small_tiles_on_host = false; }
 
   /// Empty if this build and device can compute it.
   static std::string reason_against(const AttentionSizes& z, const AttentionPart& part = {}) {
-    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, z, part); });
+    return test::refusal_of([&] { (void)resolve_attention<E>(V::kernel, {{z, part}}); });
   }
 };
 

@@ -277,7 +277,7 @@ TEST(AttentionRunsByTasks, GiveTheSameBits) {
 TEST(AttentionPart, IsInsideOfWhatItIsAPartOf) {
   const AttentionSizes z{2, 10, 4, 2, 8};
   const auto refused = [&](const AttentionPart& part) {
-    EXPECT_THROW((void)resolve_attention<float>(Attention::portable, z, part), LogicError);
+    EXPECT_THROW((void)resolve_attention<float>(Attention::portable, {{z, part}}), LogicError);
   };
   refused({.run = {4, 7, 0}});                              // after the last row
   refused({.run = {0, 5, 6}});                              // keys after the last row
@@ -285,9 +285,8 @@ TEST(AttentionPart, IsInsideOfWhatItIsAPartOf) {
   refused({.kv_heads = {1, 2}});
   refused({.stride = 15, .chunk = 10});  // rows that overlap
   refused({.stride = 32});               // chunks of nothing
-  EXPECT_EQ(resolve_attention<float>(
-                Attention::portable, z, {.run = {5, 5, 100}, .stride = 16, .chunk = 10}),
-      Attention::portable);
+  const AttentionCall inside{z, {.run = {5, 5, 100}, .stride = 16, .chunk = 10}};
+  EXPECT_EQ(resolve_attention<float>(Attention::portable, {inside}).kernel, Attention::portable);
 }
 
 TEST(AttentionPart, NeedsTheBuffersThatItSpeaksOf) {

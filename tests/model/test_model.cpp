@@ -65,7 +65,7 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   EXPECT_EQ(loop.gradient(0), plain.gradient(0));
   const auto expected = by_name(one_shard, plain.totals());
   for (const auto& [name, values] : by_name(layout_, loop.totals())) {
-    if (loop.model().attention() ==
+    if (loop.model().attention().kernel ==
         kernels::Attention::cudnn)  // its backward pass sums in any order
       EXPECT_LT(test::relative_error(values, expected.at(name)), tolerance_.gradient) << name;
     else
@@ -90,7 +90,7 @@ TEST_P(ModelStep, BothHalvesOfTheBackwardPassApartGiveTheSameBits) {
   for (const bool by_contributions : {false, true}) {
     TrainingLoop apart(layout_, 3, seed), together(layout_, 3, seed);
     EXPECT_EQ(apart.gradient_apart(0, by_contributions), together.gradient(0, by_contributions));
-    if (apart.model().attention() ==
+    if (apart.model().attention().kernel ==
         kernels::Attention::cudnn)  // its backward pass sums in any order
       expect_tensors_close(layout_, apart.totals(), together.totals(), tolerance_.gradient);
     else
@@ -128,8 +128,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   const Layout layout = test::layout_of(test::grouped, dtype_);
   TrainingLoop automatic(layout, 1, seed), portable(layout, 1, seed, kernels::Attention::portable);
-  EXPECT_NE(automatic.model().attention(), kernels::Attention::automatic);
-  EXPECT_EQ(portable.model().attention(), kernels::Attention::portable);
+  EXPECT_NE(automatic.model().attention().kernel, kernels::Attention::automatic);
+  EXPECT_EQ(portable.model().attention().kernel, kernels::Attention::portable);
   EXPECT_NEAR(automatic.gradient(0), portable.gradient(0), tolerance_of(layout).loss);
   expect_tensors_close(
       layout, automatic.totals(), portable.totals(), tolerance_of(layout).gradient);

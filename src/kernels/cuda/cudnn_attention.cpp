@@ -154,6 +154,13 @@ private:
   cudnnHandle_t handle_ = nullptr;
 };
 
+/// Parts that differ in their first row or head have equal graphs: those are in the pointers.
+Part of_graph(Part part) {
+  part.run.row = 0;
+  part.kv_heads.first = 0;
+  return part;
+}
+
 /// Everything but the compilation of kernels.
 fe::error_t try_support(Graph& graph, cudnnHandle_t handle) {
   fe::error_t error = graph.validate();
@@ -193,7 +200,7 @@ struct CudnnAttention::Library {
   };
 
   [[nodiscard]] const Plans& plans_of(const Part& part) const {
-    const auto at = plans.find(part);
+    const auto at = plans.find(of_graph(part));
     if (at == plans.end())
       throw LogicError("cuDNN has no plans for " + text(part) + ": attention_prepare comes first");
     return at->second;
@@ -210,13 +217,13 @@ CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<
 CudnnAttention::~CudnnAttention() = default;
 
 std::size_t CudnnAttention::prepare(const Part& part) {
-  if (!library_->plans.contains(part)) {
+  if (!library_->plans.contains(of_graph(part))) {
     const std::shared_ptr<Graph> forward = forward_graph(part), backward = backward_graph(part);
     const std::int64_t bytes =
         std::max(build(*forward, library_->handle, "the forward pass of " + text(part)),
             build(*backward, library_->handle, "the backward pass of " + text(part)));
     library_->plans.emplace(
-        part, Library::Plans{forward, backward, static_cast<std::size_t>(bytes)});
+        of_graph(part), Library::Plans{forward, backward, static_cast<std::size_t>(bytes)});
   }
   return library_->plans_of(part).workspace;
 }
@@ -267,7 +274,7 @@ std::string find_reason_against(const Part& part) {
   if (part.z.head_dim % 8 != 0 || part.z.head_dim > 128)
     return "head_dim must be a multiple of 8, at most 128";
   if (part.z.batch > 1 && part.run.end() > part.chunk)
-    return "keys and values of several sequences lie in chunks";
+    return "keys and values of several sequences lie in chunks (micro_batch = 1 avoids that)";
   int device = 0, major = 0;
   check(cudaGetDevice(&device), "asking for the device");
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
@@ -286,9 +293,10 @@ std::string reason_against_cudnn(const Part& part) {
   static std::mutex mutex;
   static std::map<Part, std::string> answers;
   const std::lock_guard lock(mutex);
-  const auto at = answers.find(part);
+  const Part graph = of_graph(part);
+  const auto at = answers.find(graph);
   return at != answers.end() ? at->second
-                             : answers.emplace(part, find_reason_against(part)).first->second;
+                             : answers.emplace(graph, find_reason_against(part)).first->second;
 }
 
 std::string cudnn_version() {
