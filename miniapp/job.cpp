@@ -332,11 +332,12 @@ std::string MemoryBudget::reason_against(
   const std::vector<Need> needs = kernels::on_host
                                       ? needs_on_host(c, program, memory, harness::blas_bytes)
                                       : needs_on_device(c, memory);
-  const std::vector<int> communicators =
-      engine::communicators_of(program, c.transport, shared_devices_);
+  const std::vector<engine::TransportMemory> transport =
+      engine::transport_memory(program, c.transport, shared_devices_);
   std::vector<std::uint64_t> needed;
   for (std::size_t rank = 0; rank < needs.size(); ++rank)
-    needed.push_back(process_ + needs[rank].total() + communicator_ * communicators[rank]);
+    needed.push_back(
+        process_ + needs[rank].total() + communicator_ * transport[rank].communicators);
   const std::uint64_t alone = reference.alone > 0 ? process_ + reference.alone : 0;
   const std::optional<Shortage> lack = pools_.shortage(needed, reference.beside, alone);
   return lack ? fmt::format("needs {} of {} ({})",

@@ -20,8 +20,9 @@ std::vector<Need> needs_on_host(const Case& c,
 }
 
 std::vector<Need> needs_on_device(const Case& c, const std::vector<schedule::Footprint>& memory) {
-  const std::uint64_t libraries = model::library_estimate(model::largest_slice(c.shape));
-  return list_of(
-      memory, [&](const schedule::Footprint& rank) { return Need{rank.arena(), libraries}; });
+  std::vector<Need> needs;
+  for (int rank = 0; rank < std::ssize(memory); ++rank)
+    needs.push_back({memory[rank].arena(), model::library_estimate(shape_of_rank(c, rank))});
+  return needs;
 }
 }  // namespace minitaw::app

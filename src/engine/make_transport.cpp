@@ -90,7 +90,7 @@ std::uint64_t communicator_bytes(
   const std::uint64_t before = topology::device_memory()->free;
   const auto transport = make_nccl({world, program, {}, {}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
-  const int made = communicators_of(program, "auto", shared_devices).front();
+  const int made = transport_memory(program, "auto", shared_devices).front().communicators;
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
   comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
       "comparing NCCL's memory");
@@ -98,21 +98,24 @@ std::uint64_t communicator_bytes(
   return bytes;
 }
 
-std::vector<int> communicators_of(const schedule::Program& program,
-    [[maybe_unused]] const std::string& wanted,
-    [[maybe_unused]] bool shared_devices) {
-  std::vector<int> counts(program.ranks.size());
+std::vector<TransportMemory> transport_memory(
+    const schedule::Program& program, const std::string& wanted, bool shared_devices) {
+  std::vector<TransportMemory> ranks(program.ranks.size());
+  if (!use_nccl(wanted, ranks.size(), shared_devices)) {
+    if constexpr (!kernels::on_host)
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        ranks[rank].pinned = comm::mpi::pinned_bytes(program.ranks[rank]);
+    return ranks;
+  }
 #if defined(MINITAW_HAVE_NCCL)
-  if (!use_nccl(wanted, program.ranks.size(), shared_devices))
-    return counts;
   const std::vector<comm::nccl::CommunicatorPlan> plans = comm::nccl::plan_communicators(program);
   if (!plans.empty())
-    std::ranges::fill(counts, 1);  // the one that they are split from
+    std::ranges::fill(ranks, TransportMemory{1});  // the one that they are split from
   for (const comm::nccl::CommunicatorPlan& plan : plans)
     for (const int rank : plan.ranks)
-      ++counts[rank];
+      ++ranks[rank].communicators;
 #endif
-  return counts;
+  return ranks;
 }
 
 std::string nccl_version() {

@@ -24,8 +24,15 @@ void require_transport(const std::string& wanted, bool shared_devices);
 /// making communicators of all ranks of `world`, which ends them. 0 where transport = auto is not
 /// NCCL. Collective.
 [[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
-/// Communicators of NCCL that each rank needs to execute a program; 0 if `wanted` is not NCCL here.
-[[nodiscard]] std::vector<int> communicators_of(
+
+/// What a rank's transport takes beside the arena.
+struct TransportMemory {
+  int communicators = 0;     ///< of NCCL
+  std::uint64_t pinned = 0;  ///< bytes of host memory, for messages from and to a device over MPI
+};
+
+/// Returns that of every rank of a program.
+[[nodiscard]] std::vector<TransportMemory> transport_memory(
     const schedule::Program& program, const std::string& wanted, bool shared_devices);
 /// Version of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();

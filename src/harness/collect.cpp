@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/sends.hpp"
-#include "engine/make_transport.hpp"
+#include "comm/mpi/transport.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
@@ -65,14 +65,10 @@ void collect_memory(const engine::Runtime& runtime,
     MPI_Comm comm,
     CaseResult& result) {
   const schedule::Footprint& plan = runtime.footprint();
-  result.memory = comm::mpi::gather(memory_of(plan, taken), comm, "gathering memory");
-  const std::uint64_t beside =
-      schedule::process_bytes(runtime.program(), runtime.rank(), result.settings.steps) +
-      blas_bytes(runtime.layout().shape);
   const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const int communicators = engine::communicators_of(
-      runtime.program(), result.settings.transport, shared)[runtime.rank()];
-  fail_at_first(result, excess(plan, taken, beside, communicators), comm);
+  const PlannedBeside beside = planned_beside(runtime, result.settings, shared);
+  result.memory = comm::mpi::gather(memory_of(plan, taken, beside), comm, "gathering memory");
+  fail_at_first(result, excess(plan, taken, beside), comm);
 }
 
 /// The label of most bytes.
@@ -89,11 +85,19 @@ std::uint64_t sum_of(const std::map<std::string, std::uint64_t>& bytes) {
   return sum;
 }
 
-/// What Kokkos has allocated for none of the planned kinds.
-std::map<std::string, std::uint64_t> unplanned(std::map<std::string, std::uint64_t> bytes) {
+std::uint64_t at(const std::map<std::string, std::uint64_t>& bytes, const std::string& label) {
+  const auto found = bytes.find(label);
+  return found == bytes.end() ? 0 : found->second;
+}
+
+/// What Kokkos may allocate, by label.
+std::map<std::string, std::uint64_t> planned_labels(
+    const schedule::Footprint& plan, const PlannedBeside& beside) {
+  std::map<std::string, std::uint64_t> labels = {{kernels::library_label, beside.libraries},
+      {comm::mpi::pinned_label, beside.transport.pinned}};
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
-    bytes.erase(engine::label_of(kind));
-  return bytes;
+    labels[engine::label_of(kind)] = plan.by_kind[index_of(kind)];
+  return labels;
 }
 
 /// The first text that is not empty, with its rank; empty if all are.
@@ -107,13 +111,33 @@ std::uint64_t less(std::uint64_t a, std::uint64_t b) {
 }
 }  // namespace
 
-RankMemory memory_of(const schedule::Footprint& plan, const engine::MemoryTaken& taken) {
+PlannedBeside planned_beside(
+    const engine::Runtime& runtime, const Case& settings, bool shared_devices) {
+  const model::Layout& layout = runtime.layout();
+  PlannedBeside beside{
+      .process = schedule::process_bytes(runtime.program(), runtime.rank(), settings.steps) +
+                 blas_bytes(layout.shape),
+      .transport = engine::transport_memory(
+          runtime.program(), settings.transport, shared_devices)[runtime.rank()]};
+  // A version that asks for more than the estimate is no fault of the case.
+  if (!kernels::on_host)
+    beside.libraries = std::max(model::library_estimate(layout.shape), kernels::library_bytes());
+  return beside;
+}
+
+/// Pinned slots are buffers; workspaces of libraries have a figure of their own.
+RankMemory memory_of(const schedule::Footprint& plan,
+    const engine::MemoryTaken& taken,
+    const PlannedBeside& beside) {
   RankMemory memory;
   std::ranges::copy(plan.by_kind, memory.planned.begin());
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>)
-    if (const auto at = taken.kokkos.find(engine::label_of(kind)); at != taken.kokkos.end())
-      memory.measured[index_of(kind)] = at->second;
-  memory.other = sum_of(unplanned(taken.kokkos));
+    memory.measured[index_of(kind)] = at(taken.kokkos, engine::label_of(kind));
+  memory.planned[index_of(schedule::Memory::buffers)] += beside.transport.pinned;
+  memory.measured[index_of(schedule::Memory::buffers)] += at(taken.kokkos, comm::mpi::pinned_label);
+  for (const auto& [label, bytes] : taken.kokkos)
+    if (!planned_labels(plan, beside).contains(label))
+      memory.other += bytes;
   memory.libraries = taken.libraries;
   memory.process_begin = taken.process_begin;
   memory.process_peak = taken.process_peak;
@@ -129,37 +153,38 @@ std::uint64_t slack_of_kokkos() {
 
 std::string excess(const schedule::Footprint& plan,
     const engine::MemoryTaken& taken,
-    std::uint64_t beside,
-    int communicators) {
-  const RankMemory memory = memory_of(plan, taken);
-  std::map<std::string, std::uint64_t> beyond = unplanned(taken.kokkos);
+    const PlannedBeside& beside) {
   for (const auto& [kind, name] : schedule::table_of<schedule::Memory>) {
     const std::string label = engine::label_of(kind);
-    const std::uint64_t planned = memory.planned[index_of(kind)],
-                        measured = memory.measured[index_of(kind)];
+    const std::uint64_t planned = plan.by_kind[index_of(kind)], measured = at(taken.kokkos, label);
     if (measured < planned)
       return fmt::format("{} bytes of \"{}\" where {} were planned", measured, label, planned);
-    beyond[label] = measured - planned;
   }
+  const std::map<std::string, std::uint64_t> planned = planned_labels(plan, beside);
+  std::map<std::string, std::uint64_t> beyond;
+  for (const auto& [label, bytes] : taken.kokkos)
+    beyond[label] = less(bytes, at(planned, label));
   if (sum_of(beyond) > slack_of_kokkos())
     return fmt::format(
         "Kokkos has allocated {} bytes more than planned: {}", sum_of(beyond), largest(beyond));
 
-  const auto outside = [](const char* where, std::uint64_t taken_there, std::uint64_t allowed) {
-    return fmt::format("{} has taken {} bytes outside of Kokkos where {} were allowed",
-        where,
-        taken_there,
-        allowed);
+  const auto outside = [&](const char* where, std::uint64_t grown, std::uint64_t allowed) {
+    const std::uint64_t bytes = less(grown, sum_of(taken.kokkos));
+    return bytes > allowed
+               ? fmt::format("{} has taken {} bytes outside of Kokkos where {} were allowed",
+                     where,
+                     bytes,
+                     allowed)
+               : "";
   };
-  const std::uint64_t in_process = (kernels::on_host ? plan.total() : plan.tokens) + memory.other,
-                      process = less(less(taken.process_peak, taken.process_begin), in_process);
-  if (taken.process_begin > 0 && process > beside + slack_of_process)
-    return outside("the process", process, beside + slack_of_process);
-  const std::uint64_t device = less(
-      less(taken.device_used, taken.device_begin), plan.arena() + memory.other + memory.libraries);
-  const std::uint64_t slack = slack_of_device + communicators * slack_of_device / 4;
-  if (taken.device_begin > 0 && device > slack)
-    return outside("the device", device, slack);
+  if (kernels::on_host && taken.process_begin > 0)
+    return outside("the process",
+        less(taken.process_peak, taken.process_begin),
+        beside.process + slack_of_process);
+  if (taken.device_begin > 0)
+    return outside("the device",
+        less(taken.device_used, taken.device_begin),
+        slack_of_device + beside.transport.communicators * slack_of_device / 4);
   return {};
 }
 
@@ -168,10 +193,11 @@ std::uint64_t blas_bytes(const model::Shape& shape) {
 }
 
 std::string leftover(
-    const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside) {
+    std::map<std::string, std::uint64_t> kept, std::uint64_t grown, std::uint64_t beside) {
+  kept.erase(kernels::library_label);
   if (sum_of(kept) > slack_of_kokkos())
     return fmt::format("after the case Kokkos still holds {}", largest(kept));
-  if (grown > beside + slack_of_process)
+  if (kernels::on_host && grown > beside + slack_of_process)
     return fmt::format(
         "after the case the process holds {} bytes more than before, outside of Kokkos", grown);
   return {};

@@ -3,6 +3,7 @@
 #include <functional>
 #include <mpi.h>
 #include "case/result.hpp"
+#include "engine/make_transport.hpp"
 #include "engine/runtime.hpp"
 
 namespace minitaw::harness {
@@ -50,6 +51,17 @@ private:
   std::vector<Kept> kept_;
 };
 
+/// Bytes that are planned for a rank beside the memory that its program lists.
+struct PlannedBeside {
+  std::uint64_t process = 0;    ///< of a host: actions, spans, what the BLAS packs operands into
+  std::uint64_t libraries = 0;  ///< of a device: workspaces of cuBLASLt and cuDNN
+  engine::TransportMemory transport{};
+};
+
+/// Returns that of a rank that executes a case.
+[[nodiscard]] PlannedBeside planned_beside(
+    const engine::Runtime& runtime, const Case& settings, bool shared_devices);
+
 /// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
 /// the process: what libraries take in their first calls. Of a device: its driver; each
 /// communicator of NCCL has as much as a quarter of it. docs/results.md names these.
@@ -59,18 +71,16 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
 [[nodiscard]] RankMemory memory_of(
-    const schedule::Footprint& plan, const engine::MemoryTaken& taken);
+    const schedule::Footprint& plan, const engine::MemoryTaken& taken, const PlannedBeside& beside);
 /// Returns what a rank has taken beyond its plan, in one sentence that names the label, or says
-/// "outside of Kokkos"; empty: nothing. `beside`: bytes that are planned for the process beside
-/// Kokkos's; `communicators`: of NCCL.
-[[nodiscard]] std::string excess(const schedule::Footprint& plan,
-    const engine::MemoryTaken& taken,
-    std::uint64_t beside,
-    int communicators = 0);
-/// Returns what a case still holds at its end, likewise: `kept` by Kokkos, `grown` of the process,
-/// `beside` of that planned.
+/// "outside of Kokkos"; empty: nothing. Where kernels run on a device the process is not judged:
+/// the libraries' code and their compilers take what they like.
+[[nodiscard]] std::string excess(
+    const schedule::Footprint& plan, const engine::MemoryTaken& taken, const PlannedBeside& beside);
+/// Returns what a case still holds at its end, likewise: `kept` by Kokkos, but for workspaces of
+/// libraries; `grown` of the process, `beside` of that planned.
 [[nodiscard]] std::string leftover(
-    const std::map<std::string, std::uint64_t>& kept, std::uint64_t grown, std::uint64_t beside);
+    std::map<std::string, std::uint64_t> kept, std::uint64_t grown, std::uint64_t beside);
 /// Returns what the BLAS of this process keeps after a case of this shape; 0 on a device.
 [[nodiscard]] std::uint64_t blas_bytes(const model::Shape& shape);
 

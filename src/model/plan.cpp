@@ -7,7 +7,7 @@ namespace minitaw::model {
 namespace {
 constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
-constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
+constexpr std::size_t bf16 = 2, fp32 = 4, fp64 = 8, int32 = 4;
 
 class Carver {
 public:
@@ -83,6 +83,23 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
   plan.slice_logits = carver.take(slice * shape.vocab, bytes_of(shape.dtype));
   plan.slice_losses = carver.take(slice, fp64);
   return carver.end();
+}
+
+/// Of cuDNN's backward attention for a run of queries, as cuDNN 9.19 says: sums of their gradients
+/// and a number a row, fp32; with grouped heads, gradients of keys and values of every query head,
+/// bf16. Where keys lie apart, what it cannot write in place comes before that: statistics of the
+/// run, and gradients of its keys and values.
+std::size_t attention_estimate(const Shape& shape, const SequenceRun& run) {
+  const std::int64_t kv_heads = shape.kv_heads / shape.key_parts, d = shape.head_dim();
+  const std::int64_t heads = shape.heads / shape.key_parts * shape.micro_batch;
+  const std::int64_t keys = run.position + run.count;
+  std::int64_t bytes = region_alignment + heads * run.count * (d + 1) * std::int64_t{fp32};
+  if (shape.kv_heads < shape.heads)
+    bytes += 2 * heads * keys * d * std::int64_t{bf16};
+  if (shape.keys_apart())
+    bytes += heads * run.count * std::int64_t{fp32} +
+             2 * shape.micro_batch * kv_heads * keys * d * std::int64_t{bf16};
+  return static_cast<std::size_t>(bytes);
 }
 }  // namespace
 
@@ -199,11 +216,12 @@ std::int64_t prefix_elements(const Shape& shape) {
 
 std::size_t library_estimate(const Shape& shape) {
   constexpr std::size_t matmul_workspace = std::size_t{32} << 20;
-  const auto rows = static_cast<std::size_t>(shape.tokens() * shape.heads);
-  const auto width = static_cast<std::size_t>(shape.head_dim());
-  const std::size_t grouped = shape.kv_heads < shape.heads ? width : 0;
-  const std::size_t attention = rows * (width + 1 + grouped) * sizeof(float);
-  return matmul_workspace + (shape.dtype == Dtype::bf16 ? attention : 0);
+  std::size_t bytes = matmul_workspace;
+  if (shape.dtype == Dtype::bf16)
+    for (const Shape& slice : shape.has_slices() ? slices_of(shape) : std::vector{shape})
+      for (const SequenceRun& run : runs_of(slice))
+        bytes = std::max(bytes, attention_estimate(slice, run));
+  return bytes;
 }
 
 std::size_t blas_estimate(const Shape& shape, int threads) {

@@ -125,9 +125,9 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// partial sums.
 inline constexpr std::size_t squares_scratch = 256;
 inline constexpr std::size_t squares_bytes = squares_scratch + 512 * sizeof(double);
-/// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and
-/// for bf16 that of cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads
-/// [T, h d] more. A run measures it.
+/// Workspace that libraries are given on a device beside the arena: 32 MiB for cuBLASLt, or more
+/// for cuDNN's backward attention in bf16, about 4 T h (d + 1) bytes and with grouped heads
+/// 4 B S h d more. Another version of cuDNN may ask for less or more; a run measures it.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
 /// Estimate of what the BLAS of a host packs operands into, for all threads of a rank: 576 bytes
 /// per token and thread, at most 64 MiB per thread, and next to nothing for one alone. As found

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "comm/mpi/transport.hpp"
 #include "fixtures.hpp"
 #include "harness/taken.hpp"
 
@@ -18,19 +19,33 @@ schedule::Footprint seventy_mebibytes() {
 
 TEST(Memory, BeyondThePlanIsNamedByItsLabel) {
   const schedule::Footprint plan = seventy_mebibytes();
-  EXPECT_EQ(excess(plan, taken_as_planned(plan), 0), "");
+  EXPECT_EQ(excess(plan, taken_as_planned(plan), {}), "");
   for (const std::string label : {"minitaw::gradients", "forgotten"}) {
     engine::MemoryTaken taken = taken_as_planned(plan);
     taken.kokkos["small"] = 5;
     taken.kokkos[label] += slack_of_kokkos() - 5;
-    EXPECT_EQ(excess(plan, taken, 0), "") << "just within the slack";
+    EXPECT_EQ(excess(plan, taken, {}), "") << "just within the slack";
     taken.kokkos["small"] += 1;
     const std::string bytes = std::to_string(slack_of_kokkos() - 5);
-    EXPECT_THAT(excess(plan, taken, 0), Says({bytes + " bytes", "\"" + label + "\""})) << label;
+    EXPECT_THAT(excess(plan, taken, {}), Says({bytes + " bytes", "\"" + label + "\""})) << label;
   }
   engine::MemoryTaken less = taken_as_planned(plan);
   less.kokkos["minitaw::optimiser"] -= 1;
-  EXPECT_THAT(excess(plan, less, 0), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
+  EXPECT_THAT(excess(plan, less, {}), Says({"\"minitaw::optimiser\"", "10485760 were planned"}));
+}
+
+/// Workspaces of libraries and pinned slots, beside what the program lists.
+TEST(Memory, OfLibrariesAndTransportIsPlannedToo) {
+  const schedule::Footprint plan = seventy_mebibytes();
+  const PlannedBeside beside{.libraries = 300 * mebibyte, .transport = {.pinned = 48 * mebibyte}};
+  engine::MemoryTaken taken = taken_as_planned(plan);
+  taken.kokkos[kernels::library_label] = 300 * mebibyte;
+  taken.kokkos[comm::mpi::pinned_label] = 48 * mebibyte + slack_of_kokkos();
+  EXPECT_EQ(excess(plan, taken, beside), "");
+  ++taken.kokkos[kernels::library_label];
+  EXPECT_THAT(excess(plan, taken, beside), Says({"\"minitaw::pinned\""}));
+  taken.kokkos[comm::mpi::pinned_label] = 0;  // it may be less
+  EXPECT_EQ(excess(plan, taken, beside), "");
 }
 
 /// A process that had 7 MiB before: 70 were planned, 3 are Kokkos's own, 5 are planned beside, 64
@@ -41,26 +56,36 @@ TEST(Memory, BeyondThePlanIsOutsideOfKokkosWhereNoLabelHasIt) {
   taken.kokkos["Kokkos::scratch"] = mebibyte / 2;
   taken.process_begin = 7 * mebibyte;
   taken.process_peak = (7 + 70 + 5 + 64) * mebibyte + mebibyte / 2;
-  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "");
+  const PlannedBeside five{.process = 5 * mebibyte};
+  EXPECT_EQ(excess(plan, taken, five), "");
   ++taken.process_peak;
-  EXPECT_THAT(excess(plan, taken, 5 * mebibyte),
-      Says({"the process", "72351745 bytes", "outside of Kokkos"}));
+  if (kernels::on_host)
+    EXPECT_THAT(
+        excess(plan, taken, five), Says({"the process", "72351745 bytes", "outside of Kokkos"}));
+  else
+    EXPECT_EQ(excess(plan, taken, five), "") << "libraries take what they like";
   taken.process_begin = 0;
-  EXPECT_EQ(excess(plan, taken, 5 * mebibyte), "") << "this kernel does not tell";
+  EXPECT_EQ(excess(plan, taken, five), "") << "this kernel does not tell";
 
   taken.device_begin = mebibyte;
-  taken.libraries =
-      3 * mebibyte;  // beside 60 of the arena, half of one of Kokkos and 1 GiB of slack
-  taken.device_used = (1 + 60 + 3 + 1024) * mebibyte + mebibyte / 2 + 1;
+  const PlannedBeside three{.libraries = 3 * mebibyte};
+  taken.kokkos[kernels::library_label] = three.libraries;
+  taken.device_used = (1 + 70 + 3 + 1024) * mebibyte + mebibyte / 2 + 1;
   EXPECT_THAT(
-      excess(plan, taken, 0), Says({"the device", "1073741825 bytes", "outside of Kokkos"}));
-  EXPECT_EQ(excess(plan, taken, 0, 1), "") << "a communicator has 256 MiB";
+      excess(plan, taken, three), Says({"the device", "1073741825 bytes", "outside of Kokkos"}));
+  EXPECT_EQ(excess(plan, taken, {.libraries = three.libraries, .transport = {1}}), "")
+      << "a communicator has 256 MiB";
 }
 
 TEST(Memory, WhatACaseLeavesBehindIsNamed) {
   EXPECT_EQ(leftover({{"a", slack_of_kokkos()}}, slack_of_process + 7, 7), "");
   EXPECT_THAT(leftover({{"a", slack_of_kokkos()}, {"b", 1}}, 0, 0), Says({"\"a\""}));
-  EXPECT_THAT(leftover({}, slack_of_process + 1, 0), Says({"67108865 bytes", "more than before"}));
+  EXPECT_EQ(leftover({{kernels::library_label, slack_of_kokkos() + 1}}, 0, 0), "");
+  if (kernels::on_host)
+    EXPECT_THAT(
+        leftover({}, slack_of_process + 1, 0), Says({"67108865 bytes", "more than before"}));
+  else
+    EXPECT_EQ(leftover({}, slack_of_process + 1, 0), "");
 }
 
 TEST(Memory, OfARankIsKeptByKind) {
@@ -69,15 +94,20 @@ TEST(Memory, OfARankIsKeptByKind) {
   taken.kokkos["minitaw::tokens"] = 11;
   taken.kokkos["x"] = 12;
   taken.kokkos["y"] = 13;
+  taken.kokkos[kernels::library_label] = 100;
+  taken.kokkos[comm::mpi::pinned_label] = 19;
   taken.libraries = 14;
   taken.process_begin = 15;
   taken.process_peak = 16;
   taken.device_begin = 17;
   taken.device_used = 18;
-  const RankMemory memory = memory_of(plan, taken);
+  const RankMemory memory = memory_of(plan, taken, {.transport = {.pinned = 20}});
   EXPECT_EQ(memory.planned.back(), 10 * mebibyte);
   EXPECT_EQ(memory.measured[index_of(schedule::Memory::tokens)], 11U);
   EXPECT_EQ(memory.measured.front(), 10 * mebibyte);
+  const std::size_t buffers = index_of(schedule::Memory::buffers);
+  EXPECT_EQ(memory.planned[buffers], 10 * mebibyte + 20);
+  EXPECT_EQ(memory.measured[buffers], 10 * mebibyte + 19);
   EXPECT_EQ((std::array{memory.other,
                 memory.libraries,
                 memory.process_begin,

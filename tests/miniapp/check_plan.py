@@ -199,9 +199,8 @@ def check_memory(case, account):
                 rank,
                 kept,
             )
-    # driver, cuBLASLt, and the workspace of attention: of each token and head d + 1 numbers, and
-    # with grouped heads d more
-    assert device["libraries_estimate_bytes"] == (1 << 30) + (32 << 20) + 16 * 4 * (8 + 1 + 8) * 4
+    # driver, and the workspace of cuBLASLt, with room for that of so small an attention
+    assert device["libraries_estimate_bytes"] == (1 << 30) + (32 << 20)
     arena = max(rank["total"] - rank["tokens"] for rank in memory["ranks"])
     assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (
         arena,

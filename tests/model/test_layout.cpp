@@ -293,10 +293,35 @@ TEST(Footprint, LossesAndLibrariesByHand) {
   Shape shape = good();
   EXPECT_EQ(whole_workspace(shape).slice_losses.bytes, 8U * loss_slice(shape));
   EXPECT_EQ(library_estimate(shape), 32U << 20);
-  shape.dtype = Dtype::bf16;
-  EXPECT_EQ(library_estimate(shape), (32U << 20) + 6 * 4 * (6 + 1 + 6) * 4);
-  shape.kv_heads = shape.heads;
-  EXPECT_EQ(library_estimate(shape), (32U << 20) + 6 * 4 * (6 + 1) * 4);
+}
+
+/// Of cuDNN 9.19.0 on an H200, as CudnnAttention::prepare() says there.
+TEST(Plan, OfLibrariesIsWhatCudnnAsksFor) {
+  const auto of = [](std::int64_t batch, std::int64_t seq, int kv_heads) {
+    Shape shape = good();
+    shape.hidden = 4096;
+    shape.heads = 32;
+    shape.kv_heads = kv_heads;
+    shape.micro_batch = batch;
+    shape.seq = seq;
+    shape.dtype = Dtype::bf16;
+    return shape;
+  };
+  EXPECT_EQ(library_estimate(of(1, 4096, 32)), 67633408U);
+  EXPECT_EQ(library_estimate(of(2, 4096, 32)), 135266560U);
+  EXPECT_EQ(library_estimate(of(1, 131072, 8)), 4311744768U);
+  Shape shared = of(1, 16384, 8);  // the tail: 4096 queries that see 16384 keys
+  shared.context = {0, 2};
+  const std::size_t statistics = 4 * 32 * 4096;
+  EXPECT_EQ(library_estimate(shared), 336068864U + statistics + 2 * 2 * 8 * 128 * 16384);
+  shared.key_parts = 2;
+  EXPECT_EQ(library_estimate(shared), 168034560U + (statistics + 2 * 2 * 8 * 128 * 16384) / 2);
+  Shape slices = of(1, 8192, 8);
+  slices.slices = 2;
+  slices.even_slices = true;
+  const std::size_t rows = 32 * 4096;
+  EXPECT_EQ(library_estimate(slices),
+      256 + 4 * rows * 129 + 8 * rows * 128 + 4 * rows + 2 * 2 * 8 * 128 * 8192);
 }
 
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.

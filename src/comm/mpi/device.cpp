@@ -73,14 +73,27 @@ private:
 
 /// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their
 /// lanes.
-constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
+constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_of_lane = 16 * pinned_piece;
 
 struct Pinned {
   Kokkos::View<unsigned char*, PinnedSpace> bytes{
-      Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};
+      Kokkos::view_alloc(Kokkos::WithoutInitializing, std::string(pinned_label)), pinned_of_lane};
   DeviceCopier copier;  // fences before the memory goes
 };
+
+bool communicates(const schedule::RankProgram& rank, std::size_t lane) {
+  return std::ranges::any_of(rank.actions, [&](const schedule::Action& a) {
+    return index_of(a.lane) == lane && is_communication(a.kind);
+  });
+}
 }  // namespace
+
+std::uint64_t pinned_bytes(const schedule::RankProgram& rank) {
+  std::uint64_t bytes = 0;
+  for (std::size_t lane = 0; lane < schedule::lanes; ++lane)
+    bytes += communicates(rank, lane) ? pinned_of_lane : 0;
+  return bytes;
+}
 
 std::string_view name_of(Reach reach) {
   return reach == Reach::direct ? "direct" : "staged";
@@ -105,15 +118,13 @@ Reach agreed_reach(MPI_Comm world) {
 
 std::unique_ptr<Transport> device_transport(
     MPI_Comm world, const schedule::Program& program, Reach reach) {
-  const auto& actions = program.ranks.at(rank_in(world)).actions;
+  const schedule::RankProgram& own = program.ranks.at(rank_in(world));
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
-    if (std::ranges::none_of(actions, [&](const schedule::Action& a) {
-          return index_of(a.lane) == lane && is_communication(a.kind);
-        }))
+    if (!communicates(own, lane))
       continue;
     const auto pinned = std::make_shared<Pinned>();
-    const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);
+    const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_of_lane);
     const Memory slots = through_slots(all, pinned_piece, pinned->copier);
     const bool direct = reach == Reach::direct;
     memories[lane] = {direct ? Memory{.piece_bytes = pinned_piece} : slots, slots, pinned};

@@ -87,10 +87,14 @@ enum class Reach {
 /// where some rank has neither 0 nor 1.
 [[nodiscard]] Reach agreed_reach(MPI_Comm world);
 
+/// Kokkos's label of the pinned host memory that device_transport() takes: 16 MiB for each lane on
+/// which the rank communicates.
+inline constexpr const char* pinned_label = "minitaw::pinned";
+[[nodiscard]] std::uint64_t pinned_bytes(const schedule::RankProgram& rank);
+
 /// A transport over MPI for buffers in the memory of Kokkos's default execution space. Collective
-/// over `world`. Takes 16 MiB of pinned host memory for each lane on which this rank communicates,
-/// none on the device. All ranks name the same reach. On a host the copies are plain ones. This and
-/// agreed_reach() are in minitaw_comm_mpi_device.
+/// over `world`. Takes pinned_bytes(), and nothing on the device. All ranks name the same reach. On
+/// a host the copies are plain ones. Like agreed_reach(), in minitaw_comm_mpi_device.
 [[nodiscard]] std::unique_ptr<Transport> device_transport(
     MPI_Comm world, const schedule::Program& program, Reach reach);
 }  // namespace minitaw::comm::mpi

@@ -30,7 +30,7 @@ void Workspace::reserve(std::size_t size) {
   std::size_t space = size + alignment;
   memory_ = {};  // before the next one
   memory_ = decltype(memory_)(
-      Kokkos::view_alloc("minitaw::workspace", Kokkos::WithoutInitializing), space);
+      Kokkos::view_alloc(std::string(library_label), Kokkos::WithoutInitializing), space);
   data_ = memory_.data();
   (void)std::align(alignment, size, data_, space);
   bytes_ = size;
