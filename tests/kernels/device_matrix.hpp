@@ -8,7 +8,7 @@
 
 namespace minitaw::test {
 /// Whether a test leaves out so many elements or scores: with MINITAW_SMALL_SHAPES=1
-/// (scripts/gpu-check) large ones.
+/// (scripts/gpu) large ones.
 inline bool left_out(std::int64_t size) {
   return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr;
 }

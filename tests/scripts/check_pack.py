@@ -35,6 +35,13 @@ def programs_run_with_either_c_library():
         )
 
 
+def transports_of_another_ucx_are_not_loaded():
+    """UCX loads what it finds in this folder, and nothing is there."""
+    folder = FOLDER / "elsewhere/packed/lib/ucx"
+    assert packed("sh", "-c", "echo $UCX_MODULE_DIR").strip() == str(folder)
+    assert not folder.exists()
+
+
 def the_c_library_is_chosen_by_its_age():
     needed = FOLDER / "elsewhere/packed/libc/needed"
     assert needed.read_text().startswith("2.")
@@ -83,13 +90,14 @@ for name in ("elsewhere", "build"):
 )  # the other programs of a build are packed alike, and take their time
 subprocess.run(
     [REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"],
-    env=os.environ | {"GZIP": "-1"},
+    env=os.environ | {"XZ_OPT": "-0"},
     check=True,
 )
-subprocess.run(["tar", "-C", FOLDER / "elsewhere", "-xzf", FOLDER / "packed.tgz"], check=True)
+subprocess.run(["tar", "-C", FOLDER / "elsewhere", "-xJf", FOLDER / "packed.tar.xz"], check=True)
 shutil.rmtree(FOLDER / "packed")
 for check in (
     programs_run_with_either_c_library,
+    transports_of_another_ucx_are_not_loaded,
     the_c_library_is_chosen_by_its_age,
     a_library_of_a_python_package_is_found,
 ):

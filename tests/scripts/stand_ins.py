@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call: they print what the
-programs print, and end with their exit codes. A failure can be planted: one command line dies
-without a word and with code 0, or all fail.
+"""Stand-ins for the programs that scripts/gpu calls: they print what the programs print, and end
+with their exit codes. A failure can be planted: one command line dies without a word and with code
+0, or all fail.
 """
 
 import os
@@ -23,6 +23,8 @@ TESTS = [
     "kernels_matmul",
     "kernels_attention",
     "model_step",
+    "model_context",
+    "model_slices",
     "comm_device",
     "harness_job",
     "engine_quiet",
@@ -78,7 +80,7 @@ case $verb in
     echo 'RESULT: VALID' ;;
   plan) printf '{"notes": [], "cases": ['; comma=
     for length in $(echo "$seq" | tr ',' ' '); do
-      [ "${length%K}" -le 32 ] && fits=true || fits=false
+      [ "$length" -le 32768 ] && fits=true || fits=false
       printf '%s{"settings": {"hidden": %s}, ' "$comma" "$hidden"
       printf '"device": {"fits": %s}}' $fits
       comma=', '
@@ -135,21 +137,22 @@ def machine(**programs):
             path.chmod(0o755)
 
 
-def call(script, *arguments, **environment):
+def call(*arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
     environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
-    return programs.call(FOLDER / "place/scripts" / script, *arguments, env=environment)
+    return programs.call(FOLDER / "place/scripts/gpu", *arguments, env=environment)
 
 
-def check(script, *arguments, code, **environment):
+def check(*arguments, code, **environment):
     """What it printed, which must be its table, and its log. Nothing else but one folder is
     left."""
     out = FOLDER / "out"
-    done = call(script, out, *arguments, **environment)
+    done = call(out, *arguments, **environment)
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
     table = (out / "table.txt").read_text(encoding="utf-8")
     assert table == done.stdout
-    assert sorted(file.name for file in out.iterdir()) == ["files", "log.txt", "table.txt"]
+    left = ["files", "gpu.tar.xz", "log.txt", "table.txt"]
+    assert sorted(file.name for file in out.iterdir()) == left
     return table, (out / "log.txt").read_text(encoding="utf-8")
 
 
@@ -167,26 +170,25 @@ def commands(log):
     return re.findall(r"^== (.*?): ((?:mpiexec|minitaw|test_|compute-sanitizer).*)$", log, re.M)
 
 
-def every_row_shows_a_failure(script, *arguments):
+def every_row_shows_a_failure(*arguments):
     """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost
-    rank, or in plain words. Several rows are tried at once, but for plans, on which others depend.
-    The real program takes every deck with its settings. Returns how many rows there are.
+    rank, or in plain words. Several rows are tried at once, but for plans, on which others depend,
+    and tables of what was measured. The real program takes every deck with its settings. Returns
+    how many rows there are.
     """
-    _, log = check(script, *arguments, code=0)
+    _, log = check(*arguments, code=0)
     every = commands(log)
     commands_are_understood([line for _, line in every])
-    plans, others = (
-        [(name, line) for name, line in every if name.startswith("plan") == which]
+    tables, others = (
+        [(name, line) for name, line in every if name.startswith(("plan", "results")) == which]
         for which in (True, False)
     )
-    for some in filter(None, (plans, others[::2], others[1::2])):
-        table, _ = check(
-            script, *arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some)
-        )
+    for some in filter(None, (tables, others[::2], others[1::2])):
+        table, _ = check(*arguments, code=1, PLANT_SILENT="\n".join(line for _, line in some))
         failed = [text for text in table.splitlines() if " FAILED " in text]
         assert failed == [row(table, f"{name} ") for name, _ in some], f"{some}:\n{table}"
         assert "RESULT: INVALID" in table, f"{some}:\n{table}"
-    table, _ = check(script, *arguments, code=1, PLANT_ALL="yes")
+    table, _ = check(*arguments, code=1, PLANT_ALL="yes")
     rows = re.findall(r"^.* \d+\.\d s.*", table, re.M)
     assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
     return len(every)
@@ -211,11 +213,11 @@ def commands_are_understood(lines):
         assert done.returncode == 0, f"{words}: {done.stderr}"
 
 
-def bad_calls_are_refused(script):
+def bad_calls_are_refused():
     machine()
     for arguments in ([], ["a", "--bogus"], ["a", "--limit", "x"], ["a", "--peer", "no"]):
-        done = call(script, *arguments)
-        assert done.returncode == 2 and f"usage: scripts/{script}" in done.stderr, arguments
+        done = call(*arguments)
+        assert done.returncode == 2 and "usage: scripts/gpu " in done.stderr, arguments
     machine(minitaw=None)
-    done = call(script, FOLDER / "out")
+    done = call(FOLDER / "out")
     assert done.returncode != 0 and "no minitaw in PATH" in done.stderr
