@@ -135,8 +135,9 @@ RankMemory memory_of(const schedule::Footprint& plan,
     memory.measured[index_of(kind)] = at(taken.kokkos, engine::label_of(kind));
   memory.planned[index_of(schedule::Memory::buffers)] += beside.transport.pinned;
   memory.measured[index_of(schedule::Memory::buffers)] += at(taken.kokkos, comm::mpi::pinned_label);
+  const std::map<std::string, std::uint64_t> planned = planned_labels(plan, beside);
   for (const auto& [label, bytes] : taken.kokkos)
-    if (!planned_labels(plan, beside).contains(label))
+    if (!planned.contains(label))
       memory.other += bytes;
   memory.libraries = taken.libraries;
   memory.process_begin = taken.process_begin;

@@ -98,6 +98,8 @@ std::vector<kernels::AttentionPart> attention_parts(const Shape& shape, int key_
   });
 }
 
+namespace {
+/// All calls of attention that a rank makes for a block, of every slice and part.
 std::vector<kernels::AttentionCall> attention_calls(const Layout& layout) {
   std::vector<kernels::AttentionCall> calls;
   for (int slice = 0; slice < layout.shape.slices; ++slice) {
@@ -108,6 +110,7 @@ std::vector<kernels::AttentionCall> attention_calls(const Layout& layout) {
   }
   return calls;
 }
+}  // namespace
 
 Model::Model(ExecutionSpace exec,
     Layout layout,

@@ -32,9 +32,6 @@ struct Buffer {
 [[nodiscard]] std::vector<kernels::AttentionPart> attention_parts(
     const Shape& shape, int key_part = 0);
 
-/// All calls of attention that a rank makes for a block, of every slice and part.
-[[nodiscard]] std::vector<kernels::AttentionCall> attention_calls(const Layout& layout);
-
 /// Tokens of one micro-batch, T = B S, or of a slice of it, and their order, in pinned memory.
 /// Kernels read it until their step is over.
 class MicroBatch {

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include "base/error.hpp"

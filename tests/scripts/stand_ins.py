@@ -218,6 +218,9 @@ def bad_calls_are_refused():
     for arguments in ([], ["a", "--bogus"], ["a", "--limit", "x"], ["a", "--peer", "no"]):
         done = call(*arguments)
         assert done.returncode == 2 and "usage: scripts/gpu " in done.stderr, arguments
+    done = call(FOLDER / "out", "--more", "no such row")
+    assert done.returncode == 2 and "no row 'no such row'" in done.stderr, done.stderr
+    assert "kernels: layers" in done.stderr, done.stderr
     machine(minitaw=None)
     done = call(FOLDER / "out")
     assert done.returncode != 0 and "no minitaw in PATH" in done.stderr
