@@ -2,7 +2,6 @@
 #pragma once
 #include "harness/instrument.hpp"
 #include "record/extension.hpp"
-#include "schedule/simulate.hpp"
 #include "topology/placement.hpp"
 #include "verb.hpp"
 
@@ -13,18 +12,6 @@ namespace minitaw::app {
 void add_instruments(CLI::App& app, Invocation& invocation);
 /// What instruments add to result files and to what is printed of them.
 [[nodiscard]] record::Extensions extensions();
-
-/// A way to write the program of a case for other software: an option of `plan`.
-struct ProgramFormat {
-  std::string option, type, help;  ///< "--chakra", "FOLDER"
-  std::function<void(const schedule::Program& program,
-      const Case& c,
-      const schedule::Device& assumed,
-      const std::string& to)>
-      write;
-};
-
-[[nodiscard]] std::vector<ProgramFormat> program_formats();
 
 /// What instruments know of the job, on one rank.
 struct JobView {

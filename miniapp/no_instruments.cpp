@@ -9,10 +9,6 @@ record::Extensions extensions() {
   return {};
 }
 
-std::vector<ProgramFormat> program_formats() {
-  return {};
-}
-
 harness::Instruments make_instruments(const JobView& /*job*/) {
   return {};
 }

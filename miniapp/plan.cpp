@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -10,7 +9,6 @@
 #include "case_plan.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "instruments.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/validate.hpp"
 #include "topology/devices.hpp"
@@ -20,10 +18,7 @@ namespace minitaw::app {
 namespace {
 using schedule::Program;
 
-void write_csv(const Program& program,
-    const Case& c,
-    const schedule::Device& /*assumed*/,
-    const std::string& path) {
+void write_csv(const Program& program, const Case& c, const std::string& path) {
   if (!schedule::entry_of(request_of(c).spec.name).passes_activations)
     throw InputError(fmt::format(
         "--csv: {} passes no activations from stage to stage; plan a pipeline", c.schedule));
@@ -35,22 +30,10 @@ void write_csv(const Program& program,
     throw InputError(fmt::format("--csv: {} cannot be written", path));
 }
 
-const std::vector<ProgramFormat>& formats() {
-  static const std::vector<ProgramFormat> all = [] {
-    std::vector<ProgramFormat> list = {{.option = "--csv",
-        .type = "FILE",
-        .help = "write the order of a pipeline, for PyTorch's _load_csv",
-        .write = write_csv}};
-    std::ranges::move(program_formats(), std::back_inserter(list));
-    return list;
-  }();
-  return all;
-}
-
 struct PlanOptions {
   DeckOptions deck;
   bool json = false, program = false;
-  std::vector<std::string> written;  ///< where to, in each of the formats
+  std::string csv;  ///< file for the order of the only case, a pipeline
   AssumedMachine machine;  ///< without `device_memory`: the device of this machine, if any
   TableOptions table;
 };
@@ -107,31 +90,19 @@ std::vector<CasePlan> plan_all(const deck::Deck& deck, AssumedMachine machine) {
   return plans;
 }
 
-/// Returns the options that ask for the program of the only case.
-std::vector<std::string> asked_for(const PlanOptions& options) {
-  std::vector<std::string> names;
-  if (options.program)
-    names.emplace_back("--program");
-  for (std::size_t i = 0; i < formats().size(); ++i)
-    if (!options.written[i].empty())
-      names.push_back(formats()[i].option);
-  return names;
-}
-
-/// The program of the only case, as text or for other programs.
+/// The program of the only case, as text or for PyTorch.
 void write_program(const deck::Deck& deck, const PlanOptions& options) {
   if (deck.cases.size() + deck.unused.size() != 1)
     throw InputError(fmt::format(
         "{}: the deck has {} cases, the program of one can be printed; choose it with --set",
-        asked_for(options).front(),
+        options.program ? "--program" : "--csv",
         deck.cases.size() + deck.unused.size()));
   const Case& c = deck.cases.front();
   const Program program = schedule::build_valid(request_of(c));
   if (options.program)
     write_stdout(schedule::to_text(program));
-  for (std::size_t i = 0; i < formats().size(); ++i)
-    if (!options.written[i].empty())
-      formats()[i].write(program, c, options.machine.device, options.written[i]);
+  if (!options.csv.empty())
+    write_csv(program, c, options.csv);
 }
 
 Json to_json(
@@ -162,7 +133,7 @@ int plan(const PlanOptions& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path,
       options.deck.overrides,
       {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.machine.adapters});
-  if (!asked_for(options).empty()) {
+  if (options.program || !options.csv.empty()) {
     write_program(deck, options);
     return 0;
   }
@@ -185,11 +156,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   verb->add_flag(
           "--program", options->program, "the actions of every rank of the one case that is left")
       ->excludes(json);
-  options->written.resize(formats().size());
-  for (std::size_t i = 0; i < formats().size(); ++i)
-    verb->add_option(formats()[i].option, options->written[i], formats()[i].help)
-        ->type_name(formats()[i].type)
-        ->excludes(json);
+  verb->add_option("--csv", options->csv, "write the order of a pipeline, for PyTorch's _load_csv")
+      ->type_name("FILE")
+      ->excludes(json);
   add_memory(*verb,
       "--device-memory",
       options->machine.device_memory,

@@ -9,7 +9,6 @@
 #include "instruments.hpp"
 #include "instruments/blame/blame.hpp"
 #include "instruments/blame/listener.hpp"
-#include "instruments/chakra/chakra.hpp"
 #include "instruments/energy/listener.hpp"
 #include "instruments/hang/hang_finder.hpp"
 #include "instruments/verbs.hpp"
@@ -54,20 +53,6 @@ void add_instruments(CLI::App& app, Invocation& invocation) {
 
 record::Extensions extensions() {
   return {energy::extension(), blame::extension()};
-}
-
-std::vector<ProgramFormat> program_formats() {
-  const auto write_chakra = [](const schedule::Program& program,
-                                const Case& c,
-                                const schedule::Device& assumed,
-                                const std::string& folder) {
-    const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-    chakra::write_chakra(program, layout, assumed, c.micro_batch_per_rank, folder);
-  };
-  return {{.option = "--chakra",
-      .type = "FOLDER",
-      .help = "write the program as Chakra execution traces, for ASTRA-sim",
-      .write = write_chakra}};
 }
 
 harness::Instruments make_instruments(const JobView& job) {

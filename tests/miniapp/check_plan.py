@@ -3,17 +3,14 @@
 JSON. Called with the program and a folder to write to."""
 
 import collections
-import graphlib
-import itertools
 import json
 import pathlib
 import re
 import sys
 
-from programs import MEMORY_KINDS, call, has_instruments, output_of, refused, run_checks, settings
+from programs import MEMORY_KINDS, call, output_of, refused, run_checks, settings
 
 PROGRAM, FOLDER = sys.argv[1:]
-INSTRUMENTS = has_instruments(PROGRAM)
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
 
@@ -514,8 +511,6 @@ def check_remedies():
     assert "fits with        context=4 (" in said, said
 
 
-# The program for others: a pipeline in PyTorch's CSV; Chakra's traces, decoded here by the rules of
-# Protocol Buffers.
 def check_csv():
     """What is written is read from the deck's folder, and is the same program."""
     folder = DECK.parent / "pipelines"
@@ -539,11 +534,7 @@ def check_csv():
     assert own[2] == read[2], read[0]
     for words, says in (
         (["--csv", "x.csv"], ["--csv", "tawpipe", "activations"]),
-        *(
-            [(["--chakra", "deck.toml"], ["deck.toml/minitaw.0.et", "cannot be written"])]
-            if INSTRUMENTS
-            else []
-        ),
+        (["--csv", ".", *settings(schedule="1f1b")], ["--csv: . cannot be written"]),
         (settings(schedule="csv"), ["csv", "file"]),
         (["--csv", "x.csv", *settings(seq="64,128")], ["2 cases"]),
         (["--program", *settings(schedule="ddp,fsdp", replicas=2)], ["2 cases"]),
@@ -561,179 +552,11 @@ def check_unsuited():
     assert accepted(*words).startswith(f"# {note}\n")
 
 
-def varint(data, at):
-    end = next(i for i in range(at, len(data)) if data[i] < 128) + 1
-    return sum((byte & 127) << 7 * i for i, byte in enumerate(data[at:end])), end
-
-
-def fields(data, at=0):
-    """Number and value of each field of a message."""
-    while at < len(data):
-        key, at = varint(data, at)
-        value, at = varint(data, at)
-        if key & 7 == 2:
-            value, at = data[at : at + value], at + value
-        yield key >> 3, value
-
-
-# The fields of et_def.proto in which Chakra's feeder looks: 7 int32_val, 9 int64_val, 13
-# uint64_val, 27 bool_val, 29 string_val.
-VALUES = {
-    "is_cpu_op": 27,
-    "tensor_size": 13,
-    "num_ops": 9,
-    "comm_type": 9,
-    "comm_size": 9,
-    "pg_name": 29,
-    "comm_src": 7,
-    "comm_dst": 7,
-    "comm_tag": 7,
-}
-Node = collections.namedtuple("Node", "id name type turn deps micros of")
-
-
-def trace_of(rank):
-    data, at, nodes = (pathlib.Path(FOLDER) / "traces" / f"minitaw.{rank}.et").read_bytes(), 0, []
-    while at < len(data):
-        size, at = varint(data, at)
-        nodes, at = [*nodes, list(fields(data[at : at + size]))], at + size
-    assert nodes.pop(0)[0] == (1, b"0.0.4"), "the version of the metadata"
-    return list(map(node_of, nodes))
-
-
-def node_of(found):
-    one, attributes = dict(found), [list(fields(value)) for number, value in found if number == 10]
-    assert all(kind == VALUES[name.decode()] for (_, name), (kind, _) in attributes), attributes
-    turn, deps = ([value for number, value in found if number == kind] for kind in (4, 5))
-    return Node(
-        one[1],
-        one[2].decode(),
-        one[3],
-        turn,
-        deps,
-        one[7],
-        {
-            name.decode(): value.decode() if kind == 29 else value
-            for (_, name), (kind, value) in attributes
-        },
-    )
-
-
-class Graph:
-    """Traces of all ranks as one graph, in which a transfer is a node that all of its sides are;
-    and the bytes that they move, by reach and kind."""
-
-    def __init__(self, groups):
-        self.groups = groups  # {name: ranks, as a ring}
-        self.moved = {reach: collections.Counter() for reach in REACHES}
-        self.needs = collections.defaultdict(set)
-        self.sides = collections.Counter()  # of each node
-
-    def add(self, rank, nodes):
-        places, passed = {}, collections.Counter()
-        for node in nodes:
-            transfer = node.type, *(node.of.get(name) for name in TRANSFER)
-            passed[transfer] += 1
-            computes = node.type == 4
-            place = (rank, node.id) if computes else (*transfer[1:], passed[transfer])
-            places[node.id] = place
-            self.sides[place] += 1
-            self.needs[place].update(places[need] for need in node.deps + node.turn)
-            self.count(rank, node)
-
-    def count(self, rank, node):
-        """The bytes that it moves: once of a message, by its sender, and of a ring, by its first
-        rank."""
-        links = []
-        if node.type in (5, 6):
-            source, target = node.of["comm_src"], node.of["comm_dst"]
-            assert rank == (source if node.type == 5 else target), node
-            if node.type == 5:
-                links = [(source, target, node.of["comm_size"])]
-        elif node.type == 7 and rank == (ring := self.groups[node.of["pg_name"]])[0]:
-            size = {2: 5, 7: 5 / 6}[node.of["comm_type"]] * node.of["comm_size"]
-            links = [(a, b, size) for a, b in zip(ring, ring[1:] + ring[:1])]
-        for a, b, size in links:
-            kind = KINDS[node.name.split()[1][0]]
-            self.moved["inside" if NODE[a] == NODE[b] else "between"][kind] += size
-
-
-# What tells transfers apart; the third is the group of a collective.
-TRANSFER = ("comm_src", "comm_dst", "comm_tag", "comm_size", "pg_name", "comm_type")
-
-
-def check_chakra():
-    for schedule in ("tawpipe", "zb1", "fsdp"):
-        words = ("odd.toml", *settings(schedule=schedule))
-        accepted(*words, "--chakra", "traces", "--flops", "1M")
-        account = Account(accepted(*words, "--program"))
-        text = pathlib.Path(FOLDER, "traces/comm_groups.json").read_text(encoding="utf-8")
-        groups = json.loads(text)
-        assert list(groups.values()) == list(account.rings.values())
-        assert list(groups) == [str(1 + i) for i in range(len(groups))]
-        graph = Graph(groups)
-        for number, rank in enumerate(account.ranks):
-            nodes = trace_of(number)
-            check_nodes(rank.splitlines()[1:-1], nodes)
-            graph.add(number, nodes)
-
-        for place, count in graph.sides.items():
-            sides = 1 if len(place) == 2 else len(groups.get(place[4], "ab"))
-            assert count == sides, (place, count)
-        order = list(graphlib.TopologicalSorter(graph.needs).static_order())
-        assert len(order) == len(graph.needs), "no node needs itself"
-        planned = cases(*words)[0]["bytes_per_step"]
-        for reach, moved in graph.moved.items():
-            for kind in KINDS.values():
-                assert round(moved[kind]) == planned[reach][kind], (schedule, graph.moved, planned)
-
-
-def check_nodes(lines, nodes):
-    """The actions in their order, each after the last of its lane and what it waits for; a chain
-    of messages has several nodes of one name."""
-    runs, last = [
-        list(run) for _, run in itertools.groupby(nodes, lambda node: node.name)
-    ], collections.defaultdict(list)
-    for line, run in zip(lines, runs, strict=True):
-        words, waits = (part.split() for part in line.partition(" after ")[::2])
-        needs = last[words[1]][-1:] + [
-            last[lane][int(count) - 1] for lane, count in (word.split(":") for word in waits)
-        ]
-        assert run[0].name == " ".join(words[2:]), (line, run)
-        assert set(run[0].deps) == set(needs), (line, run)
-        assert all(node.deps for node in run[1:]), (line, run)
-        assert set(run[0].turn) == (
-            {ids[-1] for lane, ids in last.items() if lane != "compute" and ids}
-            if run[0].type == 7
-            else set()
-        ), (line, run)
-        last[words[1]].append(run[-1].id)
-        if words[2] in VISITS:
-            assert run[0].type == 4, run
-            assert run[0].of["tensor_size"] > 0, run
-            assert abs(run[0].of["num_ops"] - run[0].micros) <= 1, run
-        if words[2] == "F":
-            assert (
-                run[0].of["num_ops"] == 2 * 16 * (block(int(words[3][1:])) - 128) + 2 * 16 * 16 * 32
-            ), run
-
-
 def check_units():
-    """Blocks of each unit of fsdp:unit=3, by what its gather brings."""
-    accepted("deck.toml", *settings(schedule="fsdp:unit=3", layers=16), "--chakra", "traces")
-    sizes = {
-        node.name.split()[1]: node.of["comm_size"]
-        for node in trace_of(0)
-        if node.name.startswith("all_gather W")
-    }
-    assert sorted(round(3 * size / max(sizes.values())) for size in sizes.values()) == [
-        2,
-        2,
-        3,
-        3,
-        3,
-        3,
-    ], sizes
+    """Blocks of each unit of fsdp:unit=3, where visits have segments."""
+    words = settings(schedule="fsdp:unit=3", layers=16, context=2)
+    program = accepted("deck.toml", *words, "--program")
+    assert sorted(re.search(r"\nblocks (.*)\n", program)[1].split()) == list("223333"), program
 
 
 # The shards that leave a group of 24 ranks in 3, with 2 micro-batches each: rows of
@@ -806,4 +629,4 @@ DECK.write_text(
     "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8"
 )
 pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
-run_checks(globals(), () if INSTRUMENTS else ("check_chakra", "check_units"))
+run_checks(globals())
