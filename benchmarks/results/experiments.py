@@ -104,7 +104,7 @@ EXPERIMENTS = {
             f"{rate:g}": Point(
                 [
                     "groups=3",
-                    "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off,tawpipe:cco=serial",
+                    "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off",
                 ],
                 (f"between.rate={0.94 * rate} Gbit/s",),
             )
@@ -115,7 +115,7 @@ EXPERIMENTS = {
                 [
                     *SMALL,
                     "groups=3",
-                    "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off,tawpipe:cco=serial",
+                    "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off",
                 ],
                 nodes=(3, 2, f"{rate}mbit"),
             )

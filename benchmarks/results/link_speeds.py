@@ -45,8 +45,7 @@ RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", UNSHAPED]
 # four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
 # Of the picture: ablations, and ZB-H2, which lies on ZB-H1.
-LEFT_OUT = ["tawpipe:gwps=off", "tawpipe:gwps=direct", "tawpipe:dbs=off", "tawpipe:cco=off",
-            "tawpipe:cco=serial", "zb2"]  # fmt: skip
+LEFT_OUT = ["tawpipe:gwps=off", "tawpipe:dbs=off", "tawpipe:cco=off", "zb2"]
 MEGA = 1e6
 MIB = 2**20
 

@@ -47,9 +47,6 @@ LISTS = {
     "ffn": ("ffn", "ffn_per_layer"),
     "micro_batch_per_rank": ("micro_batch", "micro_batch_per_rank"),
 }
-# Two options got new names on this day.
-RENAMED_ON = "2026-11-24"
-RENAMED = {"gwps=off": "gwps=direct", "cco=off": "cco=serial"}
 HALVINGS, FACTORS = 14, (0.1, 10)  # of the search for a factor
 ROUNDS = 4  # of a search for two factors, one after the other
 NOT_EQUAL = 1.05  # steps of which one is so many times the other have an order
@@ -60,17 +57,9 @@ TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200)  # seconds
 # Measured cases.
 
 
-def schedule_of(case):
-    """Its name of today."""
-    name = case["schedule"]
-    for old, new in RENAMED.items() if str(case["started"]) < RENAMED_ON else ():
-        name = name.replace(old, new)
-    return name
-
-
 def deck_of(case):
     """A deck of this case alone."""
-    keys = {name: case[name] for name in DECK_KEYS} | {"schedule": schedule_of(case)}
+    keys = {name: case[name] for name in DECK_KEYS}
     for setting, (one, several) in LISTS.items():
         sizes = [int(size) for size in case[setting].split(",") if size]
         if len(sizes) > 1:
@@ -266,7 +255,7 @@ def draw_measured(pairs, path):
 
 
 def pair_of(cluster, case):
-    links, name = case.links, schedule_of(case)
+    links, name = case.links, case["schedule"]
     if case["replicas"] > 1:
         name += f", {case['replicas']} replicas"
     return Pair(

@@ -107,8 +107,6 @@ TEST(Deck, OptionsThatChangeNothingAreNoted) {
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
       ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
-  EXPECT_THAT(
-      notes("tawpipe:cco=serial:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
 }
 
 TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {

@@ -197,18 +197,6 @@ def predict(path, *arguments):
     return programs.call(PROGRAM, "predict", deck, "--machine", path, *arguments)
 
 
-def renamed():
-    """What two options of TawPipe were called when older cases were measured."""
-    for started, today in (
-        ("2026-11-22T10:00:00Z", "tawpipe:cco=serial:gwps=direct"),
-        ("2026-11-25T10:00:00Z", "tawpipe:cco=off:gwps=off"),
-    ):
-        assert (
-            predictions.schedule_of({"schedule": "tawpipe:cco=off:gwps=off", "started": started})
-            == today
-        ), started
-
-
 def cases_that_do_not_fit_are_left_out():
     """Those with `fits: false`, and no others; the rest is predicted as with them."""
     words = (MACHINE, *programs.settings(schedule="tawpipe,fsdp,1f1b"), "--json")
@@ -309,7 +297,6 @@ for check in (
     judging,
     best,
     machine_file,
-    renamed,
     memory_and_transfers,
     cases_that_do_not_fit_are_left_out,
     experiment_rates,

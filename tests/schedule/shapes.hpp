@@ -50,19 +50,17 @@ inline std::vector<std::string> tawpipe_specs() {
   for (const char* more : {":dbs=off",
            ":dbs=off:prefetch=3",
            ":dbs=off:cco=off",
-           ":dbs=off:cco=serial",
            ":shards=block",
            ":shards=block:rails=2:prefetch=3",
-           ":shards=block:gwps=direct",
+           ":shards=block:gwps=off",
            ":shards=block:dbs=off",
            ":rails=2",
            ":rails=3:prefetch=2",
            ":rails=64",
-           ":rails=2:cco=off",
-           ":rails=2:cco=serial"})
+           ":rails=2:cco=off"})
     result.push_back(std::string("tawpipe") + more);
-  for (const char* gwps : {"on", "off", "direct"})
-    for (const char* cco : {"on", "off", "serial"})
+  for (const char* gwps : {"on", "off"})
+    for (const char* cco : {"on", "off"})
       for (const char* prefetch : {"1", "2", "3"})
         result.push_back(
             std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
@@ -85,10 +83,8 @@ inline std::vector<std::string> keeping_specs() {
               std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
         }
   for (const char* other : {"tawpipe:dbs=off",
-           "tawpipe:gwps=direct",
            "tawpipe:gwps=off",
            "tawpipe:cco=off",
-           "tawpipe:cco=serial",
            "tawpipe:prefetch=4:grad_ticks=1",
            "fsdp:hierarchical=on:prefetch=0"})
     for (const char* kept : {":fetch=step:reduce=group:reshard=group", ":reshard=none:reduce=none"})

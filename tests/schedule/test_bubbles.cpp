@@ -197,22 +197,16 @@ double lock_step_seconds(const Program& program, const Times& times) {
 }
 
 /// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind.
-/// Without alternation, every micro-batch takes P visits forward and P backward, and the last rank
-/// is P - 1 behind.
 TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
   const Times times{1, 1.5, 1};
   for (int ranks = 2; ranks <= 9; ++ranks)
     for (int n = 1; n <= 4; ++n) {
-      const auto program_of = [&](const char* spec) {
-        return build({parse_spec(spec), topology::Groups({ranks}), n * ranks, ranks});
-      };
-      const Program program = program_of("weipipe"), naive = program_of("weipipe:naive=on");
+      const Program program =
+          build({parse_spec("weipipe"), topology::Groups({ranks}), n * ranks, ranks});
       const double turns = n * ranks + ranks - 1, seconds = lock_step_seconds(program, times);
       EXPECT_NEAR(seconds, turns * times.all(), 1e-9) << ranks << " ranks, N " << n;
       EXPECT_LE(seconds_of(program, times), seconds + 1e-9)
           << "ranks that need not wait are no slower";
-      EXPECT_EQ(ticks(naive).total, 2 * n * ranks + ranks) << ranks << " ranks, N " << n;
-      EXPECT_EQ(ticks(naive).busy, std::vector<int>(ranks, 2 * n * ranks));
     }
 }
 
@@ -254,7 +248,7 @@ TEST(WeightPipelines, ShardsOfTawPipeAreThoseOfRanksOrOfBlocks) {
 TEST(WeightPipelines, RanksInStepNeverIdle) {
   const Times times{1, 1.5, 1};
   for (const char* spec :
-      {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off", "tawpipe:gwps=direct"})
+      {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
     for (const int groups : {1, 2, 3, 6})
       for (const int n : {1, 3}) {
         const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 6 * n, 6};

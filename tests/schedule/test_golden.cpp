@@ -40,7 +40,7 @@ const std::vector<Golden>& goldens() {
       {"tawpipe_passed_on", "tawpipe:dbs=off:cco=off", {1, 1, 1}, 3, 3},
       {"tawpipe_context", "tawpipe", {2, 2}, 2, 4, 1, false, 2},
       {"zb1_context", "zb1", {4}, 3, 3, 1, false, 2},
-      {"tawpipe_serial", "tawpipe:cco=serial:reshard=none:reduce=none", {1, 1}, 4, 2},
+      {"tawpipe_kept_whole", "tawpipe:reshard=none:reduce=none", {1, 1}, 4, 2},
   };
   return all;
 }

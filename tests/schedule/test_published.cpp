@@ -258,7 +258,7 @@ std::uint64_t fetches(int shard, int ranks, int n) {
 /// from rank to rank.
 TEST(Published, TawPipeBytesOfEveryGroup) {
   for (const char* spec :
-      {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
+      {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;
@@ -305,17 +305,6 @@ TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
                           gradients = n * (ranks - 1);
       return std::pair{next ? weights : 0, before ? gradients : 0};
     });
-  });
-}
-
-/// Without grouping and collectives, each rank gets a shard from its owner and returns its
-/// gradient.
-TEST(Published, DirectMessagesOfEveryRank) {
-  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
-    const Measured m("tawpipe:gwps=direct", ranks, groups, n, ranks);
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(m.sent_by(r), (ranks - 1) * (fetches(r, ranks, n) + n) * m.shard_bytes())
-          << "rank " << r;
   });
 }
 

@@ -83,8 +83,7 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
                "zb1",
                "tawpipe",
                "tawpipe:cco=off",
-               "tawpipe:cco=serial",
-               "tawpipe:gwps=direct"}) {
+               "tawpipe:gwps=off"}) {
         const Request request{parse_spec(spec), groups, 2 * ranks, ranks + 1};
         SCOPED_TRACE(shapes::name_of(request));
         const Program program = build(request);
@@ -99,7 +98,7 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
 }
 
 TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
-  for (const char* spec : {"tawpipe:cco=serial", "1f1b:blocking=on", "zb1:blocking=on"})
+  for (const char* spec : {"1f1b:blocking=on", "zb1:blocking=on"})
     for (const topology::Groups& groups : shapes::groupings(4)) {
       const Program program = build({parse_spec(spec), groups, 8, 5});
       const Spans spans =

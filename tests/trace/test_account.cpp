@@ -216,12 +216,9 @@ INSTANTIATE_TEST_SUITE_P(Schedules,
         "zb1",
         "zb2",
         "weipipe",
-        "weipipe:naive=on",
         "tawpipe",
         "tawpipe:cco=off",
-        "tawpipe:cco=serial",
         "tawpipe:gwps=off",
-        "tawpipe:gwps=direct",
         "tawpipe:dbs=off",
         "tawpipe:prefetch=1"));
 

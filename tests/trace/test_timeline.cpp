@@ -48,7 +48,7 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
 }
 
 TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
-  for (const char* spec : {"tawpipe", "tawpipe:gwps=direct", "ddp"}) {
+  for (const char* spec : {"tawpipe", "tawpipe:gwps=off", "ddp"}) {
     const schedule::Program program = some_program(spec, 6, 2);
     const Timeline timeline = make_timeline(program, some_spans(program), "");
     std::map<int, std::vector<Event>> links;

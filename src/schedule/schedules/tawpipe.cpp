@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <fmt/format.h>
 #include <ranges>
 #include "base/error.hpp"
 #include "schedule/keeping.hpp"
@@ -31,12 +30,12 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
 
 /// How the group relay moves shards.
 struct RelayRules {
-  int fetch_inter;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
-  int fetch_intra;  ///< ticks ahead that the group broadcasts
-  int grad_ticks;   ///< ticks after B at which its gradient leaves, in the order of issue; as many
-                    ///< buffers
-  int rails;        ///< ranks of a group that share a message to another group
-  bool passes_on;   ///< a group takes shards from the group before it, which has just used them
+  int prefetch;    ///< ticks ahead that a shard is sent to another group, which broadcasts it one
+                   ///< tick ahead
+  int grad_ticks;  ///< ticks after B at which its gradient leaves, in the order of issue; as many
+                   ///< buffers
+  int rails;       ///< ranks of a group that share a message to another group
+  bool passes_on;  ///< a group takes shards from the group before it, which has just used them
 };
 
 /// Decides who sends each shard to whom, and returns its gradient.
@@ -52,9 +51,9 @@ struct RelayRules {
 /// same local index: the owner scatters the parts in its group, the other group gathers them;
 /// gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all
-/// ranks or single ones. What stays in a group is with its leaders for the shard, spread over its
-/// ranks as owned shards are.
+/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS one
+/// of all ranks. What stays in a group is with its leaders for the shard, spread over its ranks as
+/// owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder,
@@ -82,7 +81,7 @@ public:
 
   /// Brings the weights of a visit's shard to every member of a group.
   void fetch(int group, const Visit& visit) {
-    const int shard = visit.shard, tick = visit.tick - rules_.fetch_intra;
+    const int shard = visit.shard, tick = visit.tick - 1;
     RankBuffers& weights = weights_[group];
     RankBuffers& copies = kept_[group].copies_for(visit);
     if (!copies.empty() && keeping_.weights == Copies::per_rank) {
@@ -95,7 +94,7 @@ public:
         use_copy(r, shard, tick, copies[groups_.local(r)], weights[groups_.local(r)]);
     } else {
       if (!owns(group, shard))
-        send_to(group, shard, visit.tick - rules_.fetch_inter);
+        send_to(group, shard, visit.tick - rules_.prefetch);
       if (keeping_.weights != Copies::none)
         copies = copies_of(group, shard, tick, weights);
     }
@@ -260,7 +259,7 @@ private:
       return;
     const bool weights = payload == Payload::weights;
     const Phase phase = weights ? Phase::fetch_intra : Phase::push_intra;
-    const int communicator = communicator_of(group);
+    const int communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
     const std::vector<int> leaders = leaders_of(group, shard);
     const int parts = static_cast<int>(leaders.size());
     if (parts == groups_.size(group)) {
@@ -274,14 +273,6 @@ private:
       action.peer = leaders[i];
       builder_.collective(phase, communicator, action, buffers);
     }
-  }
-
-  int communicator_of(int group) {
-    if (groups_.count() == 1)
-      return builder_.world();
-    if (groups_ == builder_.groups())
-      return builder_.group(group);
-    return builder_.communicator(fmt::format("context{}", group), groups_.members(group));
   }
 
   void add_to_accumulator(
@@ -305,31 +296,10 @@ private:
 };
 
 RelayRules rules_of(const Spec& spec) {
-  RelayRules rules{.fetch_inter = number_of(spec, "prefetch"),
-      .fetch_intra = 1,
+  return {.prefetch = number_of(spec, "prefetch"),
       .grad_ticks = number_of(spec, "grad_ticks"),
       .rails = number_of(spec, "rails"),
       .passes_on = spec.options.contains("dbs")};
-  if (spec.value("cco") == "serial")
-    rules.fetch_inter = rules.fetch_intra = rules.grad_ticks = 0;
-  return rules;
-}
-
-/// What waits although it needs no data.
-Overlap overlap_of(const Spec& spec) {
-  const std::string cco = spec.value("cco");
-  if (cco.empty())
-    return Overlap::full;
-  return cco == "serial" ? Overlap::none : Overlap::not_of_weights;
-}
-
-/// The groups that share a shard's visit.
-topology::Groups groups_of(const Request& request, const topology::Groups& groups) {
-  const std::string gwps = request.spec.value("gwps");
-  if (gwps.empty())
-    return groups;
-  return topology::Groups::equal(
-      groups.ranks(), gwps == "direct" ? request.sharers_of_replica() : 1);
 }
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a
@@ -369,25 +339,24 @@ int shards_of(const Request& request) {
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
 /// receives at most one weight shard per tick. Options away from their defaults: gwps=off (one
-/// group of all ranks), gwps=direct (single ranks, or context groups, instead of groups; no
-/// stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (a rank
-/// waits for its messages with weights), cco=serial (no overlap of communication and computation),
-/// prefetch (ticks ahead between groups), shards (as many as ranks, or as blocks), grad_ticks
-/// (ticks after which gradients leave their group), rails (see GroupRelay).
+/// group of all ranks), dbs=off (a group gets a shard from the group that has just used it),
+/// cco=off (a rank waits for its messages with weights), prefetch (ticks ahead between groups),
+/// shards (as many as ranks, or as blocks), grad_ticks (ticks after which gradients leave their
+/// group), rails (see GroupRelay).
 Program make(const Request& request) {
   const int shards = shards_of(request);
   Builder builder(request, shards);
-  const topology::Groups groups = groups_of(request, builder.groups());
+  const auto& options = request.spec.options;
+  const topology::Groups groups =
+      options.contains("gwps") ? topology::Groups::equal(builder.ranks(), 1) : builder.groups();
   const std::vector<int> owners = round_robin_owners(groups, shards);
   for (int s = 0; s < shards; ++s)
     builder.own(owners[s], s);
   const RelayRules rules = rules_of(request.spec);
   GroupRelay relay(builder, groups, owners, rules, keeping_of(request));
-  const bool staggered = request.spec.value("gwps") != "direct";
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
-    all.emplace_back(
-        builder, groups.members(k), request.micro_batches_of_rank(), staggered ? k : 0);
+    all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), k);
 
   for (std::size_t i = 0; i < all[0].visits().size(); ++i) {
     const auto leaves = [&](int group) {
@@ -409,9 +378,9 @@ Program make(const Request& request) {
             all[k].is_last(now));
     }
   }
-  return std::move(builder).finish(all.back().last_tick() + std::min(rules.grad_ticks, 1),
+  return std::move(builder).finish(all.back().last_tick() + 1,
       EmbeddingsUpdate::sliced,
-      overlap_of(request.spec));
+      options.contains("cco") ? Overlap::not_of_weights : Overlap::full);
 }
 }  // namespace
 
@@ -420,19 +389,16 @@ Entry tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
       .options = with_keeping({{"gwps",
-                                   {"on", "off", "direct"},
-                                   "group-based weight pipelining; off: all ranks are one group; "
-                                   "direct: every rank "
-                                   "gets shards from their owners"},
+                                   {"on", "off"},
+                                   "group-based weight pipelining; off: all ranks are one group"},
           {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
           {"cco",
-              {"on", "off", "serial"},
+              {"on", "off"},
               "communication-computation overlap; off: a rank waits for weights that it sends "
-              "to, or gets from, "
-              "another group; serial: transfers and computation take turns"},
+              "to, or gets from, another group"},
           {"prefetch",
               {"2", "1..8"},
-              "ticks that a shard is sent ahead to another group; not with cco=serial"},
+              "ticks that a shard is sent ahead to another group"},
           {"grad_ticks",
               {"3", "1..8"},
               "ticks that a gradient has to leave its group, until computation needs its buffer "

@@ -11,19 +11,13 @@ int wrapped(int value, int ranks) {
 /// - j + r) mod P.
 struct Clock {
   int ranks, per_rank;
-  bool naive;
 
-  /// Positions between the same visits of two micro-batches of a rank.
-  int round() const { return naive ? 2 * ranks : ranks; }
+  int positions() const { return (per_rank + 1) * ranks - 1; }
 
-  int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
-
-  /// Interleaved, the rings turn by turns once the first rank has been through all shards.
-  int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
+  /// The rings turn by turns once the first rank has been through all shards.
+  int forward_tick(int i) const { return i < ranks ? i : 2 * i - ranks + 1; }
 
   int backward_tick(int j) const {
-    if (naive)
-      return ranks + j;
     const int both = positions() - ranks;  // turns that the rings share
     return ranks + (j < both ? 2 * j : j + both);
   }
@@ -63,10 +57,10 @@ private:
 
 class WeiPipe {
 public:
-  WeiPipe(Builder& builder, int per_rank, bool naive)
+  WeiPipe(Builder& builder, int per_rank)
       : builder_(builder),
         ranks_(builder.ranks()),
-        clock_{ranks_, per_rank, naive},
+        clock_{ranks_, per_rank},
         forward_(builder, Payload::weights, SlotClass::weights),
         backward_(builder, Payload::weights, SlotClass::weights),
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
@@ -109,8 +103,8 @@ private:
       Kind kind,
       VirtualBuffer weights,
       VirtualBuffer gradient) {
-    const int number = since / clock_.round();  // of the micro-batch on this rank
-    if (since < 0 || number >= clock_.per_rank || since % clock_.round() >= ranks_)
+    const int number = since / ranks_;  // of the micro-batch on this rank
+    if (since < 0 || number >= clock_.per_rank)
       return;
     const int micro_batch = rank * clock_.per_rank + number;
     const bool adds = kind == Kind::backward;  // the ring brings the gradient of other ranks
@@ -181,11 +175,11 @@ private:
 
 /// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P;
 /// weights for forward and for backward visits go round in two rings and gradients in a third, a
-/// rank per tick. Interleaved, backward visits of a micro-batch alternate with forward visits of
-/// the next; naive=on: one by one. Corrected: docs/schedules.md.
+/// rank per tick. Interleaved: backward visits of a micro-batch alternate with forward visits of
+/// the next. Corrected: docs/schedules.md.
 Program make(const Request& request) {
   Builder builder(request, request.ranks_of_replica());
-  WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
+  WeiPipe pipe(builder, request.micro_batches_of_rank());
   const int last_tick = pipe.run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);
 }
@@ -195,7 +189,6 @@ namespace schedules {
 Entry weipipe() {
   return {.name = "weipipe",
       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
-      .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
       .build = make,
       .shards_per_rank = 1,
       .refuses_context =
