@@ -53,6 +53,8 @@ ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
     "tawpipe:cco=off": (8220, 3470, 1140),
 }
 WIDTHS = (1024, 2048, 4096)
+# Micro-batches of 64K tokens that are 1536 sequences of the table, by their length (K).
+MICRO_BATCHES = {4: 96, 8: 192, 16: 384}
 UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
 BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
 SLICED = ("1f1b:slices=8", "zb1:slices=8")
@@ -116,6 +118,7 @@ class Paper:
 
     def row(self, deck, hidden, seq, schedules, *settings):
         """Of each schedule the case of this width and length (K)."""
+        settings = *settings, *of_length(seq)
         return [self.case(deck, name, settings, hidden=hidden, seq=seq * K) for name in schedules]
 
     def beside(self, kind, published, predicted):
@@ -127,6 +130,11 @@ class Paper:
     def close(self, kind):
         errors = self.errors[kind]
         return f"{sum(abs(error) <= CLOSE for error in errors)} of {len(errors)}"
+
+
+def of_length(seq):
+    """Settings of sequences of so many K; of 16 a deck has them."""
+    return () if seq == 16 else (f"seq={seq}K", f"micro_batches={MICRO_BATCHES[seq]}")
 
 
 def percent(value, base):
@@ -201,8 +209,8 @@ def fit(page):
         values = zip(CONSTANTS.items(), start * numpy.exp(factors))
         changes = [f"{key}={value} {unit}" for (key, unit), value in values]
         cases = []
-        for sizes in (("hidden=1024",), ("hidden=2048,4096", "seq=16K")):
-            settings = "schedule=weipipe,tawpipe", *sizes
+        for hidden, seq in (("1024", 4), ("1024", 8), ("1024,2048,4096", 16)):
+            settings = "schedule=weipipe,tawpipe", f"hidden={hidden}", *of_length(seq)
             cases += page.predict("table", *settings, changes=changes)
         rates = [(rate_of(case), known[key_of(case)]) for case in cases if key_of(case) in known]
         return [numpy.log(rate / published) for rate, published in rates]
@@ -260,7 +268,7 @@ def claims_on_memory(page):
 
 
 def claims_on_order(page):
-    plans = page.plan("table", "schedule=tawpipe,weipipe", "hidden=1024", "seq=16K")
+    plans = page.plan("table", "schedule=tawpipe,weipipe", "hidden=1024")
     tawpipe, weipipe = (plan["bytes_per_step"]["between"]["total"] / GB for plan in plans)
     yield (
         "bytes of a block, 36 H^2 in WeiPipe, 24 H^2 in TawPipe",
@@ -307,10 +315,16 @@ ORDER = (
 )
 
 
+def every_case(page, deck):
+    """Of the table, those of all lengths."""
+    lengths = MICRO_BATCHES if deck == "table" else (16,)
+    return [case for seq in lengths for case in page.cases(deck, *of_length(seq))]
+
+
 def hours(page):
     """What each part of the page takes on 24 GPUs."""
     for number, decks in enumerate(ORDER, 1):
-        cases = [case for deck in decks for case in page.cases(deck)]
+        cases = [case for deck in decks for case in every_case(page, deck)]
         steps = [case["step_s"] for case in cases if case["fits"]]
         rest = len(cases) - len(steps)
         count = f"{len(steps)}, and {rest} that do not fit" if rest else str(len(steps))
@@ -340,7 +354,7 @@ def print_readings(page):
         row = [", ".join(f"`{text}`" for text in (name, *settings))]
         memory = []
         for (hidden, seq), published in PUBLISHED.items():
-            sizes = f"schedule={name}", f"hidden={hidden}", f"seq={seq}K"
+            sizes = f"schedule={name}", f"hidden={hidden}"
             (case,) = page.row("table", hidden, seq, [name], *sizes, *settings)
             row.append(percent(rate_of(case), published[1]))
             memory.append(f"{memory_of(case):.1f}")
@@ -378,7 +392,7 @@ def print_baselines(page):
         cases = page.row("table", hidden, seq, BASELINES)
         cases += page.row("table", hidden, seq, SLICED, "schedule=" + ",".join(SLICED))
         rows.append([f"{hidden}, {seq}K", *map(rate_text, cases)])
-        plans = page.plan("table", "schedule=1f1b", f"hidden={hidden}", f"seq={seq}K")
+        plans = page.plan("table", "schedule=1f1b", f"hidden={hidden}", *of_length(seq))
         idle += [100 * plan["idle"]["share"] for plan in plans]
     print_table(("H, S", *(f"`{name}`" for name in (*BASELINES, *SLICED))), rows)
     print(f"- 1F1B idles for {min(idle):.0f} to {max(idle):.0f} %\n")

@@ -19,7 +19,6 @@ SAME_SETTING = {
     "tokens_per_micro_batch": "micro_batch",
     "micro_batch_per_rank": "micro_batch",
     "micro_batches_per_rank": "micro_batches",
-    "sequences_per_step": "micro_batches",
 }
 OUTPUT = ("-o", "--output")
 

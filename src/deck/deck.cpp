@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/ranges.h>
-#include <numeric>
 #include <set>
 #include "base/error.hpp"
 #include "deck/keys.hpp"
@@ -128,20 +127,6 @@ void complete_micro_batches(Case& c, const Draft& draft) {
   std::int64_t count = c.micro_batches > 0 ? c.micro_batches : sharers;
   if (draft.micro_batches_per_rank > 0)
     count = draft.micro_batches_per_rank * sharers;
-  if (draft.sequences > 0) {
-    const std::int64_t together =
-        sizes.empty() ? c.shape.micro_batch
-                      : std::reduce(sizes.begin(), sizes.end()) / c.shape.context.count;
-    if (draft.sequences % together != 0)
-      throw InputError(
-          fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
-                      "a multiple of {}",
-              draft.sequences,
-              sizes.empty() ? "micro-batches" : "rounds of all ranks",
-              together,
-              together));
-    count = draft.sequences / together * (sizes.empty() ? 1 : sharers);
-  }
   if (count > most_micro_batches)
     throw InputError(fmt::format(
         "micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));

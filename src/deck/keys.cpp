@@ -292,13 +292,6 @@ std::vector<Setting> batch_settings() {
               "Micro-batches of each rank, or with context of each n ranks that share sequences; "
               "instead of micro_batches: a step grows with the number of ranks.",
           .in_place_of = "micro_batches"},
-      {.name = "sequences_per_step",
-          .form = size(&D::sequences, 1, many),
-          .fallback = "micro_batches * micro_batch",
-          .example_value = "1536",
-          .doc = "Sequences of all micro-batches, instead of micro_batches: a step stays as large "
-                 "while B is swept; a multiple of B.",
-          .in_place_of = "micro_batches"},
   };
 }
 

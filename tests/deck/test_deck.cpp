@@ -161,20 +161,17 @@ TEST(Deck, KeysThatBelongTogetherFollowOtherAxes) {
   const std::vector<std::string> weak = {"ranks=2,4,6", "group_size=2", "micro_batches_per_rank=3"};
   EXPECT_THAT(sizes(make(small, weak)), ElementsAre("2 2 1 6", "4 2+2 1 12", "6 2+2+2 1 18"));
   const std::vector<std::string> tokens = {
-      "seq=256,512,1K", "tokens_per_micro_batch=1K", "sequences_per_step=16", "ranks=2"};
-  EXPECT_THAT(sizes(make(small, tokens)), ElementsAre("2 2 4 4", "2 2 2 8", "2 2 1 16"));
+      "seq=256,512,1K", "tokens_per_micro_batch=1K", "micro_batches=16", "ranks=2"};
+  EXPECT_THAT(sizes(make(small, tokens)), ElementsAre("2 2 4 16", "2 2 2 16", "2 2 1 16"));
   EXPECT_THAT(sizes(make(small, {"group_size=1,2,4"})),
       ElementsAre("4 1+1+1+1 1 4", "4 2+2 1 4", "4 4 1 4"));
-  // Two rounds of 1 + 1 + 2 + 4 sequences.
-  EXPECT_THAT(sizes(make(small, {"micro_batch_per_rank=1,1,2,4", "sequences_per_step=16"})),
-      ElementsAre("4 4 1,1,2,4 8"));
   EXPECT_THAT(
       sizes(make(small, {"schedule=serial", "micro_batches_per_rank=3"})), ElementsAre("1 1 1 12"));
 }
 
 TEST(Override, ReplacesAKeyOfTheSameMeaning) {
   const std::string deck =
-      small + "group_size = 2\nsequences_per_step = 8\ntokens_per_micro_batch = 256\n";
+      small + "group_size = 2\nmicro_batches_per_rank = 1\ntokens_per_micro_batch = 256\n";
   EXPECT_THAT(sizes(make(deck)), ElementsAre("4 2+2 2 4"));
   EXPECT_THAT(sizes(make(deck, {"groups=4", "micro_batches=12"})), ElementsAre("4 1+1+1+1 2 12"));
   EXPECT_THAT(sizes(make(deck, {"micro_batch_per_rank=1,2,3,2"})), ElementsAre("4 2+2 1,2,3,2 4"));
@@ -248,15 +245,6 @@ TEST(Refusal, SaysWhereAndWhat) {
           {small + "micro_batches = 4\nmicro_batches_per_rank = 1\n",
               "d.toml:6: micro_batches_per_rank",
               "keep one"},
-          {small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n",
-              "d.toml:5: sequences_per_step",
-              "together with micro_batches_per_rank"},
-          {small + "sequences_per_step = 9\nmicro_batch = 2\n",
-              "d.toml:5: sequences_per_step",
-              "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
-          {small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n",
-              "d.toml:5: sequences_per_step",
-              "a multiple of 6"},
           {small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
           {small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
           {std::string("\x7f"
@@ -282,7 +270,6 @@ TEST(Refusal, OfAKeyNamesItsLine) {
           {"tokens_per_micro_batch = 200",
               "tokens_per_micro_batch",
               "not a multiple of seq = 128; use for example 256"},
-          {"sequences_per_step = 6", "sequences_per_step gives micro_batches", "multiple of 4"},
           {"micro_batches_per_rank = 500000",
               "micro_batches_per_rank gives micro_batches",
               "2000000 a step are too many"},
@@ -437,12 +424,7 @@ TEST(Deck, MicroBatchesAreThoseOfContextGroups) {
   };
   EXPECT_EQ(of({}), "4 2 1 ");
   EXPECT_EQ(of({"micro_batches_per_rank=3"}), "12 6 3 ");
-  EXPECT_EQ(of({"sequences_per_step=8", "micro_batch=2"}), "4 4 4 ");
   EXPECT_EQ(of({"schedule=1f1b", "micro_batches=3"}), "3 3 3 ");
-  EXPECT_EQ(make(small, {"context=2", "micro_batch_per_rank=1,1,3,3", "sequences_per_step=8"})
-                .cases[0]
-                .micro_batches,
-      4);
 }
 
 /// In a sweep what does not suit is left out with the same sentence.

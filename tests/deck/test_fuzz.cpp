@@ -8,7 +8,7 @@ const std::string good = "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\n
                          "4]\ngroups = [1, 2, \"1+1\"]\nlayers = 8\n"
                          "hidden = \"1K\"\nheads = 8\nkv_heads = 2\nvocab = 300\nffn = 96\ndtype = "
                          "\"bf16\"\nseq = [64, \"1K\"]\n"
-                         "tokens_per_micro_batch = \"1K\"\nsequences_per_step = 64\nrecompute = "
+                         "tokens_per_micro_batch = \"1K\"\nmicro_batches_per_rank = 4\nrecompute = "
                          "\"none\"\nsteps = 3\nwarmup = 1\n"
                          "seed = 7\nlearning_rate = 1e-3\ndata = \"synthetic\"\n";
 

@@ -325,7 +325,7 @@ def keys_in_place_of_others_are_replaced():
     """Where groups and micro-batches were swept by keys that stand for them, the command names each
     of them once."""
     command = (
-        "minitaw run small.toml --set group_size=2,4 --set sequences_per_step=8 "
+        "minitaw run small.toml --set group_size=2,4 --set micro_batches_per_rank=2 "
         "--set tokens_per_micro_batch=1K -o mine.h5"
     )
     result = result_of(
