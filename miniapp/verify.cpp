@@ -13,6 +13,7 @@ using harness::Check, harness::Reference, harness::Tolerance;
 
 struct VerifyOptions {
   DeckOptions deck;
+  int repeat = 0;  ///< repetitions of a step that are compared; 0: none, cases and references are
   bool json = false;
   JobFlags job;
 };
@@ -171,8 +172,8 @@ std::string advice(const std::vector<Comparison>& compared) {
   return std::ranges::any_of(compared, wrong_reference)
              ? "# next: minitaw_kernels --verify, because one rank alone computes wrong, whatever "
                "the schedule\n"
-             : "# next: the wrong case alone (--set), then again; minitaw screen --replay tells a "
-               "device's fault\n";
+             : "# next: the wrong case alone (--set), then again; with --repeat 10 a device's fault "
+               "shows\n";
 }
 
 /// Says what it has come to. The exit code.
@@ -277,6 +278,89 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   }
   return mpi.on_root([&] { return conclude(compared, deck, options.json); });
 }
+/// A case whose first step was executed several times.
+struct Repeated {
+  Case settings;
+  std::vector<harness::Deviation> deviations;
+};
+
+std::string to_text(const harness::Deviation& d) {
+  return fmt::format("rank {}, repetition {}: {}", d.rank, d.repetition, d.tensor);
+}
+
+Json to_json(const Repeated& repeated) {
+  Json deviations = Json::array();
+  for (const harness::Deviation& d : repeated.deviations)
+    deviations.push_back({{"rank", d.rank}, {"repetition", d.repetition}, {"tensor", d.tensor}});
+  return {{"settings", settings_json(repeated.settings)},
+      {"passes", repeated.deviations.empty()},
+      {"deviations", deviations}};
+}
+
+/// A line for the case, and one for each of the first tensors that differ.
+std::string to_text(const Repeated& repeated) {
+  constexpr std::size_t most = 8;
+  const auto& [c, deviations] = repeated;
+  std::string text = fmt::format("{}, {} in groups {}, {}: {}\n",
+      c.schedule,
+      counted(c.ranks, "rank"),
+      c.groups.text(),
+      name_of(c.shape.dtype),
+      deviations.empty() ? "same bits"
+                         : fmt::format("DIFFERENT: {}", counted(std::ssize(deviations), "tensor")));
+  for (std::size_t i = 0; i < std::min(deviations.size(), most); ++i)
+    text += fmt::format("  {}\n", to_text(deviations[i]));
+  if (deviations.size() > most)
+    text += fmt::format("  and {} more (--json has all)\n", deviations.size() - most);
+  return text;
+}
+
+std::string verdict(const std::vector<Repeated>& all, int times) {
+  const auto differs = [](const Repeated& r) { return !r.deviations.empty(); };
+  const auto first = std::ranges::find_if(all, differs);
+  const std::string cases = counted(std::ssize(all), "case");
+  if (first == all.end())
+    return fmt::format("VALID: {}, each step {} times: losses, gradients and weights have the same "
+                       "bits on every rank",
+        cases,
+        times);
+  return fmt::format("INVALID: a repeated step has other bits in {} of {}, first {}: {}",
+      std::ranges::count_if(all, differs),
+      cases,
+      first->settings.schedule,
+      to_text(first->deviations.front()));
+}
+
+/// Executes the first step of every case several times from the same state, and compares every bit
+/// of what it leaves on each rank.
+int repeat(const VerifyOptions& options, MpiJob& mpi) {
+  const deck::Deck deck = mpi.read(options.deck);
+  const MemoryBudget budget(mpi);
+  for (const Case& c : deck.cases)
+    if (const std::string reason = budget.reason_against(c); !reason.empty())
+      throw InputError(fmt::format("verify, {}: it {}; use a smaller model", c.schedule, reason));
+  const bool says = mpi.is_root() && !options.json;
+  if (says)
+    fmt::print("{}", for_terminal(mpi.head_text(deck)));
+  std::vector<Repeated> all;
+  for (const Case& c : deck.cases) {
+    all.push_back({c, mpi.runner.repeat(c, options.repeat)});
+    if (says)
+      fmt::print("{}", to_text(all.back()));
+    std::fflush(stdout);
+  }
+  const bool valid =
+      std::ranges::all_of(all, [](const Repeated& r) { return r.deviations.empty(); });
+  if (options.json && mpi.is_root())
+    write_stdout(json_text({{"cases", list_of(all, [](const Repeated& r) { return to_json(r); })},
+        {"repetitions", options.repeat},
+        {"notes", deck.notes},
+        {"program", record::version_text()},
+        {"valid", valid}}));
+  if (says)
+    fmt::print("RESULT: {}\n", verdict(all, options.repeat));
+  return valid ? 0 : 1;
+}
 }  // namespace
 
 void add_verify(CLI::App& app, Invocation& invocation) {
@@ -284,11 +368,17 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand(
       "verify", "compare losses and gradients of every case with the serial reference");
   add_deck(*verb, options->deck);
+  verb->add_option("--repeat",
+          options->repeat,
+          "instead: execute the first step of every case so many times, and compare every bit")
+      ->check(CLI::Range(2, 10'000))
+      ->type_name("N");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.code =
-        in_job(invocation, options->job, [&](MpiJob& mpi) { return verify(*options, mpi); });
+    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
+      return options->repeat > 0 ? repeat(*options, mpi) : verify(*options, mpi);
+    });
   });
 }
 }  // namespace minitaw::app

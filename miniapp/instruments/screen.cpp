@@ -9,7 +9,6 @@
 #include "cli/cli11.hpp"
 #include "instruments/links/messages.hpp"
 #include "instruments/predict/machine.hpp"
-#include "instruments/replay/replay.hpp"
 #include "instruments/screen/probe.hpp"
 #include "instruments/verbs.hpp"
 #include "job.hpp"
@@ -26,7 +25,7 @@ struct ScreenOptions {
   int rounds = 3;
   double seconds = 0.1;
   double least = 0;  ///< per cent; 0: those of the quantities
-  bool json = false, replay = false;
+  bool json = false;
   JobFlags job;
 };
 
@@ -309,42 +308,6 @@ int screen_job(const ScreenOptions& options, const Invocation& invocation, MpiJo
   mpi.runner.guard().pause();
   return code;
 }
-
-/// Looks for silent corruption in a step of the deck's first case.
-int run_replay(const ScreenOptions& options, MpiJob& mpi) {
-  const deck::Deck deck = mpi.read(options.deck);
-  const auto place = [&](const topology::RankPlace& r) {
-    return fmt::format("{}, {}", mpi.hosts.text(r.node), r.unit);
-  };
-  const replay::Report report =
-      replay::compare_runs(mpi.runner, deck.cases.front(), list_of(mpi.ranks, place));
-  const std::vector<std::string>& findings = report.findings;
-  const int code = report.runs > 2 ? 1 : 0;
-  if (!mpi.is_root())
-    return code;
-  const std::string verdict =
-      code == 0 ? "SAME: every bit of every action"
-                : fmt::format("DIFFERENT: {}", counted(std::ssize(findings), "first fault"));
-  if (options.json)
-    write_stdout(json_text({{"verdict", verdict},
-        {"findings", findings},
-        {"runs", report.runs},
-        {"actions", report.actions},
-        {"buffers", report.tensors},
-        {"bytes", report.bytes}}));
-  else
-    write_stdout(fmt::format("{}{}# {}: {}, {} actions, {} buffers and {} compared\nVERDICT: {}\n",
-        mpi.map_text(),
-        findings.empty() ? "" : fmt::format("CULPRIT: {}\n", fmt::join(findings, "\nCULPRIT: ")),
-        deck.cases.front().schedule,
-        counted(report.runs, "run"),
-        report.actions,
-        report.tensors,
-        size_text(report.bytes),
-        verdict));
-  return code;
-}
-
 }  // namespace
 
 void add_screen(CLI::App& app, Invocation& invocation) {
@@ -353,7 +316,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("screen",
       "find the rank, node, adapter or link that is slower than its peers; start it with mpiexec "
       "or srun");
-  auto* deck = verb->add_option(
+  verb->add_option(
       "DECK", options->deck.path, "take the shapes of its first case (default: built in)");
   verb->add_option("--set", options->deck.overrides, "change a key of the deck: --set seq=4K")
       ->type_name("KEY=VALUE");
@@ -382,11 +345,6 @@ void add_screen(CLI::App& app, Invocation& invocation) {
           "machine file (see predict) that says what healthy parts reach; none: not even what the "
           "hardware says counts")
       ->type_name("MACHINE.toml|none");
-  verb->add_flag("--replay",
-          options->replay,
-          "instead: execute steps of the deck's first case on other ranks again, and compare every "
-          "bit")
-      ->needs(deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--hosts",
       options->job.hosts,
@@ -394,7 +352,7 @@ void add_screen(CLI::App& app, Invocation& invocation) {
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) {
-      return options->replay ? run_replay(*options, mpi) : screen_job(*options, invocation, mpi);
+      return screen_job(*options, invocation, mpi);
     });
   });
 }

@@ -40,14 +40,10 @@ void LaneExecutor::show(const schedule::Program& program) {
 
 void LaneExecutor::tell(int number, bool after) {
   const Entry& entry = actions_[number];
-  if (after)
-    observer_(*entry.action, after);
   if (entry.section != nullptr)
     after ? entry.section->stop() : entry.section->start();
   else if (!entry.name.empty())
     after ? Kokkos::Profiling::popRegion() : Kokkos::Profiling::pushRegion(entry.name);
-  if (!after)
-    observer_(*entry.action, after);
 }
 
 void LaneExecutor::begin_step() {

@@ -86,9 +86,6 @@ private:
 /// Starts an action (Runtime::start()): computes or enqueues it and returns nullptr, or returns a
 /// transfer that is under way.
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
-/// Called on the lane's thread before an action starts, and when it is complete or enqueued. May
-/// enqueue work on the lane's space.
-using Observer = std::function<void(const schedule::Action& action, bool after)>;
 
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its
 /// waits.
@@ -103,8 +100,6 @@ public:
       Start start,
       int messages,
       comm::LowLatency* low_latency);
-
-  void observe(const Observer& observer) { observer_ = observer; }
 
   /// Shows every action to the profilers that Kokkos has loaded: as a region on the thread that
   /// starts it (NVTX ranges in Nsight Systems), or as a section where several transfers are under
@@ -191,7 +186,6 @@ private:
   LaneProgress& progress_;
   const Queues& queues_;
   Start start_;
-  Observer observer_ = [](const schedule::Action&, bool) {};
   int messages_;
   comm::LowLatency* low_latency_;
   std::vector<Entry> actions_;
@@ -232,12 +226,6 @@ public:
       const Start& start,
       comm::Transport& transport,
       const StepOptions& options);
-
-  /// Not during a step.
-  void observe(const Observer& observer) const {
-    for (const auto& lane : lanes_)
-      lane->observe(observer);
-  }
 
   /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers
   /// under way.

@@ -235,34 +235,6 @@ Buffer Runtime::part(const Action& a, Operand operand) const {
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 
-std::vector<Runtime::Touched> Runtime::touched(const Action& a) const {
-  std::vector<Touched> all;
-  for (const schedule::Access& access : accesses(a, rank_)) {
-    Buffer buffer = arena_.slot(access.slot);
-    if (access.slot.cls == SlotClass::squares)
-      buffer.bytes = sizeof(float);  // scratch follows
-    else if (has_part(a.kind))
-      buffer = part(a, access.operand);
-    Touched touched{access.read ? buffer : Buffer{}, access.write ? buffer : Buffer{}};
-    if (a.kind == Kind::all_gather || a.kind == Kind::reduce_scatter) {
-      const std::vector<int>& members = program_.communicators[a.communicator].ranks;
-      const auto width = bytes_of(dtype_of(access.slot));
-      const Range own = slice(schedule::moved(a, layout_).count,
-          static_cast<int>(members.size()),
-          static_cast<int>(std::ranges::find(members, rank_) - members.begin()));
-      (a.kind == Kind::all_gather ? touched.in : touched.out) = {
-          buffer.data + own.begin * width, own.count * width};
-    }
-    all.push_back(touched);
-  }
-  const Buffer loss{reinterpret_cast<std::byte*>(arena_.loss()), sizeof(double)};
-  if (a.kind == Kind::update)
-    all.push_back({arena_.optimiser(state_of(a)), arena_.optimiser(state_of(a))});
-  if (a.kind == Kind::loss)
-    all.push_back({loss, loss});
-  return all;
-}
-
 comm::Message Runtime::message(const Action& a) const {
   const Buffer buffer = part(a, Operand::buffer);
   return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};

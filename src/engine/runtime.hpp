@@ -21,17 +21,6 @@ public:
   /// Adds the transport (none: the rank is alone). The runtime can then execute steps.
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
-  /// Memory that an action reads and writes: of each access (schedule::accesses()), then the
-  /// optimiser state of an update or the sum of a loss. Only the part that a transfer moves, an
-  /// addition adds, and so on.
-  struct Touched {
-    model::Buffer in{}, out{};
-  };
-
-  [[nodiscard]] std::vector<Touched> touched(const schedule::Action& action) const;
-
-  void observe(const Observer& observer) { executor_->observe(observer); }
-
   /// Prepares the tokens of the next step; not part of its time.
   void prepare();
   /// Executes the step that prepare() has prepared, without a stop of the host; returns its seconds

@@ -193,7 +193,7 @@ Check CaseRunner::verify(
   comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
-  if (const auto runtime = make_runtime(c, program, rank_, members, options)) {
+  if (const auto runtime = make_runtime(c, program, members, options)) {
     const auto listeners = listen({c, *runtime, members.comm});
     const Reference executed = run_steps(*runtime, c, steps, members.comm);
     CaseResult bytes;
@@ -265,7 +265,7 @@ StopReason CaseRunner::execute(const Case& c,
   comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
   options.stall_limit = limits.stall_limit;
-  const auto runtime = make_runtime(c, nullptr, rank_, members, options);
+  const auto runtime = make_runtime(c, nullptr, members, options);
   if (runtime == nullptr)
     return StopReason::no;
   const MPI_Comm comm = members.comm;
@@ -316,18 +316,17 @@ StopReason CaseRunner::execute(const Case& c,
 
 std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
     const schedule::Program* program,
-    int place,
     comm::mpi::OwnComm& members,
     engine::StepOptions options) {
-  check(MPI_Comm_split(world_, place < c.ranks ? 0 : MPI_UNDEFINED, place, &members.comm),
+  check(MPI_Comm_split(world_, rank_ < c.ranks ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
   std::unique_ptr<engine::Runtime> runtime;
   agree(world_, [&] {
-    if (place >= c.ranks)
+    if (rank_ >= c.ranks)
       return;
-    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, place, options)
-                                 : std::make_unique<engine::Runtime>(c, place, *program, options);
+    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, rank_, options)
+                                 : std::make_unique<engine::Runtime>(c, rank_, *program, options);
   });
   if (runtime == nullptr)
     return runtime;

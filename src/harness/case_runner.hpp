@@ -47,8 +47,16 @@ struct Outcome {
   StopReason stopped = StopReason::no;  ///< the same on all ranks
 };
 
+/// What has other bits after a step than after the first one from the same state.
+struct Deviation {
+  int rank = 0, repetition = 0;  ///< repetitions count from 1
+  std::string tensor{};          ///< "the gradient of layers.0.w13", "the loss"
+
+  friend bool operator==(const Deviation&, const Deviation&) = default;
+};
+
 struct RunnerOptions {
-  /// Its `stall_limit` holds for verify(); run() takes that of Limits. Stalls go to standard error.
+  /// Its `stall_limit` holds for verify() and repeat(); run() takes that of Limits. Stalls go to standard error.
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
@@ -90,27 +98,23 @@ public:
       int steps,
       const Reference& reference,
       const schedule::Program* program = nullptr);
-
-  // For instruments that execute steps by themselves.
-
-  /// Makes the runtime with which this rank executes rank `place` of the case; nullptr if the case
-  /// has no such rank. `members` becomes the communicator of the case's ranks. If a rank fails, all
-  /// throw. `program` (nullptr: the case's own) has the case's ranks and slots.
-  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
-      const schedule::Program* program,
-      int place,
-      comm::mpi::OwnComm& members,
-      engine::StepOptions options);
-
-  [[nodiscard]] const engine::StepOptions& step_options() const { return options_.step; }
-
-  [[nodiscard]] MPI_Comm comm() const { return world_; }
+  /// Executes the first step of a case so many times from the same state, with sums in a fixed
+  /// order. Returns on every rank which losses, gradients and weights, rank by rank, have other
+  /// bits than in the first repetition. Throws InputError for a case without a fixed order.
+  [[nodiscard]] std::vector<Deviation> repeat(const Case& asked, int times);
 
   [[nodiscard]] int rank() const { return rank_; }
 
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
+  /// Makes this rank's runtime; nullptr if it has no part in the case. `members` becomes the
+  /// communicator of the case's ranks. If a rank fails, all throw. `program` (nullptr: the case's
+  /// own) has the case's ranks and slots.
+  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
+      const schedule::Program* program,
+      comm::mpi::OwnComm& members,
+      engine::StepOptions options);
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
   StopReason execute(const Case& c,

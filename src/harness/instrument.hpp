@@ -13,8 +13,8 @@ class TimedSteps;
 /// A case that this rank executes.
 struct RunningCase {
   const Case& settings;
-  engine::Runtime& runtime;  ///< observe() tells of each action, before and after
-  MPI_Comm comm;             ///< of the ranks of the case
+  engine::Runtime& runtime;
+  MPI_Comm comm;  ///< of the ranks of the case
 };
 
 /// A case whose steps are over.

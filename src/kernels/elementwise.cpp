@@ -26,18 +26,6 @@ struct Convert {
   }
 };
 
-/// Adds a mixed number for each place and value: the order does not matter.
-struct CheckSum {
-  const std::uint16_t* values;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t i, std::uint64_t& sum) const {
-    std::uint64_t word =
-        (static_cast<std::uint64_t>(i + 1) << 16 | values[i]) * 0x9e3779b97f4a7c15U;
-    word = (word ^ word >> 32) * 0xd6e8feb86659fd93U;
-    sum += word ^ word >> 29;
-  }
-};
-
 /// The sum of the squares of a run of values for each row.
 struct Squares {
   double* partials;
@@ -184,21 +172,6 @@ void sum_losses(
   Kokkos::parallel_for("minitaw::sum_losses",
       row_policy(exec, 1),
       Sum<double>{loss, losses.data(), static_cast<int>(losses.extent(0)), scale, true});
-}
-
-void check_sum(
-    const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum) {
-  const CheckSum place{reinterpret_cast<const std::uint16_t*>(data)};
-  const auto count = static_cast<std::int64_t>(bytes / sizeof(std::uint16_t));
-  if constexpr (on_host) {
-    *sum = 0;
-    for (std::int64_t i = 0; i < count; ++i)
-      place(i, *sum);
-  } else {
-    const Kokkos::View<std::uint64_t, ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged> result(
-        sum);
-    Kokkos::parallel_reduce("minitaw::check_sum", FlatPolicy(exec, 0, count), place, result);
-  }
 }
 
 void add_squares(const ExecutionSpace& exec,

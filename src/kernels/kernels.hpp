@@ -308,10 +308,6 @@ void add(const ExecutionSpace& exec,
 /// rounded [n] = sum [n] in the type E.
 template <class E>
 void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
-/// *sum = a number that depends on every bit and its place; bytes are even. On a host: the calling
-/// thread's loop.
-void check_sum(
-    const ExecutionSpace& exec, const std::byte* data, std::size_t bytes, std::uint64_t* sum);
 /// *sum = the sum of the squares of values [n], or +=, in an order that depends on n alone.
 /// partials: as many doubles.
 inline constexpr int most_square_partials = 512;

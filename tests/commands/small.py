@@ -123,17 +123,16 @@ def program(name, words):
     verb = words[0] if words else ""
     if "SMALL_PLANS" in os.environ and verb in ("run", "verify"):
         return launch(1, [name, *words])
-    computes = name != "minitaw" or verb in ("run", "verify") or "--replay" in words
+    computes = name != "minitaw" or verb in ("run", "verify")
     if computes or verb in ("plan", "predict"):
         words = small_words(words, computes)
     less = LESS_OF.get(name, LESS.get(verb, {}))
     words = with_less(words, less)
-    if name in LESS_OF or "--replay" not in words:
-        words += [
-            f"{option}={value}"
-            for option, value in less.items()
-            if option in ALWAYS and not any(word.startswith(option) for word in words)
-        ]
+    words += [
+        f"{option}={value}"
+        for option, value in less.items()
+        if option in ALWAYS and not any(word.startswith(option) for word in words)
+    ]
     return [real, *words]
 
 

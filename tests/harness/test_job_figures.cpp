@@ -67,7 +67,7 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   }
 }
 
-/// A replay fills memory, too: a table that is made before would be lost.
+/// A check fills memory: a table that is made before would be lost.
 TEST_F(Job, MemoryThatBeginsWithAPatternChangesNoLoss) {
   const Case c = one_group();
   const auto loss_of = [&](std::optional<std::byte> fill) {

@@ -79,6 +79,25 @@ def check_unsuited():
     assert run.stdout.count(f"# {reason}\n") == 2, "before the first case and before the verdict"
 
 
+def check_repeat():
+    """The same step again has the same bits in every case; cases are not compared with references."""
+    deck = ("verify", DECK, *settings(seq=9, ranks=2, groups=1, schedule="ddp,tawpipe"))
+    done, told = call(2, *deck, "--repeat", "3"), call(2, *deck, "--repeat", "3", "--json")
+    assert done.returncode == told.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(
+        "RESULT: VALID: 2 cases, each step 3 times: losses, gradients and weights have the same "
+        "bits on every rank\n"
+    ), done.stdout
+    assert "reference" not in done.stdout and done.stdout.count(": same bits\n") == 2, done.stdout
+    said = json.loads(told.stdout)
+    assert said["valid"] and said["repetitions"] == 3, said
+    assert [case["settings"]["schedule"] for case in said["cases"]] == ["ddp", "tawpipe"], said
+    assert all(case["passes"] and case["deviations"] == [] for case in said["cases"]), said
+    refused = call(2, *deck, "--repeat", "3", *settings(transport="nccl"))
+    assert refused.returncode == 2 and "fixed order" in refused.stderr, refused.stderr
+    assert call(2, *deck, "--repeat", "1").returncode == 2
+
+
 def check_late_rank():
     """A rank that comes to MPI later than the watchdog waits in a step, as on a crowded machine."""
     run = [PROGRAM, "verify", str(DECK), *settings(seq=9, groups=1, ranks=2), "--watchdog", "1"]

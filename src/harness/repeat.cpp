@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The same step again, from the same state: every bit must be the same, or data are corrupted
+// silently.
+#include <algorithm>
+#include <sstream>
+#include "base/error.hpp"
+#include "harness/case_runner.hpp"
+
+namespace minitaw::harness {
+namespace {
+/// A number that depends on every bit, for the loss, each gradient and each weight tensor of a
+/// rank, in the same order in every repetition.
+using Sums = std::vector<std::pair<std::string, std::size_t>>;
+
+std::size_t sum_of(model::Buffer buffer) {
+  const auto host =
+      Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), engine::view_of(buffer));
+  const std::string_view bytes(reinterpret_cast<const char*>(host.data()), host.size());
+  return std::hash<std::string_view>()(bytes);
+}
+
+/// Adds what a slot has of each tensor: `wanted` elements of the flat buffer of which it holds
+/// `there`.
+void add_tensors(Sums& sums,
+    const engine::Runtime& runtime,
+    schedule::Slot slot,
+    const model::Flat& flat,
+    Range there,
+    Range wanted) {
+  const std::size_t width = bytes_of(dtype_of(slot.cls, runtime.layout().shape));
+  const model::Buffer buffer = runtime.arena().slot(slot);
+  const bool weights = schedule::memory_of(slot.cls) == schedule::Memory::weights;
+  for (const model::Tensor& t : flat.tensors) {
+    const std::int64_t begin = std::max(t.offset, wanted.begin);
+    const std::int64_t end = std::min(t.offset + t.size(), wanted.begin + wanted.count);
+    if (begin < end)
+      sums.emplace_back(fmt::format("the {} of {}", weights ? "weights" : "gradient", t.name),
+          sum_of({buffer.data + (begin - there.begin) * width, (end - begin) * width}));
+  }
+}
+
+/// Of all that the rank has updated in a step, and how.
+Sums sums_of(const engine::Runtime& runtime) {
+  const schedule::Program& program = runtime.program();
+  const model::Layout& layout = runtime.layout();
+  double loss = runtime.loss();
+  Sums sums = {{"the loss", std::hash<double>()(loss)}};
+  for (const schedule::Action& a : program.ranks[runtime.rank()].actions) {
+    if (a.kind != schedule::Kind::update)
+      continue;
+    const bool ends = of_embeddings(a.payload);
+    const model::Flat& flat = ends ? layout.embeddings : layout.shards[a.shard];
+    for (const auto operand : {schedule::Operand::gradient, schedule::Operand::weights}) {
+      const Range there =
+          held(program, runtime.rank(), a[operand].cls, ends ? -1 : a.shard, layout);
+      // Updated weights of the embeddings go to every rank that has them.
+      const bool in_slice = ends && operand == schedule::Operand::gradient;
+      const Range wanted =
+          in_slice ? range_of(flat.elements, {a.shard, program.embeddings_slices}) : there;
+      add_tensors(sums, runtime, a[operand], flat, there, wanted);
+    }
+  }
+  return sums;
+}
+
+/// Whatever sums in an order that depends on time is refused, or replaced where it was not asked
+/// for.
+Case repeatable(Case c) {
+  const bool attention = c.attention == "cudnn";
+  if (attention || c.transport == "nccl")
+    throw InputError(fmt::format("{}: its sums have no fixed order; to repeat a step to the bit, "
+                                 "use attention = portable or host and transport = mpi",
+        attention ? "attention = cudnn" : "transport = nccl"));
+  c.transport = "mpi";
+  if (c.attention == "auto" && !kernels::on_host)
+    c.attention = "portable";
+  return c;
+}
+}  // namespace
+
+std::vector<Deviation> CaseRunner::repeat(const Case& asked, int times) {
+  const Case c = repeatable(asked);
+  engine::StepOptions options = options_.step;
+  options.repeatable = true;
+  options.fill = std::byte{0};
+  Sums first;
+  std::string differing;  // lines of this rank: repetition and tensor
+  for (int repetition = 1; repetition <= times; ++repetition) {
+    comm::mpi::OwnComm members;
+    if (const auto runtime = make_runtime(c, nullptr, members, options)) {
+      const auto listeners = listen({c, *runtime, members.comm});
+      runtime->prepare();
+      (void)runtime->step();
+      const Sums sums = sums_of(*runtime);
+      if (repetition == 1)
+        first = sums;
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        if (sums[i] != first[i])
+          differing += fmt::format("{} {}\n", repetition, sums[i].first);
+    }
+    wait_for_all(world_);
+  }
+  std::vector<Deviation> all;
+  for (int r = 0; const std::string& text : comm::mpi::gather_texts(differing, world_)) {
+    std::istringstream lines(text);
+    for (Deviation found{.rank = r}; lines >> found.repetition;) {
+      std::getline(lines >> std::ws, found.tensor);
+      all.push_back(found);
+    }
+    ++r;
+  }
+  return all;
+}
+}  // namespace minitaw::harness
