@@ -19,7 +19,6 @@ struct JobView {
   std::vector<topology::RankPlace> places;  ///< of each rank; none: they compute on devices
   std::string device_uuid;                  ///< of this rank's device; empty: a host
   bool shared_devices = false;              ///< some ranks use the same device
-  bool first_of_node = false;               ///< this rank is the first one of its node
 };
 
 /// The instruments that look at every case of the job. Collective over MPI_COMM_WORLD.

@@ -227,8 +227,7 @@ MpiJob::MpiJob(const comm::mpi::Environment& mpi, const JobFlags& given)
               .instruments = make_instruments({.nodes = place.nodes,
                   .places = kernels::on_host ? ranks : std::vector<topology::RankPlace>(),
                   .device_uuid = device.uuid,
-                  .shared_devices = topology::shared_device(uuids).has_value(),
-                  .first_of_node = place.local_rank == 0})}) {}
+                  .shared_devices = topology::shared_device(uuids).has_value()})}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;

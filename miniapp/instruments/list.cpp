@@ -9,7 +9,7 @@
 #include "instruments.hpp"
 #include "instruments/blame/blame.hpp"
 #include "instruments/blame/listener.hpp"
-#include "instruments/energy/listener.hpp"
+#include "instruments/energy/energy.hpp"
 #include "instruments/hang/hang_finder.hpp"
 #include "instruments/verbs.hpp"
 
@@ -37,12 +37,6 @@ void add_predictor(CLI::App& app, const Invocation& invocation) {
 #else
 void add_predictor(CLI::App& /*app*/, const Invocation& /*invocation*/) {}
 #endif
-
-/// A device that several ranks share would count for each of them.
-std::unique_ptr<energy::Meter> meter_of(const JobView& job) {
-  return job.shared_devices ? std::make_unique<energy::Meter>("ranks share a device")
-                            : energy::make_meter(job.device_uuid);
-}
 }  // namespace
 
 void add_instruments(CLI::App& app, Invocation& invocation) {
@@ -56,11 +50,10 @@ record::Extensions extensions() {
 }
 
 harness::Instruments make_instruments(const JobView& job) {
-  std::shared_ptr<energy::Meter> node =
-      job.first_of_node ? energy::make_node_meter() : std::make_unique<energy::Meter>();
+  // A device that several ranks share would count for each of them.
+  energy::Meter meter(job.shared_devices ? "" : job.device_uuid);
   return {std::make_shared<hang::HangFinder>(MPI_COMM_WORLD, job.nodes),
-      std::make_shared<energy::Energy>(meter_of(job)),
-      std::make_shared<energy::Energy>(std::move(node), job.nodes),
+      std::make_shared<energy::Energy>(std::move(meter), job.nodes),
       std::make_shared<blame::Finder>(blame::Finder::Job{
           .nodes = job.nodes, .places = job.places, .shared_devices = job.shared_devices})};
 }

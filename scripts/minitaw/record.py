@@ -24,8 +24,7 @@ from .walk import refuse
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
 DATASETS = {"seconds", "repetition", "position", "losses", "window/begin", "window/end",
-            "memory/measured", "bytes/counted", "idle_ticks", "device/clock", "device/memory_clock",
-            "device/temperature", "device/power", "device/throttle", "device/energy"}  # fmt: skip
+            "memory/measured", "bytes/counted", "idle_ticks"}  # fmt: skip
 BYTE_KINDS = 5  # weights, gradients, activations, embedding and head, keys and values
 
 

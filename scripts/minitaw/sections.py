@@ -48,14 +48,9 @@ MORE_FIGURES = {
     "last_loss": ("last loss", lambda value: figure(value, 5)),
     "gradient_error": ("gradient error", lambda value: f"{value:.0e}"),
 }
-COUNTERS = {
-    "clock_min": ("lowest clock [MHz]", figure),
-    "temperature_max": ("hottest [°C]", figure),
-    "power_mean": ("power, all ranks [W]", figure),
-    "energy_per_token": ("energy [J/token]", figure),
-    "throttled": ("slowed", percent),
-    "node_power_mean": ("power, nodes [W]", figure),
-    "node_energy_per_token": ("energy, nodes [J/token]", figure),
+ENERGY = {
+    "energy": ("timed steps [J]", figure),
+    "energy_per_token": ("[J/token]", figure),
 }
 ABOUT_FIGURES = (
     "Marks: ✔ valid, ! valid with a doubt, ✘ not valid. A sample is the step of the slowest rank. "
@@ -273,49 +268,21 @@ def timelines_section(book):
     return [said, pictures]
 
 
-# Device counters. Bits of NVML's mask of reasons why clocks are lowered (nvmlClocksEventReasons)
-# that mean heat or power.
-
-REASONS = {
-    0x4: "power limit",
-    0x8: "hardware slow-down",
-    0x20: "heat (driver)",
-    0x40: "heat (hardware)",
-    0x80: "power brake",
-}
-
-
-def slowed_by(case):
-    masks = case.get("device/throttle").astype(numpy.uint64)
-    texts = []
-    for bit, name in REASONS.items() if masks.size else ():
-        share = float(((masks & numpy.uint64(bit)) != 0).any(axis=-1).mean())
-        if share:
-            texts.append(f"{name} {percent(share, 0)}")
-    return ", ".join(texts) or NO_FIGURE
-
-
-def counters_section(book):
-    known = [
-        case
-        for case in book.cases
-        if case.get("device/clock").size or any(exists(case[name]) for name in COUNTERS)
-    ]
+def energy_section(book):
+    known = [case for case in book.cases if exists(case["energy"])]
     if not known:
-        ended = [case["counters"] for case in book.cases if case["status"] == "ok"]
+        ended = [case["energy_source"] for case in book.cases if case["status"] == "ok"]
         reasons = dict.fromkeys(text.removeprefix("unavailable: ") for text in ended)
-        return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
-    return [
-        "Clocks, heat and power are of the devices alone, those of nodes of what their source "
-        "says. Slowed: the share of timed steps in which heat or power lowered a clock.",
-        figures_table(
-            "Device counters",
-            COUNTERS,
-            known,
-            ["by (share of samples)", "read through", "nodes through"],
-            lambda case: [slowed_by(case), case["counters"], case.row.get("node_counters", "")],
-        ),
-    ]
+        return "unavailable: " + ("; ".join(reasons) or "no case ran to its end")
+    about = "Energy of what the counters cover, the gaps between timed steps included."
+    table = figures_table(
+        "Energy of the timed steps",
+        ENERGY,
+        known,
+        ["counters of"],
+        lambda case: [case["energy_source"]],
+    )
+    return [about, table]
 
 
 def provenance_section(book):
@@ -337,6 +304,6 @@ SECTIONS = {
     "time": ("Where the time went", time_section),
     "memory": ("Memory", memory_section),
     "timelines": ("Timelines", timelines_section),
-    "counters": ("Device counters", counters_section),
+    "energy": ("Energy", energy_section),
     "provenance": ("Provenance", provenance_section),
 }

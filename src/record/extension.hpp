@@ -11,7 +11,7 @@ struct Extension {
   /// Columns of the summary, from what the instrument has found.
   std::function<Cells(const CaseResult& result)> columns;
   /// Corrects what was found in the last repetition by the row of the earlier ones. Datasets along
-  /// timed steps or repetitions are joined already.
+  /// repetitions are joined already.
   std::function<void(const Row& earlier, CaseResult& result)> join;
   /// Closing lines of a sweep, also kept as an attribute of /summary; none: an empty name.
   std::string attribute{};

@@ -244,14 +244,13 @@ void prepend(std::vector<T> earlier, std::vector<T>& later) {
   later = std::move(earlier);
 }
 
-/// Puts what the file has along timed steps or repetitions before what an instrument has found.
-/// Readings of some repetitions only would be taken for those of all: then there are none.
+/// Puts what the file has along repetitions before what an instrument has found. Readings of some
+/// repetitions only would be taken for those of all: then there are none.
 void prepend_found(
     hid_t file, const std::string& group, const CaseResult& earlier, Dataset& later) {
-  const bool by_step = later.axes.starts_with("timed step");
-  if (!by_step && !later.axes.starts_with("repetition"))
+  if (!later.axes.starts_with("repetition"))
     return;
-  const std::size_t expected = by_step ? earlier.repetition.size() : earlier.position.size();
+  const std::size_t expected = earlier.position.size();
   std::visit(
       [&]<class T>(std::vector<T>& values) {
         h5::Array<T> before{std::vector<hsize_t>(later.shape.size()), {}};

@@ -7,12 +7,12 @@
 
 namespace minitaw::nvml {
 namespace {
-/// Leaves null what the library lacks under every name.
-template <class Function, class... Names>
-void find(void* file, Function*& function, Names... names) {
-  for (const char* name : {names...})
-    if (function == nullptr)
-      function = reinterpret_cast<Function*>(dlsym(file, name));
+constexpr int success = 0;
+constexpr unsigned mig_enabled = 1;  // nvmlEnableState_t: the device is cut into instances
+
+template <class Function>
+void find(void* file, Function*& function, const char* name) {
+  function = reinterpret_cast<Function*>(dlsym(file, name));
 }
 
 Functions functions_of(void* file) {
@@ -24,20 +24,13 @@ Functions functions_of(void* file) {
   find(file, f.driver_version, "nvmlSystemGetDriverVersion");
   find(file, f.device_by_uuid, "nvmlDeviceGetHandleByUUID");
   find(file, f.mig_mode, "nvmlDeviceGetMigMode");
-  find(file, f.clock, "nvmlDeviceGetClockInfo");
-  find(file, f.temperature, "nvmlDeviceGetTemperature");
-  find(file, f.power, "nvmlDeviceGetPowerUsage");
-  find(file,
-      f.throttle_reasons,
-      "nvmlDeviceGetCurrentClocksEventReasons",
-      "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(file, f.energy, "nvmlDeviceGetTotalEnergyConsumption");
   return f;
 }
 
 std::string ask_once(const char* file, int (*Functions::*question)(char*, unsigned)) {
   try {
-    return version(Library(file).call().*question);
+    return Library(file).version(question);
   } catch (const std::runtime_error&) {
     return {};
   }
@@ -47,16 +40,16 @@ std::string ask_once(const char* file, int (*Functions::*question)(char*, unsign
 Library::Library(const char* file) : file_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
   if (file_ == nullptr)
     throw std::runtime_error(fmt::format("no {} (it comes with NVIDIA's driver)", file));
-  const Functions& f = functions_ = functions_of(file_);
-  std::string fault;
-  if (!f.init || !f.shutdown || !f.error_string || !f.device_by_uuid)
-    fault = fmt::format("{} lacks a function that every NVML has", file);
-  else if (const int code = f.init(); code != success)
-    fault = fmt::format("nvmlInit: {}", words(code));
-  if (fault.empty())
-    return;
-  (void)dlclose(file_);
-  throw std::runtime_error(fault);
+  functions_ = functions_of(file_);
+  const Functions& f = functions_;
+  try {
+    if (!f.init || !f.shutdown || !f.error_string || !f.device_by_uuid)
+      throw std::runtime_error(fmt::format("{} lacks a function that every NVML has", file));
+    require_success(f.init(), "nvmlInit");
+  } catch (const std::runtime_error&) {
+    (void)dlclose(file_);
+    throw;
+  }
 }
 
 Library::~Library() {
@@ -65,14 +58,37 @@ Library::~Library() {
   (void)dlclose(file_);
 }
 
-std::string Library::words(int code) const {
-  const char* const text = functions_.error_string(code);
-  return text == nullptr ? fmt::format("error {}", code) : text;
+void Library::require_success(int code, const char* what) const {
+  if (code == success)
+    return;
+  const char* const words = functions_.error_string(code);
+  throw std::runtime_error(
+      fmt::format("{}: {}", what, words == nullptr ? fmt::format("error {}", code) : words));
 }
 
-std::string version(int (*ask)(char*, unsigned)) {
-  std::array<char, version_size> text{};
-  if (ask == nullptr || ask(text.data(), version_size) != success)
+Device Library::whole_device(const std::string& uuid) const {
+  Device device = nullptr;
+  require_success(functions_.device_by_uuid(uuid.c_str(), &device), "NVML's device");
+  unsigned now = 0, later = 0;
+  // Devices that cannot be cut answer that they do not support the question.
+  if (functions_.mig_mode != nullptr && functions_.mig_mode(device, &now, &later) == success &&
+      now == mig_enabled)
+    throw std::runtime_error("the device is part of one (MIG), and NVML tells of whole ones only");
+  return device;
+}
+
+double Library::energy(Device device) const {
+  unsigned long long millijoules = 0;
+  if (functions_.energy == nullptr)
+    throw std::runtime_error("this NVML counts no energy");
+  require_success(functions_.energy(device, &millijoules), "NVML's energy");
+  return static_cast<double>(millijoules);
+}
+
+std::string Library::version(int (*Functions::*of)(char*, unsigned)) const {
+  std::array<char, 80> text{};  // NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
+  const auto ask = functions_.*of;
+  if (ask == nullptr || ask(text.data(), text.size()) != success)
     return {};
   text.back() = '\0';
   return text.data();

@@ -4,38 +4,18 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
-/// What instruments might have found in a case: device and node readings, and who stands out. Their
-/// units are those of layout.txt.
-inline std::vector<Dataset> sample_findings(int ranks, int steps) {
+/// What instruments might have found in a case: energy, and who stands out. Their units are those
+/// of layout.txt.
+inline std::vector<Dataset> sample_findings() {
   std::vector<Dataset> found;
   const auto text = [&](const std::string& path, const std::string& value) {
     found.push_back({.path = path, .values = one(value)});
   };
-  const auto by_step = [&]<class Value>(const std::string& path, const Value& value) {
-    std::vector<std::invoke_result_t<Value, int, int>> values;
-    for (int step = 0; step < steps; ++step)
-      for (int rank = 0; rank < ranks; ++rank)
-        values.push_back(value(step, rank));
-    found.push_back({.path = path,
-        .axes = "timed step, rank",
-        .values = values,
-        .shape = {static_cast<std::size_t>(steps), static_cast<std::size_t>(ranks)}});
-  };
-  const auto by_repetition = [&](const std::string& path, const std::vector<double>& values) {
-    found.push_back(
-        {.path = path, .axes = "repetition, rank", .values = values, .shape = {1, values.size()}});
-  };
-  text("counters", "made up 1.2");
-  by_step("device/clock", [](int step, int rank) { return 1700.0 + 10 * step + rank; });
-  by_step("device/memory_clock", [](int, int rank) { return 2600.0 + rank; });
-  by_step("device/temperature", [](int step, int rank) { return 50.0 + step + 0.5 * rank; });
-  by_step("device/power", [](int step, int rank) { return 600.0 + 7 * rank + step; });
-  by_step("device/throttle",
-      [](int step, int rank) { return std::uint64_t{step == 1 && rank == 2 ? 0x21U : 0x1U}; });
-  by_repetition("device/energy", {100, 200, 300});
-  text("node_counters", "made up 3");
-  by_step("node/power", [](int step, int rank) { return 1600.0 + 7 * rank + step; });
-  by_repetition("node/energy", {40, 50, 60});
+  text("energy_source", "made up 1.2");
+  found.push_back({.path = "energy",
+      .axes = "repetition, rank",
+      .values = std::vector<double>{100, 200, 300},
+      .shape = {1, 3}});
   text("blame/text",
       "rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
       "shorter");
@@ -103,7 +83,7 @@ inline CaseResult sample_case(
   r.ticks = 17;
   r.max_gradient_error = 1e-7;
   r.started = "2026-07-18T09:30:00Z";
-  r.found = sample_findings(c.ranks, timed);
+  r.found = sample_findings();
   return r;
 }
 
@@ -113,16 +93,9 @@ inline Cells sample_columns(const CaseResult& r) {
     return {};
   const auto steps = static_cast<double>(r.seconds.size());
   const double tokens = tokens_of_step(r.settings) * steps;
-  const double later = 3 * 0.5 * (steps - 1);  // W that the steps after the first one add
-  return {{"counters", "made up 1.2"},
+  return {{"energy_source", "made up 1.2"},
+      {"energy", 600.0},
       {"energy_per_token", 600 / tokens},
-      {"power_mean", 600.0 + 607 + 614 + later},
-      {"clock_min", 1700.0},
-      {"temperature_max", 51 + steps - 1},
-      {"throttled", 1 / steps},
-      {"node_counters", "made up 3"},
-      {"node_energy_per_token", 150 / tokens},
-      {"node_power_mean", 1600.0 + 1607 + 1614 + later},
       {"blame", std::get<std::vector<std::string>>(r.find("blame/text")->values)[0]},
       {"culprit", "rank 2"},
       {"culprit_slower", 0.08},

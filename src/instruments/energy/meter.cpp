@@ -1,115 +1,116 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/energy/meter.hpp"
-#include <algorithm>
-#include <chrono>
-#include <fmt/ranges.h>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <memory>
 #include <stdexcept>
-#include <vector>
+#include "topology/system.hpp"
 
 namespace minitaw::energy {
 namespace {
-using nvml::Device, nvml::Library;
+namespace fs = std::filesystem;
+using Counters = std::vector<Counter>;
 
-bool is_cut(const Library& nvml, Device device) {
-  unsigned now = 0, later = 0;
-  // Devices that cannot be cut answer that they do not support the question.
-  return nvml.call().mig_mode != nullptr &&
-         nvml.call().mig_mode(device, &now, &later) == nvml::success && now == nvml::mig_enabled;
+/// The number at the beginning of a file.
+double number_in(const fs::path& file) {
+  errno = 0;
+  std::ifstream stream(file);
+  if (double value = 0; stream >> value)
+    return value;
+  throw std::runtime_error(
+      fmt::format("{}: {}", file.string(), errno == 0 ? "not a number" : std::strerror(errno)));
 }
 
-/// A part of a device (MIG) is not found by its number.
-Device find(const Library& nvml, const std::string& uuid) {
-  Device device = nullptr;
-  if (const int code = nvml.call().device_by_uuid(uuid.c_str(), &device); code != nvml::success)
-    throw std::runtime_error(fmt::format("NVML on device {}: {}", uuid, nvml.words(code)));
-  if (is_cut(nvml, device))
-    throw std::runtime_error("the device is part of one (MIG), and NVML tells of whole ones only");
-  return device;
+Counters counter_in(const fs::path& file) {
+  return {{.read = [file] { return number_in(file); }}};
 }
 
-/// A device as NVML sees it: NaN for what is not supported; other errors make the meter
-/// unavailable.
-class NvmlMeter final : public Meter {
-public:
-  /// Throws std::runtime_error, which says why, if the device cannot be read.
-  NvmlMeter(const std::string& uuid, const char* file)
-      : library_(file),
-        device_(find(library_, uuid)) {
-    const std::string version = nvml::version(library_.call().library_version);
-    (void)read();  // the first one may have to wake something
-    const std::string time = timed_reading();
-    (void)energy();
-    if (!fault_.empty())
-      throw std::runtime_error(fault_);
-    name_ = fmt::format("nvml {}{}{}, {}",
-        version.empty() ? "of unknown version" : version,
-        lacking_.empty() ? "" : " without ",
-        fmt::join(lacking_, " and "),
-        time);
-  }
+Counters counter_of_node(const std::string& file, const std::string& /*device*/) {
+  return counter_in(file);
+}
 
-  DeviceSample read() override {
-    const nvml::Functions& call = library_.call();
-    DeviceSample sample{};
-    sample.clock_mhz = ask<unsigned>("clock", 1, call.clock, nvml::clock_sm);
-    sample.memory_clock_mhz = ask<unsigned>("memory clock", 1, call.clock, nvml::clock_memory);
-    sample.temperature_c = ask<unsigned>("temperature", 1, call.temperature, nvml::sensor_die);
-    sample.power_w = ask<unsigned>("power", 1e-3, call.power);
-    unsigned long long reasons = 0;
-    const bool told = answered("throttle reasons", call.throttle_reasons, &reasons);
-    sample.throttle = told ? std::uint64_t{reasons} : throttle_unknown;
-    return sample;
-  }
+Counters counter_of_device(const std::string& file, const std::string& device) {
+  if (device.empty())
+    throw std::runtime_error("no NVIDIA device that the rank uses alone");
+  const auto nvml = std::make_shared<nvml::Library>(file.c_str());
+  const nvml::Device found = nvml->whole_device(device);
+  return {{.read = [nvml, found] { return nvml->energy(found); }}};
+}
 
-  double energy() override {
-    return ask<unsigned long long>("energy", 1e-3, library_.call().energy);
+/// The processors; their parts (intel-rapl:0:1), psys and what repeats them (intel-rapl-mmio:0)
+/// would count twice.
+Counters counters_of_processors(const std::string& folder, const std::string& /*device*/) {
+  Counters counters;
+  std::error_code missing;
+  for (const auto& zone : fs::directory_iterator(folder, missing)) {
+    if (!zone.path().filename().string().starts_with("intel-rapl:") ||
+        !topology::line_of(zone.path() / "name").starts_with("package"))
+      continue;
+    counters.push_back(counter_in(zone.path() / "energy_uj").front());
+    counters.back().range = number_in(zone.path() / "max_energy_range_uj");
   }
+  if (counters.empty())
+    throw std::runtime_error(folder + ": no counter of a processor");
+  return counters;
+}
 
-private:
-  /// One quantity in its own unit times `scale`.
-  template <class Value, class Function, class... Args>
-  double ask(const char* quantity, double scale, Function function, Args... args) {
-    Value value = 0;
-    return answered(quantity, function, args..., &value) ? static_cast<double>(value) * scale
-                                                         : none;
-  }
-
-  /// Calls a function, unless there has been a fault; notes what is not supported, and a failure.
-  template <class Function, class... Args>
-  bool answered(const char* quantity, Function function, Args... args) {
-    if (!fault_.empty())
-      return false;
-    const int code =
-        function == nullptr ? int{nvml::function_not_found} : function(device_, args...);
-    if (code == nvml::success)
-      return true;
-    if (code != nvml::not_supported && code != nvml::function_not_found)
-      fault_ = fmt::format("NVML's {}: {}", quantity, library_.words(code));
-    else if (std::ranges::find(lacking_, quantity) == lacking_.end())
-      lacking_.emplace_back(quantity);
-    return false;
-  }
-
-  Library library_;
-  Device device_;
-  std::vector<std::string> lacking_;
+struct Source {
+  const char* name;
+  std::string Places::* place;
+  double unit;  ///< J
+  bool of_node;
+  Counters (*open)(const std::string& place, const std::string& device);
 };
+
+/// What covers most comes first.
+constexpr Source sources[] = {
+    {"the node (pm_counters)", &Places::cray, 1, true, counter_of_node},
+    {"the device (NVML)", &Places::nvml, 1e-3, false, counter_of_device},
+    {"the processors (RAPL)", &Places::rapl, 1e-6, true, counters_of_processors},
+};
+
+Counters opened(const Source& source, const std::string& place, const std::string& device) {
+  if (source.of_node && std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
+    throw std::runtime_error("the nodes are parts of one machine");
+  Counters counters = source.open(place, device);
+  for (Counter& counter : counters)
+    counter.last = counter.read();
+  return counters;
+}
 }  // namespace
 
-std::string Meter::timed_reading() {
-  const auto begin = std::chrono::steady_clock::now();
-  (void)read();
-  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - begin;
-  return fmt::format("{:.2f} ms a reading", passed.count());
+Meter::Meter(const std::string& device, const Places& places) {
+  std::string why;
+  for (const Source& source : sources)
+    try {
+      counters_ = opened(source, places.*source.place, device);
+      unit_ = source.unit;
+      used_ = 0;
+      of_node_ = source.of_node;
+      source_ = source.name;
+      return;
+    } catch (const std::runtime_error& error) {
+      why += (why.empty() ? "" : "; ") + std::string(error.what());
+    }
+  source_ = "unavailable: " + why;
 }
 
-std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file) {
-  if (uuid.empty())
-    return std::make_unique<Meter>("no NVIDIA device");
+double Meter::joules() {
   try {
-    return std::make_unique<NvmlMeter>(uuid, nvml_file);
+    for (Counter& counter : counters_) {
+      const double now = counter.read();
+      used_ += (now - counter.last + (now < counter.last ? counter.range : 0)) * unit_;
+      counter.last = now;
+    }
   } catch (const std::runtime_error& error) {
-    return std::make_unique<Meter>(error.what());
+    counters_.clear();
+    used_ = std::numeric_limits<double>::quiet_NaN();
+    source_ = fmt::format("unavailable: {}", error.what());
   }
+  return used_;
 }
 }  // namespace minitaw::energy

@@ -1,57 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <memory>
-#include "instruments/energy/readings.hpp"
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
 #include "topology/nvml.hpp"
 
-/// Readings of devices and nodes at work: clocks, temperature, power, energy. src/topology finds
-/// the devices.
+/// Energy of devices and nodes, as the system counts it.
 namespace minitaw::energy {
-/// Meter of one device or node; this base reads nothing. A meter can fail at any time (a device may
-/// be lost, a driver replaced). It then becomes unavailable, stays so, and says why. It never
-/// throws.
+/// A number of the system that rises with the energy that was used.
+struct Counter {
+  std::function<double()> read;  ///< throws std::runtime_error, which says why
+  double range = 0;              ///< after which it begins at 0 again; 0: it never does
+  double last = 0;
+};
+
+/// Where the system shows its counters; tests have other places.
+struct Places {
+  std::string cray = "/sys/cray/pm_counters/energy";
+  std::string nvml = nvml::library_file;
+  std::string rapl = "/sys/class/powercap";
+};
+
+/// Reads the energy of a rank's device or node. A meter can fail at any time (a device may be lost,
+/// a driver replaced). It then becomes unavailable, stays so, and says why. It never throws.
 class Meter {
 public:
-  explicit Meter(std::string fault = {}) : fault_(std::move(fault)) {}
+  /// Takes the first counters of the table in meter.cpp that can be read. `device`: UUID of the
+  /// rank's device (topology::Device::uuid); empty: none that it uses alone.
+  explicit Meter(const std::string& device, const Places& places = {});
 
-  Meter& operator=(Meter&&) = delete;
-  virtual ~Meter() = default;
+  /// "the node (pm_counters)", or "unavailable: " and why.
+  [[nodiscard]] const std::string& source() const { return source_; }
 
-  /// Returns source, lacking readings and time of one: "nvml 12.580.65 without power, 0.21 ms a
-  /// reading".
-  [[nodiscard]] const std::string& name() const { return name_; }
+  /// The ranks of a node read the same counters.
+  [[nodiscard]] bool of_node() const { return of_node_; }
 
-  /// Why nothing can be read; empty: it can.
-  [[nodiscard]] const std::string& fault() const { return fault_; }
+  /// Returns J since the meter was made; NaN if unavailable. A counter must not begin again twice
+  /// between two calls.
+  [[nodiscard]] double joules();
 
-  /// Reads the device now; NaN: not available.
-  [[nodiscard]] virtual DeviceSample read() { return {none, none, none, none, throttle_unknown}; }
-
-  /// J since a moment in the past that does not change; NaN where it is not counted.
-  [[nodiscard]] virtual double energy() { return none; }
-
-protected:
-  /// Reads once, and says how long it took: "0.21 ms a reading".
-  [[nodiscard]] std::string timed_reading();
-
-  static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-  std::string name_ = "none", fault_;
+private:
+  std::vector<Counter> counters_;
+  double unit_ = 0;  ///< J
+  double used_ = std::numeric_limits<double>::quiet_NaN();
+  bool of_node_ = false;
+  std::string source_;
 };
-
-/// The meter of the device of this UUID (topology::Device::uuid; empty: none), hidden ones too.
-/// None of a part (MIG).
-[[nodiscard]] std::unique_ptr<Meter> make_meter(
-    const std::string& uuid, const char* nvml_file = nvml::library_file);
-
-/// Where Linux shows the energy and the power of a node; tests have other folders.
-struct NodeFolders {
-  std::string powercap = "/sys/class/powercap";  ///< RAPL
-  std::string cray = "/sys/cray/pm_counters", hwmon = "/sys/class/hwmon";
-  /// Cray's counters that were not renewed for this long are no readings.
-  double stale_seconds = 2;
-};
-
-/// Returns the meter of this node: energy (Cray's counters, else RAPL) and power (Cray's, else
-/// hwmon), if readable.
-[[nodiscard]] std::unique_ptr<Meter> make_node_meter(const NodeFolders& folders = {});
 }  // namespace minitaw::energy

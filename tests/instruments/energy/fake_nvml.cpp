@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1), values
-// that move on with each call. Environment variable FAKE_NVML says what goes wrong:
+// A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1) that
+// uses 1.5 J between two questions. Environment variable FAKE_NVML says what goes wrong:
 //   no-driver     initialisation fails
-//   no-QUANTITY   clock, memory-clock, temperature, power, reasons or energy is not supported
-//   lost          the device does not answer; lost-after-N: after N readings of its power
+//   no-energy     energy is not supported
+//   lost          the device does not answer
 //   cut           the device is cut into instances (MIG)
-//   standing      the energy counter stands still
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -16,31 +15,13 @@ enum : int { success = 0, not_supported = 3, not_found = 6, no_driver = 9, lost 
 struct Device {};
 
 [[maybe_unused]] Device device;
-int open_count = 0, reads = 0;
+int open_count = 0;
 [[maybe_unused]] unsigned long long millijoules =
     5'000'000'000'000ULL;  // a driver that was loaded long ago
 
 std::string mode() {
   const char* const text = std::getenv("FAKE_NVML");
   return text == nullptr ? "" : text;
-}
-
-bool is_lost() {
-  if (mode().rfind("lost-after-", 0) == 0)
-    return reads > std::atoi(mode().c_str() + 11);
-  return mode() == "lost";
-}
-
-template <class Value>
-int answer(const char* quantity, Value value, Value* out) {
-  if (open_count == 0)
-    return 1;
-  if (is_lost())
-    return lost;
-  if (mode() == std::string("no-") + quantity)
-    return not_supported;
-  *out = value;
-  return success;
 }
 }  // namespace
 
@@ -57,9 +38,13 @@ int nvmlShutdown() {
 }
 
 const char* nvmlErrorString(int code) {
-  if (code == not_found)
-    return "Not Found";
-  return code == lost ? "GPU is lost" : code == no_driver ? "Driver Not Loaded" : "Error";
+  switch (code) {
+  case not_supported: return "Not Supported";
+  case not_found: return "Not Found";
+  case no_driver: return "Driver Not Loaded";
+  case lost: return "GPU is lost";
+  default: return "Error";
+  }
 }
 
 int fakeNvmlOpenCount() {
@@ -87,34 +72,15 @@ int nvmlDeviceGetMigMode(Device*, unsigned* now, unsigned* later) {
   return mode().empty() ? not_supported : success;
 }
 
-int nvmlDeviceGetClockInfo(Device*, int clock, unsigned* out) {
-  if (clock == 2)
-    return answer("memory-clock", 2619U + static_cast<unsigned>(reads), out);
-  return clock == 1 ? answer("clock", 1980U - static_cast<unsigned>(reads), out) : 2;
-}
-
-int nvmlDeviceGetTemperature(Device*, int sensor, unsigned* out) {
-  return sensor == 0 ? answer("temperature", 40U + static_cast<unsigned>(reads), out) : 2;
-}
-
-int nvmlDeviceGetPowerUsage(Device*, unsigned* out) {
-  ++reads;  // once for each sample
-  return answer("power", 500'250U + 1000U * static_cast<unsigned>(reads), out);
-}
-#if defined(FAKE_NVML_new)
-int nvmlDeviceGetCurrentClocksEventReasons(Device*, unsigned long long* out) {
-  return answer("reasons", reads % 2 == 0 ? 0x44ULL : 0x1ULL, out);
-}
-
 int nvmlDeviceGetTotalEnergyConsumption(Device*, unsigned long long* out) {
-  if (mode() != "standing")
-    millijoules += 1500;
-  return answer("energy", millijoules, out);
+  if (open_count == 0)
+    return 1;
+  if (mode() == "lost")
+    return lost;
+  if (mode() == "no-energy")
+    return not_supported;
+  *out = millijoules += 1500;
+  return success;
 }
-#else
-int nvmlDeviceGetCurrentClocksThrottleReasons(Device*, unsigned long long* out) {
-  return answer("reasons", 0x8ULL, out);
-}
-#endif
 #endif
 }

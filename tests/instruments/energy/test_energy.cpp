@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
+#include <thread>
+#include "fixtures.hpp"
+#include "harness/cases.hpp"
+#include "instruments/energy/energy.hpp"
+#include "record/layout.hpp"
+#include "record/recorder.hpp"
+#include "record/sample.hpp"
+
+namespace minitaw::energy {
+namespace {
+int world_rank() {
+  return comm::mpi::rank_in(MPI_COMM_WORLD);
+}
+
+int world_size() {
+  return comm::mpi::size_of(MPI_COMM_WORLD);
+}
+
+/// A counter of each rank in a file.
+class Steps : public test::InFolder {
+protected:
+  Steps() { count(1000); }
+
+  void count(int joules) const { write("energy", std::to_string(joules)); }
+
+  [[nodiscard]] Meter open() const {
+    return Meter("", {.cray = path("energy"), .nvml = "", .rapl = ""});
+  }
+
+  /// What rank 0 has after three steps, the rank uses so many joules in each, and before and after.
+  CaseResult after_three_steps(Meter meter, const topology::Groups& nodes, int joules) const {
+    StepMeter reader(meter, nodes);
+    int now = 1000;
+    for (int step = 0; step < 3; ++step) {
+      count(now += step == 0 ? joules : 0);
+      reader.before_step(step);
+      count(now += joules);
+      reader.after_step(step);
+    }
+    CaseResult result;
+    reader.collect(MPI_COMM_WORLD, result);
+    return result;
+  }
+};
+
+/// Each rank has a node of its own, and another node has no part in the case.
+TEST_F(Steps, HaveTheEnergyOfEachRank) {
+  const auto nodes = topology::Groups::equal(world_size() + 1, world_size() + 1);
+  const CaseResult result = after_three_steps(open(), nodes, 1 + world_rank());
+  if (world_rank() != 0)
+    return;
+  const auto joules = result.values_of<double>("energy");
+  ASSERT_EQ(joules.size(), static_cast<std::size_t>(world_size()));
+  for (int rank = 0; rank < world_size(); ++rank)
+    EXPECT_DOUBLE_EQ(joules[rank], 3 * (1 + rank));
+  EXPECT_EQ(result.values_of<std::string>("energy_source")[0], "the node (pm_counters)");
+  for (const Dataset& dataset : result.found)
+    EXPECT_EQ(dataset.units, record::units_in_case(dataset.path)) << dataset.path;
+}
+
+/// The first rank has a node of its own, the others share one.
+TEST_F(Steps, HaveEqualPartsOfANode) {
+  const int others = world_size() - 1;
+  const topology::Groups nodes(others > 0 ? std::vector{1, others, 1} : std::vector{1});
+  const CaseResult result = after_three_steps(open(), nodes, 2);
+  const auto joules = result.values_of<double>("energy");
+  for (int rank = 0; rank < std::ssize(joules) && world_rank() == 0; ++rank)
+    EXPECT_DOUBLE_EQ(joules[rank], 6.0 / (rank == 0 ? 1 : others));
+}
+
+TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
+  const auto nodes = topology::Groups::equal(world_size(), world_size());
+  const bool is_last = world_rank() == world_size() - 1;
+  const CaseResult still = after_three_steps(open(), nodes, is_last ? 0 : 2);
+  const CaseResult lacking =
+      after_three_steps(is_last ? Meter("", {"", "", ""}) : open(), nodes, 2);
+  if (world_rank() != 0)
+    return;
+  for (const CaseResult* result : {&still, &lacking}) {
+    const auto joules = result->values_of<double>("energy");
+    EXPECT_TRUE(std::isnan(joules.back()));
+    EXPECT_TRUE(world_size() == 1 || joules.front() == 6);
+  }
+  EXPECT_EQ(still.values_of<std::string>("energy_source")[0], "the node (pm_counters)");
+  EXPECT_THAT(
+      lacking.values_of<std::string>("energy_source")[0], testing::StartsWith("unavailable: "));
+}
+
+/// Three steps are timed after two of warm-up; a joule is used after every step.
+TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
+  harness::Limits limits;
+  std::vector<std::string> times;
+  limits.stop = [&] {
+    count(1000 + static_cast<int>(times.size()));
+    times.push_back(utc_now(true));
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    return harness::StopReason::no;
+  };
+  Case c = harness::tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  c.warmup = 2;
+  c.steps = 3;
+  const auto energy =
+      std::make_shared<Energy>(open(), topology::Groups::equal(world_size(), world_size()));
+  const CaseResult result =
+      harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
+  if (world_rank() != 0)
+    return;
+  EXPECT_THAT(result.values_of<double>("energy"), testing::Each(2)) << "between the timed steps";
+  EXPECT_THAT(
+      result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
+  EXPECT_TRUE(
+      times[1] < result.begun[0] && result.begun[0] <= times[2] && times[4] < result.ended.at(0));
+}
+
+/// A step of 10 sequences of 50 tokens, on two ranks.
+CaseResult four_steps(std::vector<double> joules) {
+  CaseResult r;
+  r.settings = record::sample_case().settings;
+  r.settings.ranks = 2;
+  r.settings.groups = topology::Groups({1, 1});
+  r.settings.replicas = 1;
+  r.settings.shape.seq = 50;
+  r.settings.shape.micro_batch = 1;
+  r.settings.micro_batches = 10;
+  r.settings.repeats = 2;
+  r.status = Status::oom;  // only its energy matters
+  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
+  r.repetition.assign(4, 0);
+  r.position = {0};
+  r.begun = r.ended = {"2026-07-18T09:30:00.250Z"};
+  r.found = {{.path = "energy_source", .values = one(std::string("made up"))},
+      {.path = "energy", .axes = "repetition, rank", .values = std::move(joules), .shape = {1, 2}}};
+  return r;
+}
+
+/// Of all repetitions; of one that was not counted there is none.
+TEST_F(Steps, OfAllRepetitionsMakeTheColumns) {
+  if (world_rank() != 0)
+    return;
+  for (const double last : {400.5, std::nan("")}) {
+    const std::string file = path("r.h5");
+    std::filesystem::remove(file);
+    record::Recorder recorder(file, record::sample_session(), {extension()});
+    recorder.append(four_steps({600, 400.5}), 0);
+    recorder.append(four_steps({600, last}), 1);
+    const record::Row row = record::read_contents(file).rows.at(0);
+    EXPECT_EQ(row.text("energy_source"), "made up");
+    const double sum = row.real("energy"), per_token = row.real("energy_per_token");
+    EXPECT_TRUE(std::isnan(last) ? std::isnan(sum) : sum == 2001) << sum;
+    EXPECT_TRUE(std::isnan(last) ? std::isnan(per_token) : per_token == 2001.0 / (8 * 500));
+  }
+}
+}  // namespace
+}  // namespace minitaw::energy
