@@ -231,27 +231,22 @@ KnownOf known_by_hardware(const MpiJob& mpi, model::Dtype dtype) {
 }
 
 /// Adds what a machine file says of healthy parts, which counts more. Throws InputError if it
-/// cannot be used, or has exceptions.
+/// cannot be used.
 void add_known_by_machine(
     KnownOf& known, const std::string& path, const model::Shape& s, int ranks) {
   const predict::Machine machine = predict::read_machine(path);
-  if (!machine.alike)
-    throw InputError(
-        path + ": a machine for --expect has no exceptions: it says what all must reach");
   const auto add = [&](const char* name, double value, double least = least_of_machine) {
     if (value > 0)
       known[name] = {std::vector<double>(ranks, value), least, "machine file"};
   };
-  const double speed = machine.own.front().speed;
-  if (const auto rates = machine.device.speeds.find(s.dtype);
-      rates != machine.device.speeds.end()) {
+  if (const auto rates = machine.speeds.find(s.dtype); rates != machine.speeds.end()) {
     const double tokens = s.tokens();
     const double product = 4.0 * tokens * (s.hidden * s.ffn.front());
     const double square = 2.0 * tokens * (s.seq * s.heads * s.head_dim());
-    add("matrix product", speed * rates->second.products.at(product));
-    add("attention", speed * rates->second.attention.at(square));
+    add("matrix product", rates->second.products.at(product));
+    add("attention", rates->second.attention.at(square));
   }
-  add("triad", speed * machine.device.memory_rate);
+  add("triad", machine.memory_rate);
   add("rate between nodes", machine.rate);
   add("latency between nodes", machine.latency, least_of_latency);
 }

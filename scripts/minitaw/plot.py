@@ -51,7 +51,7 @@ def predicted_row(number, found, rate_of_links):
         "tokens_per_s": found["tokens_per_s"],
         "tokens_per_s_rank": found["tokens_per_s"] / settings["ranks"],
         "memory_measured": found["memory_bytes"],
-        "bytes_between": sum(adapter["out_bytes"] for adapter in found["adapters"]),
+        "bytes_between": found["bytes_between"],
         "rate_of_links": rate_of_links,
     }
     for name in FIGURES:

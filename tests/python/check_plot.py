@@ -134,7 +134,7 @@ def check_predictions():
                 "step_s": 2.0,
                 "tokens_per_s": 400,
                 "memory_bytes": 2 << 20,
-                "adapters": [{"out_bytes": 1 << 20}, {"out_bytes": 3 << 20}],
+                "bytes_between": 4 << 20,
             }
         ],
     }

@@ -142,7 +142,7 @@ def predictions():
         "step_s": 1.5,
         "tokens_per_s": 100.0,
         "memory_bytes": 1000,
-        "adapters": [{"out_bytes": 5}],
+        "bytes_between": 5,
     }
     found = {
         "none": '{"cases": []}',

@@ -50,7 +50,7 @@ def check_table(rows, table):
 
 
 # Groups of a case that a file may lack: of `run --timeline`, of instruments.
-MAY_BE_MISSING = {"timeline", "device", "node", "blame"}
+MAY_BE_MISSING = {"timeline", "energy", "blame"}
 
 
 def expand(rows, file):

@@ -14,7 +14,6 @@ using Direction = sg::LinkInRoute::Direction;
 constexpr double processor_speed = 1e9;  // of SimGrid's FLOP/s: work is given in seconds
 constexpr double host_speed = 1;         // of hosts that only end links
 constexpr double usual_share = 1, first_share = 1000;  // of a processor, relative to each other
-const char* const network_name = "network";
 
 /// The one engine of the process. Its defaults are those of TCP in a wide area.
 sg::Engine& engine() {
@@ -31,15 +30,24 @@ sg::Engine& engine() {
   return *made;
 }
 
-/// A link between a host and the centre of its star. Half of the latency lies at each end.
-/// `to_itself`: a flow from the host to itself passes its link twice.
-void add_leaf(
-    sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
+/// A link between a host and the centre of its star, where flows pass the `core`, if there is one.
+/// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its
+/// link twice.
+void add_leaf(sg::NetZone& star,
+    sg::Host* host,
+    double rate,
+    double latency,
+    sg::Link* core = nullptr,
+    bool to_itself = false) {
   auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
   link->set_latency(latency / 2);
-  star.add_route(host, nullptr, {{link, Direction::UP}}, true);
+  std::vector<sg::LinkInRoute> route = {{link, Direction::UP}};
+  if (core != nullptr)
+    route.emplace_back(core);
+  star.add_route(host, nullptr, route, true);
+  route.emplace_back(link, Direction::DOWN);
   if (to_itself)
-    star.add_route(host, host, {{link, Direction::UP}, {link, Direction::DOWN}}, false);
+    star.add_route(host, host, route, false);
 }
 
 /// SimGrid's activities that have not ended.
@@ -76,10 +84,8 @@ void send(sg::Host* from, sg::Host* to, double bytes, Network::Done done) {
 Network::Network(const Machine& machine) : machine_(machine), root_(*engine().get_netzone_root()) {
   for (int node = 0; node < machine_.nodes && machine_.ranks_per_node > 1; ++node)
     add_node(node);
-  if (machine_.rate > 0 && machine_.topology == Topology::one_switch)
-    add_switch();
-  else if (machine_.rate > 0)
-    add_routed_network();
+  if (machine_.rate > 0)
+    add_network();
   if (machine_.processors > 0)
     add_processors();
 }
@@ -111,47 +117,14 @@ void Network::add_node(int node) {
   zone.seal();
 }
 
-void Network::add_switch() {
-  Zone& zone = *root_.add_netzone_star(network_name);
+void Network::add_network() {
+  Zone& zone = *root_.add_netzone_star("network");
+  sg::Link* const core = machine_.taper < 1 ? zone.add_link("core", machine_.core_rate()) : nullptr;
   for (int i = 0; i < machine_.all_adapters(); ++i) {
-    adapters_.push_back(zone.add_host(fmt::format("{}.{}", network_name, i), host_speed));
-    add_leaf(zone, adapters_.back(), machine_.rates[i], machine_.latency, true);
+    adapters_.push_back(zone.add_host(fmt::format("network.{}", i), host_speed));
+    add_leaf(zone, adapters_.back(), machine_.rate, machine_.latency, core, true);
   }
   zone.seal();
-}
-
-void Network::add_routed_network() {
-  Zone& zone = *(machine_.topology == Topology::fat_tree ? fat_tree() : dragonfly());
-  zone.set_host_cb([this](Zone* inner, const std::vector<unsigned long>&, unsigned long id) {
-    adapters_.push_back(inner->add_host(fmt::format("{}.{}", network_name, id), host_speed));
-    return adapters_.back();
-  });
-  zone.seal();
-}
-
-Network::Zone* Network::fat_tree() const {
-  const auto leaf = static_cast<unsigned>(machine_.leaf);
-  const unsigned switches = (static_cast<unsigned>(machine_.all_adapters()) + leaf - 1) / leaf;
-  return root_.add_netzone_fatTree(network_name,
-      2,
-      {leaf, switches},
-      {1, static_cast<unsigned>(machine_.spines)},
-      {1, 1},
-      machine_.rate,
-      machine_.latency,
-      sg::Link::SharingPolicy::SPLITDUPLEX);
-}
-
-Network::Zone* Network::dragonfly() const {
-  const int routers = machine_.dragonfly_groups * machine_.chassis * machine_.routers;
-  return root_.add_netzone_dragonfly(network_name,
-      std::pair(machine_.dragonfly_groups, machine_.group_links),
-      std::pair(machine_.chassis, machine_.chassis_links),
-      std::pair(machine_.routers, machine_.router_links),
-      (machine_.all_adapters() + routers - 1) / routers,
-      machine_.rate,
-      machine_.latency,
-      sg::Link::SharingPolicy::SPLITDUPLEX);
 }
 
 void Network::add_processors() {

@@ -20,7 +20,6 @@ class Network {
 public:
   using Done = std::function<void()>;
 
-  /// Throws InputError if the adapters do not fit the topology.
   explicit Network(const Machine& machine);
   Network& operator=(Network&&) = delete;
 
@@ -43,11 +42,8 @@ private:
   using Hosts = std::vector<simgrid::s4u::Host*>;
 
   void add_node(int node);
-  void add_switch();
-  void add_routed_network();
+  void add_network();
   void add_processors();
-  [[nodiscard]] Zone* fat_tree() const;
-  [[nodiscard]] Zone* dragonfly() const;
 
   const Machine& machine_;
   Zone& root_;

@@ -2,7 +2,6 @@
 #include "instruments/predict/predict.hpp"
 #include <algorithm>
 #include <fmt/format.h>
-#include <numeric>
 #include "base/error.hpp"
 #include "schedule/validate.hpp"
 
@@ -10,32 +9,27 @@ namespace minitaw::predict {
 namespace {
 using schedule::Action, schedule::Kind;
 
-/// Seconds of the actions of a case on a device that they have for themselves; transfers are not
-/// asked for. `program` and `machine` must live as long as the result.
-schedule::Costs device_costs(const Case& c,
-    const schedule::Program& program,
-    const model::Layout& layout,
-    const Machine& machine) {
-  const model::Dtype dtype = c.shape.dtype;
-  if (!machine.device.speeds.contains(dtype))
+/// Seconds of the actions of a step on a device that they have for themselves; transfers are not
+/// asked for. The step must live as long as the result.
+schedule::Costs device_costs(const Step& step) {
+  const model::Shape& shape = step.layout.shape;
+  const Machine& machine = step.machine;
+  const auto speed = machine.speeds.find(shape.dtype);
+  if (speed == machine.speeds.end())
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case",
         machine.path,
-        model::name_of(dtype)));
-  const double share = c.shape.micro_batch;
-  return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
+        model::name_of(shape.dtype)));
+  const double share = shape.micro_batch, rate = machine.memory_rate;
+  return [&, share, rate, price = model::in_seconds(speed->second, rate)](
+             int rank, const Action& a) {
+    const std::vector<std::int64_t>& own = step.micro_batch_per_rank;
     const double part = own.empty() || a.micro_batch < 0 ? 1 : own[rank] / share;
     if (a.kind == Kind::join)
       return 0.0;
-    const Device& device = machine.device;
-    const Speed& speed = device.speeds.at(dtype);
-    const double longer = part / machine.own[rank].speed;
-    if (const auto measured = speed.actions.find(visit_of(a)); measured != speed.actions.end())
-      return longer * schedule::flops(a, layout) / measured->second;
-    const double seconds =
-        schedule::is_visit(a.kind) || a.kind == Kind::loss
-            ? schedule::cost_of(a, layout, model::in_seconds(speed, device.memory_rate))
-            : schedule::touched_bytes(program, rank, a, layout) / device.memory_rate;
-    return device.overhead + longer * seconds;
+    const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
+                               ? schedule::cost_of(a, step.layout, price)
+                               : schedule::touched_bytes(step.program, rank, a, step.layout) / rate;
+    return machine.overhead + part * seconds;
   };
 }
 
@@ -60,16 +54,8 @@ void drop_second_replica(schedule::Program& program) {
   program.groups = program.groups.within(0, ranks);
 }
 
-/// The part of a case that is simulated.
-struct Prepared {
-  Case simulated;   ///< two replicas, if one stands for all
-  Machine machine;  ///< as much of it as those that are simulated use
-  schedule::Program program;
-  model::Layout layout;
-  int replicas = 1;
-};
-
-Prepared prepare(const Case& c, const Machine& machine) {
+/// The part of a case that is simulated, and as much of the machine as it uses.
+Step step_of(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
     throw InputError(
         fmt::format("{}: the machine has {} of {}, fewer than the {} ranks of the case",
@@ -78,115 +64,81 @@ Prepared prepare(const Case& c, const Machine& machine) {
             counted(machine.ranks_per_node, "rank"),
             c.ranks));
   const bool alike = replicas_are_alike(c, machine);
-  Prepared p{alike ? two_replicas(c) : c, machine, {}, {}, alike ? c.replicas : 1};
-  p.program = schedule::build_valid(request_of(p.simulated));
+  Step step{.program = schedule::build_valid(request_of(alike ? two_replicas(c) : c)),
+      .layout = {},
+      .machine = machine,
+      .replicas = alike ? c.replicas : 1,
+      .micro_batch_per_rank = c.micro_batch_per_rank};
   if (alike) {
-    drop_second_replica(p.program);
-    p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;
+    drop_second_replica(step.program);
+    step.machine.nodes = static_cast<int>(step.program.ranks.size()) / machine.ranks_per_node;
   }
-  p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
-  return p;
+  step.layout = model::make_layout(c.shape, schedule::cut_of(step.program));
+  return step;
 }
 
-std::vector<schedule::Footprint> memory_of(const Prepared& p) {
-  return schedule::memory(p.program, p.layout, p.simulated.micro_batch_per_rank);
+/// Bytes of the rank that needs most.
+std::size_t memory_of(const Step& step) {
+  std::size_t most = 0;
+  for (const schedule::Footprint& rank :
+      schedule::memory(step.program, step.layout, step.micro_batch_per_rank))
+    most = std::max(most, rank.arena());
+  return most;
 }
 
-/// Returns whether each rank has enough; nothing if it is not known of one, and no other lacks any.
-std::optional<bool> fits(const std::vector<schedule::Footprint>& memory, const Machine& machine) {
-  bool known = true;
-  for (int r = 0; r < std::ssize(memory); ++r) {
-    const std::optional<std::uint64_t> has = machine.own[r].memory;
-    if (has && memory[r].arena() > *has)
-      return false;
-    known &= has.has_value();
-  }
-  return known ? std::optional(true) : std::nullopt;
-}
-
-std::size_t worst(const std::vector<schedule::Footprint>& memory) {
-  const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::arena);
-  return most == memory.end() ? 0 : most->arena();
-}
-
-/// The bounds of a prepared case.
-Floor floor_of(const Prepared& p) {
-  const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
+Floor floor_of(const Step& step) {
+  const schedule::Costs costs = device_costs(step);
   const schedule::ByteMatrix bytes =
-      schedule::bytes(p.program, p.layout, p.simulated.micro_batch_per_rank);
-  const std::vector<schedule::Footprint> memory = memory_of(p);
-  Floor floor{worst(memory), fits(memory, p.machine)};
+      schedule::bytes(step.program, step.layout, step.micro_batch_per_rank);
+  Floor floor{.memory = memory_of(step)};
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
-    for (const Action& a : p.program.ranks[r].actions)
+    for (const Action& a : step.program.ranks[r].actions)
       if (a.lane == schedule::Lane::compute)
         computing += costs(r, a);
     floor.compute = std::max(floor.compute, computing);
   }
-  const auto nodes = topology::Groups(std::vector<int>(p.machine.nodes, p.machine.ranks_per_node));
+  const Machine& machine = step.machine;
+  const topology::Groups nodes(std::vector<int>(machine.nodes, machine.ranks_per_node));
   const topology::Groups used = nodes.within(0, bytes.ranks());
+  double between = 0, busiest = 0;
   for (int node = 0; node < used.count(); ++node) {
-    const double most = std::max(bytes.leaving(used, node), bytes.entering(used, node));
-    const auto first = p.machine.rates.begin() + node * p.machine.adapters;
-    const double rate = std::accumulate(first, first + p.machine.adapters, 0.0);
-    if (most > 0)
-      floor.adapter = std::max(floor.adapter, most / rate);
+    const double out = bytes.leaving(used, node), in = bytes.entering(used, node);
+    between += out;
+    busiest = std::max({busiest, out, in});
   }
+  if (busiest > 0)
+    floor.network =
+        std::max(busiest / (machine.adapters * machine.rate), between / machine.core_rate());
   return floor;
 }
 }  // namespace
 
-std::size_t Prediction::worst_memory() const {
-  return worst(memory);
-}
-
 bool replicas_are_alike(const Case& c, const Machine& machine) {
-  return c.replicas > 2 && machine.topology == Topology::one_switch &&
-         machine.pools == machine.nodes && c.ranks / c.replicas % machine.ranks_per_node == 0 &&
-         c.micro_batch_per_rank.empty() && machine.alike;
+  return c.replicas > 2 && machine.pools == machine.nodes &&
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty();
 }
 
 std::vector<Floor> floors_of(const std::vector<Case>& cases, const Machine& machine) {
-  Prepared p = prepare(cases.front(), machine);
+  Step step = step_of(cases.front(), machine);
   std::vector<Floor> floors;
   for (const Case& one : cases) {
-    p.layout = model::make_layout(one.shape, schedule::cut_of(p.program));
-    floors.push_back(floor_of(p));
+    step.layout = model::make_layout(one.shape, schedule::cut_of(step.program));
+    floors.push_back(floor_of(step));
   }
   return floors;
 }
 
-namespace {
-Prediction predict_prepared(
-    const Case& c, const Machine& machine, Prepared p, std::vector<schedule::Footprint> memory) {
-  Prediction result = simulate(p.program,
-      p.layout,
-      p.machine,
-      device_costs(p.simulated, p.program, p.layout, p.machine),
-      p.replicas,
-      p.simulated.micro_batch_per_rank);
-  result.fits = fits(memory, p.machine);
-  result.memory = std::move(memory);
-  result.program = std::move(p.program);
+Prediction predict(const Case& c, const Machine& machine) {
+  Step step = step_of(c, machine);
+  Prediction result = simulate(step, device_costs(step));
+  result.traffic.between *= step.replicas;
+  result.memory = memory_of(step);
+  result.program = std::move(step.program);
   result.tokens_per_s = sequences_of_step(c) * c.shape.seq / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
-  if (const double peak = machine.device.speeds.at(c.shape.dtype).peak; peak > 0)
+  if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (c.ranks * peak);
   return result;
-}
-}  // namespace
-
-Prediction predict(const Case& c, const Machine& machine) {
-  Prepared p = prepare(c, machine);
-  std::vector<schedule::Footprint> memory = memory_of(p);
-  return predict_prepared(c, machine, std::move(p), std::move(memory));
-}
-
-std::optional<Prediction> predict_fitting(const Case& c, const Machine& machine) {
-  Prepared p = prepare(c, machine);
-  std::vector<schedule::Footprint> memory = memory_of(p);
-  if (!fits(memory, p.machine).value_or(true))
-    return std::nullopt;
-  return predict_prepared(c, machine, std::move(p), std::move(memory));
 }
 }  // namespace minitaw::predict

@@ -7,7 +7,7 @@
 #include <map>
 #include <ranges>
 #include <set>
-#include <tuple>
+#include <utility>
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 
@@ -116,185 +116,81 @@ double size_of(const Case& c, const Machine& machine) {
   return part * (c.micro_batches + c.ranks) * c.shape.layers;
 }
 
-/// The time that is left, and what work costs.
-class Time {
-public:
-  explicit Time(double seconds) : seconds_(seconds) {}
+using Clock = std::chrono::steady_clock;
+using Time = std::chrono::time_point<Clock, std::chrono::duration<double>>;
+using Several = std::vector<Candidate>::iterator;
+constexpr const char* late = "were not tried in time";
 
-  double passed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
-  /// Returns whether work of this size will have ended when that share of the time has passed.
-  bool is_enough_for(double size, double share) const {
-    return passed() + (done_ > 0 ? spent_ / done_ * size : 0) < share * seconds_;
+void bound(Several first, Several last, const Machine& machine) {
+  std::vector<Case> cases;
+  std::for_each(first, last, [&](const Candidate& c) { cases.push_back(c.settings); });
+  for (const Floor& floor : floors_of(cases, machine)) {
+    first->floor = floor;
+    if (!machine.has_room(floor.memory))
+      first->why = "do not fit";
+    ++first;
   }
+}
 
-  /// Does work of this size.
-  template <class Work>
-  void spend(double size, const Work& work) {
-    const double begin = passed();
-    work();
-    spent_ += passed() - begin;
-    done_ += size;
+/// Candidates of one program together, small programs first.
+void bound(std::vector<Candidate>& all, const Machine& machine, Time end) {
+  std::ranges::stable_sort(
+      all, {}, [&](const Candidate& c) { return size_of(c.settings, machine); });
+  for (Several first = all.begin(), last; first != all.end(); first = last) {
+    const schedule::Request request = request_of(first->settings);
+    last = std::find_if(
+        first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
+    if (Clock::now() < end)
+      bound(first, last, machine);
+    else
+      std::for_each(first, last, [](Candidate& c) { c.why = late; });
   }
+}
 
-private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point begin_ = Clock::now();
-  double seconds_, spent_ = 0, done_ = 0;
-};
-
-class Search {
-public:
-  Search(const Case& base, const Machine& machine, const SearchOptions& options)
-      : base_(base),
-        machine_(machine),
-        options_(options),
-        left_(options.seconds) {}
-
-  std::vector<Candidate> run() && {
-    add(candidates(base_, machine_));
-    if (goes_on_)
-      add(refined());
-    return std::move(all_);
-  }
-
-private:
-  using Several = std::vector<Candidate>::iterator;
-
-  void add(std::vector<Candidate> some) {
-    bound(some);
-    predict_promising(some);
-    std::ranges::move(some, std::back_inserter(all_));
-    std::ranges::stable_sort(
-        all_, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
-  }
-
-  void bound(std::vector<Candidate>& all) {
-    constexpr double share = 0.5;  // of the time
-    std::ranges::stable_sort(
-        all, {}, [&](const Candidate& c) { return size_of(c.settings, machine_); });
-    Time time(left_);
-    for (Several first = all.begin(), last; first != all.end(); first = last) {
-      const schedule::Request request = request_of(first->settings);
-      last = std::find_if(
-          first, all.end(), [&](const Candidate& c) { return request_of(c.settings) != request; });
-      const double size = size_of(first->settings, machine_);
-      if (!go_on({"bounds", static_cast<std::size_t>(first - all.begin()), all.size()}) ||
-          !time.is_enough_for(size, share))
-        std::for_each(first, last, [](Candidate& c) { c.why = "time"; });
-      else
-        time.spend(size, [&] { bound(first, last); });
+/// Low bounds first. Once enough candidates are faster than the next bound, the rest has lost.
+void predict_promising(std::vector<Candidate>& all,
+    const topology::Groups& groups,
+    const Machine& machine,
+    std::size_t best,
+    Time end) {
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
+  std::set<std::pair<std::string, double>> steps;
+  std::multiset<double> times;  // of steps, seconds
+  for (Candidate& c : all) {
+    if (!c.why.empty())
+      continue;
+    if (times.size() >= best && c.floor.seconds() >= *std::next(times.begin(), best - 1)) {
+      c.why = "cannot be faster";
+      continue;
     }
-    left_ -= time.passed();
-  }
-
-  void bound(Several first, Several last) {
-    std::vector<Case> cases;
-    std::for_each(first, last, [&](const Candidate& c) { cases.push_back(c.settings); });
-    try {
-      for (const Floor& floor : floors_of(cases, machine_)) {
-        first->floor = floor;
-        if (!floor.fits.value_or(true))
-          first->why = "memory";
-        ++first;
-      }
-    } catch (const InputError& error) {
-      std::for_each(first, last, [&](Candidate& c) { c.why = error.what(); });
+    if (Clock::now() >= end) {
+      c.why = late;
+      continue;
     }
-  }
-
-  /// Low bounds first. Once enough candidates are faster than the next bound, the rest has lost.
-  void predict_promising(std::vector<Candidate>& all) {
-    std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
-    Time time(left_);
-    std::size_t at = 0;
-    for (Candidate& c : all) {
-      ++at;
-      if (!c.why.empty())
-        continue;
-      if (times_.size() >= options_.best &&
-          c.floor.seconds() >= *std::next(times_.begin(), options_.best - 1)) {
-        c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
-        continue;
-      }
-      const double size = size_of(c.settings, machine_);
-      if (!go_on({"steps", at, all.size()}) || !time.is_enough_for(size, 1)) {
-        c.why = "time";
-        continue;
-      }
-      time.spend(size, [&] { c.prediction = predict(c.settings, machine_); });
-      c.prediction->spans = {};
-      c.prediction->program = {};
-      if (!steps_.insert(step_of(c)).second) {
-        c.prediction.reset();
-        c.why = "groups";
-        continue;
-      }
-      times_.insert(c.prediction->seconds);
-      if (!best_ || c.prediction->seconds < best_->prediction->seconds)
-        best_ = c;
+    Prediction prediction = predict(c.settings, machine);
+    prediction.spans = {};
+    prediction.program = {};
+    Case in_groups = c.settings;
+    in_groups.groups = groups;  // whose number pipelines and flat FSDP do not know
+    if (!steps.emplace(deck::identity(in_groups), prediction.seconds).second) {
+      c.why = "differ in groups alone";
+      continue;
     }
-    left_ -= time.passed();
+    times.insert(prediction.seconds);
+    c.prediction = std::move(prediction);
   }
-
-  /// How far ahead weights should leave, and how much time gradients should have, depends on all
-  /// else: other values for those of the best that have both options.
-  std::vector<Candidate> refined() const {
-    std::set<std::string> known;
-    for (const Candidate& c : all_)
-      known.insert(deck::identity(c.settings));
-    std::vector<Candidate> more;
-    for (Candidate c : all_ | std::views::take(options_.best)) {
-      schedule::Spec spec = schedule::parse_spec(c.settings.schedule);
-      const std::vector<schedule::OptionDoc>& options = schedule::entry_of(spec.name).options;
-      if (!c.prediction ||
-          std::ranges::count(options, "grad_ticks", &schedule::OptionDoc::name) == 0)
-        continue;
-      for (const int prefetch : {1, 2, 3, 4, 6})
-        for (const int ticks : {1, 2, 3, 4}) {
-          spec.options["prefetch"] = std::to_string(prefetch);
-          spec.options["grad_ticks"] = std::to_string(ticks);
-          set_schedule(c.settings, schedule::to_text(spec));  // without defaults
-          if (known.insert(deck::identity(c.settings)).second)
-            more.push_back({c.settings});
-        }
-    }
-    return more;
-  }
-
-  bool go_on(SearchProgress progress) {
-    if (best_)
-      progress.best = &*best_;
-    goes_on_ = goes_on_ && options_.go_on(progress);
-    return goes_on_;
-  }
-
-  /// All but the number of groups, which pipelines and flat FSDP do not know.
-  using Step = std::tuple<std::string, int, int, std::int64_t, model::Recompute, double>;
-
-  static Step step_of(const Candidate& c) {
-    return {c.settings.schedule,
-        c.settings.replicas,
-        c.settings.shape.context.count,
-        c.settings.shape.micro_batch,
-        c.settings.shape.recompute,
-        c.prediction->seconds};
-  }
-
-  const Case& base_;
-  const Machine& machine_;
-  const SearchOptions& options_;
-  std::vector<Candidate> all_;
-  std::set<Step> steps_;
-  std::multiset<double> times_;  ///< of steps, seconds
-  std::optional<Candidate> best_;
-  double left_;  ///< seconds
-  bool goes_on_ = true;
-};
+}
 }  // namespace
 
 std::vector<Candidate> search(
-    const Case& base, const Machine& machine, const SearchOptions& options) {
-  return Search(base, machine, options).run();
+    const Case& base, const Machine& machine, std::size_t best, double seconds) {
+  const std::chrono::duration<double> limit(seconds);
+  const Time begin = Clock::now();
+  std::vector<Candidate> all = candidates(base, machine);
+  bound(all, machine, begin + 0.5 * limit);
+  predict_promising(all, base.groups, machine, best, begin + limit);
+  std::ranges::stable_sort(
+      all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  return all;
 }
 }  // namespace minitaw::predict

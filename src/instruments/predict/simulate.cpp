@@ -10,7 +10,6 @@
 #include <memory>
 #include <new>
 #include <ranges>
-#include <span>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,23 +36,15 @@ schedule::LaneRules rules_of(const Machine& machine) {
 /// says when actions end.
 class Simulation {
 public:
-  Simulation(const schedule::Program& program,
-      const model::Layout& layout,
-      const Machine& machine,
-      const schedule::Costs& costs,
-      int replicas,
-      const std::vector<std::int64_t>& micro_batch_per_rank)
-      : program_(program),
-        layout_(layout),
-        machine_(machine),
+  Simulation(const Step& step, const schedule::Costs& costs)
+      : step_(step),
         costs_(costs),
-        replicas_(replicas),
-        micro_batch_per_rank_(micro_batch_per_rank),
-        network_(machine),
-        lanes_(program, rules_of(machine)),
+        network_(machine_),
+        lanes_(program_, rules_of(machine_)),
         arrived_(lanes_.matching().transfers()),
-        adapters_(machine.all_adapters()) {
-    for (const schedule::RankProgram& rank : program.ranks)
+        sent_(machine_.all_adapters()),
+        received_(machine_.all_adapters()) {
+    for (const schedule::RankProgram& rank : program_.ranks)
       spans_.emplace_back(rank.actions.size());
   }
 
@@ -66,7 +57,14 @@ public:
 
   const trace::StepSpans& spans() const { return spans_; }
 
-  const std::vector<AdapterUse>& adapters() const { return adapters_; }
+  Traffic traffic() const {
+    Traffic traffic;
+    for (std::size_t adapter = 0; adapter < sent_.size(); ++adapter) {
+      traffic.between += sent_[adapter];
+      traffic.busiest = std::max({traffic.busiest, sent_[adapter], received_[adapter]});
+    }
+    return traffic;
+  }
 
 private:
   /// A local action or a transfer that has begun.
@@ -140,19 +138,20 @@ private:
 
   /// What a transfer moves. All of its ranks have the same B, where that matters.
   double moved_bytes(int rank, const Action& a) const {
-    const double bytes = schedule::moved_bytes(a, layout_);
+    const double bytes = schedule::moved_bytes(a, step_.layout);
     const bool of_sequences = row_of(a.payload).data == schedule::Data::keys;
-    if (!of_sequences || micro_batch_per_rank_.empty())
+    if (!of_sequences || step_.micro_batch_per_rank.empty())
       return bytes;
-    return bytes * micro_batch_per_rank_[rank] / layout_.shape.micro_batch;
+    return bytes * step_.micro_batch_per_rank[rank] / step_.layout.shape.micro_batch;
   }
 
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass
   /// on as they come, so all links are busy at once; what it takes until the last link has its
   /// first piece comes on top.
   void add_collective(const Shared& activity, const Action& a, const std::vector<int>& members) {
-    const bool replicated = members.size() == 1 && replicas_ > 1;  // the others are not simulated
-    const int n = replicated ? replicas_ : static_cast<int>(members.size());
+    const int replicas = step_.replicas;
+    const bool replicated = members.size() == 1 && replicas > 1;  // the others are not simulated
+    const int n = replicated ? replicas : static_cast<int>(members.size());
     if (n < 2)
       return;
     const double bytes = moved_bytes(members[0], a);
@@ -173,30 +172,23 @@ private:
         continue;
       }
       longest = std::max(longest, machine_.latency);
-      const double rate = add_flows_of_nodes(activity, from, to, of_link);
-      slowest = slowest > 0 ? std::min(slowest, rate) : rate;
+      slowest = slowest > 0 ? std::min(slowest, machine_.rate) : machine_.rate;
+      add_flows_of_nodes(activity, from, to, of_link);
     }
     const double piece = std::min<double>(bytes, schedule::chunk_bytes);
     const double hops = passes * (n - 1) - 1;  // of a piece, after its first
     activity->rest = hops * (longest + (chain ? piece / slowest : 0));
   }
 
-  /// A step of a ring from node to node, through all adapters, as libraries for devices do. Returns
-  /// the slowest rate.
-  double add_flows_of_nodes(const Shared& activity, int from, int to, double bytes) {
+  /// A step of a ring from node to node, through all adapters, as libraries for devices do.
+  void add_flows_of_nodes(const Shared& activity, int from, int to, double bytes) {
     const int count = machine_.adapters;
-    const int out = machine_.node_of(from) * count, in = machine_.node_of(to) * count;
-    double slowest = machine_.rates[out];
-    for (int i = 0; i < count; ++i) {
-      slowest = std::min({slowest, machine_.rates[out + i], machine_.rates[in + i]});
-      if (count > 1 || from == to)
-        send(out + i, in + i, bytes / count, part_of(activity));
-    }
     if (count == 1 && from != to)
-      add_flow(activity, from, to, bytes);
-    else
-      add_work_of_sides(activity, from, to, bytes);
-    return slowest;
+      return add_flow(activity, from, to, bytes);
+    const int out = machine_.node_of(from) * count, in = machine_.node_of(to) * count;
+    for (int i = 0; i < count; ++i)
+      send(out + i, in + i, bytes / count, part_of(activity));
+    add_work_of_sides(activity, from, to, bytes);
   }
 
   void add_flow(const Shared& activity, int from, int to, double bytes) {
@@ -231,8 +223,8 @@ private:
   }
 
   void send(int adapter, int other, double bytes, Network::Done done) {
-    adapters_[adapter].out += bytes;
-    adapters_[other].in += bytes;
+    sent_[adapter] += bytes;
+    received_[other] += bytes;
     network_.between(adapter, other, bytes, std::move(done));
   }
 
@@ -255,17 +247,15 @@ private:
     Network::Done done;
   };
 
-  const schedule::Program& program_;
-  const model::Layout& layout_;
-  const Machine& machine_;
+  const Step& step_;
+  const schedule::Program& program_ = step_.program;
+  const Machine& machine_ = step_.machine;
   const schedule::Costs& costs_;
-  int replicas_;
-  const std::vector<std::int64_t>& micro_batch_per_rank_;
   Network network_;
   schedule::LaneMachine lanes_;
   std::vector<std::vector<Place>> arrived_;  ///< sides of each transfer that have started
   trace::StepSpans spans_;
-  std::vector<AdapterUse> adapters_;
+  std::vector<double> sent_, received_;  ///< bytes, by adapter
   /// Eager messages from rank to rank pass one connection (TCP): one leaves when those before it
   /// have passed.
   std::map<std::pair<int, int>, std::deque<Message>> connections_;
@@ -307,31 +297,33 @@ std::shared_ptr<T[]> shared(std::size_t count) {
 }
 }  // namespace
 
-Prediction simulate(const schedule::Program& program,
-    const model::Layout& layout,
-    const Machine& machine,
-    const schedule::Costs& costs,
-    int replicas,
-    const std::vector<std::int64_t>& micro_batch_per_rank) {
+Prediction simulate(const Step& step, const schedule::Costs& costs) {
+  const schedule::Program& program = step.program;
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks)
     actions += rank.actions.size();
   const auto spans = shared<Span>(actions);
-  const auto adapters = shared<AdapterUse>(machine.all_adapters());
+  const auto traffic = shared<Traffic>(1);
   apart([&] {
-    Simulation simulation(program, layout, machine, costs, replicas, micro_batch_per_rank);
+    Simulation simulation(step, costs);
     simulation.run();
-    std::ranges::copy(simulation.adapters(), adapters.get());
+    *traffic.get() = simulation.traffic();
     std::ranges::copy(simulation.spans() | std::views::join, spans.get());
   });
-  result.adapters.assign(adapters.get(), adapters.get() + machine.all_adapters());
+  result.traffic = *traffic.get();
   for (const Span* next = spans.get(); const schedule::RankProgram& rank : program.ranks) {
     result.spans.emplace_back(next, next + rank.actions.size());
     next += rank.actions.size();
   }
-  for (const Span& span : std::span(spans.get(), actions))
-    result.seconds = std::max(result.seconds, span.end);
+  for (std::size_t r = 0; r < result.spans.size(); ++r)
+    for (std::size_t i = 0; i < result.spans[r].size(); ++i) {
+      const Span& span = result.spans[r][i];
+      result.seconds = std::max(result.seconds, span.end);
+      if (is_communication(program.ranks[r].actions[i].kind))
+        result.transfer += span.end - span.begin;
+    }
+  result.transfer /= result.spans.size();
   result.account = trace::account(program, result.spans);
   return result;
 }

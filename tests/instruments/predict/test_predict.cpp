@@ -30,52 +30,32 @@ std::string replaced(std::string text, const std::string& old, const std::string
 }
 
 TEST(Machine, ReadsUnitsAndChanges) {
-  const Machine m =
-      parse_machine("nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 TB/s'\nmemory = '80 "
-                    "GB'\noverhead = '5us'\n"
-                    "[device.bf16]\npeak = '989 TFLOP/s'\nproducts = [['1 GFLOP', '50 TFLOP/s'], "
-                    "['100 GFLOP', '250 TFLOP/s']]\n"
-                    "attention = '300 TFLOP/s'\nactions.loss = '100 TFLOP/s'\n"
-                    "[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\nlatency = '2 us'\n"
-                    "[between]\nadapters = 2\nrate = '100 Gbit/s'\nlatency = '0.5 ms'\n",
-          "m.toml",
-          {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
-  EXPECT_EQ(std::tuple(m.ranks(), m.own[0].memory, m.inside),
-      std::tuple(12, 80'000'000'000U, Inside::pairs));
-  const Speed& speed = m.device.speeds.at(model::Dtype::bf16);
-  for (const auto& [found, expected] : {std::pair{m.device.memory_rate, 2e12},
-           {m.device.overhead, 5e-6},
+  const Machine m = parse_machine(
+      "nodes = 2\nranks_per_node = 4\n[device]\nmemory_rate = '2 TB/s'\nmemory = '80 "
+      "GB'\noverhead = '5us'\n"
+      "[device.bf16]\npeak = '989 TFLOP/s'\nproducts = [['1 GFLOP', '50 TFLOP/s'], "
+      "['100 GFLOP', '250 TFLOP/s']]\n"
+      "attention = '300 TFLOP/s'\n"
+      "[inside]\nkind = 'pairs'\nrate = '25 GiB/s'\nlatency = '2 us'\n"
+      "[between]\nadapters = 2\nrate = '100 Gbit/s'\nlatency = '0.5 ms'\ntaper = 0.5\n",
+      "m.toml",
+      {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
+  EXPECT_EQ(std::tuple(m.ranks(), m.inside), std::tuple(12, Inside::pairs));
+  const Speed& speed = m.speeds.at(model::Dtype::bf16);
+  for (const auto& [found, expected] : {std::pair{m.memory_rate, 2e12},
+           {m.memory, 80e9},
+           {m.overhead, 5e-6},
            {m.inside_rate, 25.0 * (1 << 30)},
            {m.rate, 25e9 / 8},
            {m.latency, 5e-4},
+           {m.core_rate(), 0.5 * 3 * 2 * 25e9 / 8},
            {speed.peak, 2e12},
            {speed.products.at(1e8), 50e12},
            {speed.products.at(1e10), 150e12},  // half way on a logarithmic scale
            {speed.products.at(1e12), 250e12},
-           {speed.attention_backward.at(1), 300e12},
-           {speed.actions.at(schedule::Kind::loss), 100e12}})
+           {speed.attention_backward.at(1), 300e12}})
     EXPECT_DOUBLE_EQ(found, expected);
   EXPECT_EQ(std::tuple(m.adapter_of(0), m.adapter_of(3), m.adapter_of(4)), std::tuple(0, 1, 2));
-}
-
-/// Of ranks, or of all ranks of nodes, and of all adapters that these use; the last one that names
-/// a key counts.
-TEST(Machine, ExceptionsReplaceKeys) {
-  const Machine m = parse_machine(
-      machine_text(3, 4, "adapters = 2", "memory = \"4 GB\"") +
-          "[[exceptions]]\nnodes = '1-2'\ndevice.speed = 0.5\ndevice.memory = '2 GB'\nbetween.rate "
-          "= '50 MB/s'\n"
-          "[[exceptions]]\nranks = '3, 10-11'\ndevice.speed = 0.25\nbetween.rate = '20 MB/s'\n"
-          "[[exceptions]]\nranks = 5\nbetween.rate = '50 MB/s'\n[[exceptions]]\nranks = "
-          "4\ndevice.speed = 0.5\n",
-      "m.toml");
-  std::vector<double> speeds, memory;
-  for (const Own& own : m.own)
-    speeds.push_back(own.speed), memory.push_back(static_cast<double>(*own.memory));
-  EXPECT_THAT(speeds, testing::ElementsAre(1, 1, 1, .25, .5, .5, .5, .5, .5, .5, .25, .25));
-  EXPECT_THAT(
-      memory, testing::ElementsAre(4e9, 4e9, 4e9, 4e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9, 2e9));
-  EXPECT_THAT(m.rates, testing::ElementsAre(100e6, 20e6, 50e6, 50e6, 50e6, 20e6));
 }
 
 TEST(Machine, KnowsPrefixes) {
@@ -112,81 +92,54 @@ TEST(Machine, EveryFileOfTheRepositoryIsValid) {
 TEST(Machine, RefusesInOneSentence) {
   const std::string good = machine_text(2, 2), rate = "rate = \"100 MB/s\"";
   ASSERT_NO_THROW((void)parse_machine(good, "m.toml"));
-  const std::string tree = rate + "\ntopology = \"fat tree\"",
-                    fly = rate + "\ntopology = \"dragonfly\"\n", own = rate + "\n[[exceptions]]\n";
+  const std::string example = "a number above zero with a unit, for example \"10 Gbit/s\"";
   for (const auto& [old, now, sentence] : std::vector<std::array<std::string, 3>>{
-           {rate,
-               "rate = \"100\"",
-               ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
-           {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
-           {rate, "rate = \"0 MB/s\"", ":11: between.rate is \"0 MB/s\", which is not above zero"},
-           {rate, "rate = \"nan MB/s\"", "which does not begin with a number"},
-           {rate, "rate = \"fast\"", "which does not begin with a number"},
-           {rate, "rate = \"100 us\"", "which has a unit that does not fit"},
-           {rate, "", "between.rate is missing; write for example \"10 Gbit/s\""},
-           {rate,
-               rate + "\nlatency = \"-1 us\"",
-               "between.latency is \"-1 us\", which is below zero"},
+           {rate, "rate = \"100\"", ":11: between.rate is \"100\"; it needs " + example},
+           {rate, "rate = 100", ":11: between.rate is \"no text\"; it needs " + example},
+           {rate, "rate = \"0 MB/s\"", "it needs " + example},
+           {rate, "rate = \"-1 MB/s\"", "it needs " + example},
+           {rate, "rate = \"nan MB/s\"", "it needs " + example},
+           {rate, "rate = \"fast\"", "it needs " + example},
+           {rate, "rate = \"100 us\"", "it needs " + example},
+           {rate, "", ": between.rate is missing; write for example \"10 Gbit/s\""},
            {rate,
                rate + "\nadapters = 3",
                "between.adapters are 3, more than the 2 ranks of a node"},
-           {rate, tree, "between.leaf is missing; write for example"},
-           {rate, own + "ranks = \"0-4\"", ":13: exceptions[0].ranks has 4, but they are 0 to 3"},
-           {rate, own + "ranks = \"2-1\"", "exceptions[0].ranks must be numbers like"},
-           {rate, own + "ranks = \"1,x\"", "exceptions[0].ranks must be numbers like"},
-           {rate, own + "device.speed = 2", "exceptions[0].ranks must be numbers like"},
-           {rate,
-               own + "ranks = 0\ndevice.moving = 1",
-               ":14: exceptions[0].device.moving is no key of a machine"},
-           {rate,
-               own + "nodes = 2\ndevice.speed = 2",
-               ":13: exceptions[0].nodes has 2, but they are 0 to 1"},
-           {rate, own + "nodes = 0\nranks = 1", ":14: exceptions[0].ranks is no key of a machine"},
-           {rate,
-               own + "nodes = 0\nbetween.latency = 1",
-               ":14: exceptions[0].between.latency is no key"},
-           {rate,
-               tree + "\nleaf = 2\n[[exceptions]]\nnodes = 0\nbetween.rate = \"1 MB/s\"",
-               "exceptions[0].between needs adapters at one switch"},
-           {rate,
-               own + "ranks = 0\ndevice.speed = 0",
-               ":14: exceptions[0].device.speed must be a number above"},
-           {rate, rate + "\n[exceptions]\nranks = 0", "exceptions must be a list of tables"},
-           {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
-           {rate,
-               rate + "\nleaf = 2",
-               ":12: between.leaf is a key of a fat tree, and not of this topology"},
-           {rate, tree + "\nleaf = 2\nrouters = 1", "between.routers is a key of a dragonfly"},
+           {rate, rate + "\ntaper = 0", ":12: between.taper must be a number above 0, and at most"},
+           {rate, rate + "\ntaper = 1.5", "between.taper must be a number above 0, and at most 1"},
+           {rate, rate + "\n[[exceptions]]\nranks = 0", "exceptions is no key of a machine"},
            {"[inside]\n",
                "[inside]\nxxxxxx = 1\n",
                "m.toml:9: inside.xxxxxx is no key of a machine"},
            {"[inside]\n",
                "[inside]\nlatenzy = \"1 us\"\n",
-               ":9: inside.latenzy is no key of a machine; did you mean \"latency\"?"},
+               ":9: inside.latenzy is no key of a machine; did you mean \"inside.latency\"?"},
            {"[inside]\n",
                "[inside]\nkind = \"swich\"\n",
-               "is \"swich\", and not one of switch, pairs, memory; did you mean \"switch\"?"},
+               "is \"swich\", and not one of memory, pairs, switch; did you mean \"switch\"?"},
+           {"[inside]\n", "[inside]\nkind = 3\n", ":9: inside.kind must be a text"},
            {"nodes = 2", "nodes = 0", ":1: nodes must be a whole number from 1"},
            {"nodes = 2", "nodes = 2.5", ":1: nodes must be a whole number from 1"},
-           {"[inside]", "[elsewhere]", "m.toml: inside.rate is missing"},
+           {"[inside]", "[elsewhere]", "m.toml:9: elsewhere.rate is no key"},
+           {"[inside]\nrate = \"1 GB/s\"", "", "m.toml: inside.rate is missing"},
            {"nodes = 2\n", "", "nodes is missing; write for example"},
-           {"fp32",
-               "fp64",
-               "device.bf16 is missing: a table with the device's rates in a precision"},
-           {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
+           {"fp32", "fp64", "device.fp64.products is no key of a machine; did you mean"},
+           {"products = \"1 TFLOP/s\"", "peak = \"1 TFLOP/s\"", "device.fp32.products is missing"},
+           {"[device.fp32]\nproducts = \"1 TFLOP/s\"", "", "device.bf16.products is missing"},
+           {"\"1 TFLOP/s\"", "[]", "device.fp32.products is missing"},
            {"\"1 TFLOP/s\"",
                "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
-               "device.fp32.products must have sizes in ascending order"},
-           {"\"1 TFLOP/s\"",
-               "[[\"2 FLOP\"]]",
-               "device.fp32.products must be a rate, or a list like"},
-           {"\"1 TFLOP/s\"", "[\"2 FLOP\"]", "device.fp32.products must be a rate, or a list like"},
+               "device.fp32.products needs pairs in ascending order"},
+           {"\"1 TFLOP/s\"", "[[\"2 FLOP\"]]", "device.fp32.products needs pairs"},
+           {"\"1 TFLOP/s\"", "[\"2 FLOP\"]", "device.fp32.products needs pairs"},
            {"[inside]", "[inside", ":8: not TOML"}}) {
     const std::string text = replaced(good, old, now);
     EXPECT_THAT([&] { (void)parse_machine(text, "m.toml"); },
         testing::ThrowsMessage<InputError>(testing::AllOf(
             testing::StartsWith("m.toml:"), HasSubstr(sentence), testing::Not(HasSubstr("\n")))));
   }
+  EXPECT_THAT([&] { (void)parse_machine(good, "m.toml", {"between.rate=1"}); },
+      testing::ThrowsMessage<InputError>(HasSubstr("--machine-set:1: between.rate is")));
 }
 
 constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
@@ -219,7 +172,7 @@ struct Transfers {
     const auto costs = [this](int, const Action& a) {
       return a.kind == Kind::update ? shard / 100e6 : 0;
     };
-    return simulate(program, layout, m, costs);
+    return simulate({program, layout, m}, costs);
   }
 };
 
@@ -236,30 +189,26 @@ TEST(Predict, TransfersShareLinks) {
           from_0,
           "   0 inputs_send send W3 h0 -> r1\n"});
   using Shared = std::tuple<const Transfers&, std::string, double>;  // shards
-  const std::string fly =
-      "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";      // one node at each router
-  const std::vector<Shared> all = {{one, machine_text(2, 2), 1},  // has its link alone
+  const std::vector<Shared> all = {{one, machine_text(2, 2), 1},     // has its link alone
       {one, machine_text(1, 4), 0.1},
       {two, machine_text(2, 2), 2},  // out of one adapter
       {two, machine_text(2, 2, "adapters = 2"), 1},
       {opposite, machine_text(2, 2), 1},  // directions do not share
-      {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 1\nspines = 1\n"), 1},
-      {two,
-          machine_text(4, 1, "topology = \"fat tree\"\nleaf = 2\nspines = 1\n"),
-          2},                             // one uplink
-      {two, machine_text(4, 1, fly), 2},  // one link of groups
-      {two, machine_text(4, 1, fly + "router_links = 2\n"), 2},
-      {two, machine_text(5, 1, fly), 2},  // two nodes at each router, one link of routers
-      {two, machine_text(5, 1, fly + "router_links = 2\n"), 1},
-      {two, machine_text(4, 1, fly + "group_links = 2\nrouter_links = 2\n"), 1}};
+      {two, machine_text(4, 1), 1},
+      {two, machine_text(4, 1, "taper = 0.5"), 1},  // together as much as two adapters
+      {two, machine_text(4, 1, "taper = 0.25"), 2},
+      {one, machine_text(4, 1, "taper = 0.125"), 2},
+      {opposite, machine_text(2, 2, "taper = 0.5"), 2}};
   for (const auto& [transfers, machine, shards] : all)
     EXPECT_NEAR(transfers.on(machine).seconds, shards * transfers.shard / 100e6, exact) << machine;
   EXPECT_NEAR(
       one.on(machine_text(2, 2, "latency = \"3 ms\"")).seconds, 3e-3 + one.shard / 100e6, exact);
   const Prediction shared = two.on(machine_text(2, 2));
-  for (const double all_of_it : {shared.adapters[0].out, shared.adapters[1].in})
+  for (const double all_of_it : {shared.traffic.busiest, shared.traffic.between})
     EXPECT_DOUBLE_EQ(all_of_it, 2 * two.shard);
-  EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
+  const Prediction apart = opposite.on(machine_text(2, 2));
+  EXPECT_DOUBLE_EQ(apart.traffic.busiest, opposite.shard);
+  EXPECT_DOUBLE_EQ(apart.traffic.between, 2 * opposite.shard);
 }
 
 /// In units of a shard at 1 GB/s: one message, two to one rank, two the opposite ways; each pays
@@ -314,40 +263,24 @@ TEST(Predict, EachSideMovesItsBytesOnce) {
   EXPECT_NEAR(first.spans[2][0].end, unit, 0.01 * unit) << "before all computing";
 }
 
-/// A flow has the rate of the slower of its two adapters, a ring that of its slowest link. A ring
-/// through both nodes takes three quarters of the buffer over each adapter, and each of the three
-/// hops of a slice pays the latency.
-TEST(Predict, AdaptersMayBeUnlikeAndAllGatherTakesThreeQuartersOfTheBuffer) {
+/// A ring through both nodes takes three quarters of the buffer over each adapter, and each of the
+/// three hops of a slice pays the latency.
+TEST(Predict, AnAllGatherTakesThreeQuartersOfTheBuffer) {
   const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
-  const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
-      all({call, call, call, call});
-  const auto seconds =
-      [](const Transfers& t, const std::string& between, const std::string& exception) {
-        return t.on(machine_text(2, 2, between + "\n[[exceptions]]\n" + exception)).seconds;
-      };
-  const double unit = one.shard / 100e6,
+  const Transfers all({call, call, call, call});
+  const auto seconds = [](const Transfers& t, const std::string& between) {
+    return t.on(machine_text(2, 2, between)).seconds;
+  };
+  const double unit = all.shard / 100e6,
                bytes = 0.75 * static_cast<double>(all.layout.embeddings.elements) * sizeof(float);
-  EXPECT_NEAR(all.on(machine_text(2, 2)).seconds, bytes / 100e6, exact);
-  EXPECT_NEAR(
-      all.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + bytes / 100e6, exact);
+  EXPECT_NEAR(seconds(all, ""), bytes / 100e6, exact);
+  EXPECT_NEAR(seconds(all, "latency = \"1 ms\""), 3e-3 + bytes / 100e6, exact);
+  EXPECT_NEAR(seconds(all, "adapters = 2"), bytes / 200e6, exact) << "all adapters of a node";
+  EXPECT_NEAR(seconds(all, "taper = 0.5"), bytes / 50e6, exact) << "both directions share the rest";
   const std::string sum = "   0 gradients_group all_reduce G0 t0 @world\n";
-  EXPECT_NEAR(Transfers({sum, sum, sum, sum}).on(machine_text(2, 2, "latency = \"1 ms\"")).seconds,
-      6e-3 + 1.5 * unit,
-      exact)
-      << "twice around";
-  for (const char* node : {"nodes = 0\n", "nodes = 1\n"}) {
-    EXPECT_NEAR(seconds(one, "", node + std::string("between.rate = \"25 MB/s\"")), 4 * unit, exact)
-        << node;
-    const std::string slow = node + std::string("between.rate = \"20 MB/s\"");
-    EXPECT_NEAR(seconds(all, "latency = \"1 ms\"", slow), 3 * 1e-3 + bytes / 20e6, exact) << node;
-    EXPECT_NEAR(seconds(all, "adapters = 2", slow), bytes / 40e6, exact) << node;
-  }
-  EXPECT_NEAR(seconds(one, "", "nodes = 0\nbetween.rate = \"400 MB/s\""), unit, exact)
-      << "the other one is as slow";
   EXPECT_NEAR(
-      seconds(two, "adapters = 2", "ranks = 1\nbetween.rate = \"20 MB/s\""), 5 * unit, exact);
-  EXPECT_NEAR(seconds(one, "adapters = 2", "ranks = 1\nbetween.rate = \"20 MB/s\""), unit, exact)
-      << "of rank 0";
+      seconds(Transfers({sum, sum, sum, sum}), "latency = \"1 ms\""), 6e-3 + 1.5 * unit, exact)
+      << "twice around";
 }
 
 /// Two messages of one lane: one after the other, or both at once, which takes as long.
@@ -405,12 +338,8 @@ TEST(Predict, ABroadcastIsAChain) {
   const Prediction out = t.on(machine_text(2, 2)),
                    in = Transfers({sum, sum, sum, sum}).on(machine_text(2, 2));
   EXPECT_NEAR(in.seconds, 3 * t.shard / 100e6, exact);
-  EXPECT_EQ(
-      std::tuple(out.adapters[0].out, out.adapters[0].in, in.adapters[0].out, in.adapters[0].in),
-      std::tuple(t.shard, 0, 0, t.shard));
-  const std::string slow =
-      machine_text(2, 2) + "[[exceptions]]\nnodes = 1\nbetween.rate = \"25 MB/s\"";
-  EXPECT_NEAR(t.on(slow).seconds, 3 * t.shard / 25e6, exact);
+  for (const Prediction* p : {&out, &in})
+    EXPECT_EQ(std::tuple(p->traffic.busiest, p->traffic.between), std::tuple(t.shard, t.shard));
 }
 
 schedule::Program program_of(
@@ -435,8 +364,8 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
                                                 : 3e-6 * visit(a);
     };
     const auto plan = schedule::simulate(program, costs);
-    const Prediction p = simulate(
-        program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
+    const Machine machine = parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"});
+    const Prediction p = simulate({program, layout, machine}, costs);
     const double last = schedule::idle(program, plan).seconds;
     EXPECT_NEAR(p.seconds / last, 1, 1e-4) << spec;
     for (std::size_t r = 0; r < plan.size(); ++r)
@@ -453,7 +382,7 @@ TEST(Predict, RanksShareProcessors) {
     const auto seconds = [&](const std::string& of, int rank) {
       const Machine machine = parse_machine(machine_text(nodes, ranks / nodes, "", of), "m.toml");
       const auto costs = [](int, const Action& a) { return visit(a); };
-      return simulate(program, layout, machine, costs).account.ranks[rank].compute;
+      return simulate({program, layout, machine}, costs).account.ranks[rank].compute;
     };
     for (int r = 0; r < ranks; ++r)
       EXPECT_NEAR(seconds(device, r) / seconds("", r), times[r], 1e-6) << device << r;
@@ -531,89 +460,49 @@ TEST(Predict, TimesActionsByHand) {
     }
 }
 
-Floor floor_of(const Case& c, const Machine& machine) {
-  return floors_of({c}, machine).front();
-}
-
-/// Rank 1 computes at half the speed; memory must be enough on each rank.
-TEST(Predict, DevicesMayBeUnlike) {
-  const auto machine = [](const std::string& of_1) {
-    return parse_machine(machine_text(1, 2),
-        "m.toml",
-        {"device.overhead=1 ms",
-            "device.memory=1 GB",
-            "exceptions=[{ranks = 1, device." + of_1 + "}]"});
-  };
-  const Case c = case_of("ddp", 2, topology::Groups({2}));
-  const Prediction p = predict(c, machine("speed = 0.5"));
-  std::map<Kind, double> fast = seconds_by_kind(p, 0), slow = seconds_by_kind(p, 1);
-  for (const Kind kind : {Kind::forward, Kind::backward, Kind::loss, Kind::embed, Kind::update})
-    EXPECT_NEAR(slow[kind] - 1e-3, 2 * (fast[kind] - 1e-3), 1e-8) << schedule::name_of(kind);
-  for (const auto& [lacking, fits] : {std::pair{0U, true}, {1U, false}}) {
-    const Machine small = machine(fmt::format("memory = \"{} B\"", p.memory[1].arena() - lacking));
-    EXPECT_EQ(predict(c, small).fits, fits);
-    EXPECT_EQ(floor_of(c, small).fits, fits);
-  }
-  const std::string known = "exceptions=[{ranks = 1, device.memory = \"1 GB\"}]";
-  EXPECT_EQ(predict(c, parse_machine(machine_text(1, 2), "m.toml", {known})).fits, std::nullopt)
-      << "rank 0 has any";
-}
-
-/// Rank 1 has three sequences instead of one, and half the speed.
-TEST(Predict, MeasuredActionsReplaceAllOthersButTheSpeed) {
-  const Machine machine = parse_machine(machine_text(1, 2),
-      "m.toml",
-      {"device.overhead=1 ms",
-          "device.fp32.actions.loss=2 GFLOP/s",
-          "exceptions=[{ranks = 1, device.speed = 0.5}]"});
-  Case c = case_of("ddp", 2, topology::Groups({2}));
-  c.shape.micro_batch = 3;
-  c.micro_batch_per_rank = {1, 3};
-  const Prediction p = predict(c, machine);
-  for (int r = 0; r < 2; ++r)
-    for (std::size_t i = 0; i < p.spans[r].size(); ++i)
-      if (const schedule::Span& span = p.spans[r][i];
-          p.program.ranks[r].actions[i].kind == Kind::loss) {
-        EXPECT_NEAR(span.end - span.begin, (1 + 5 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8) << r;
-      }
-}
-
-/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.
-/// One of the two sends more than it gets; each in turn has a slower adapter.
+/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node,
+/// and of all nodes. One of the two sends more than it gets.
 TEST(Predict, FloorsAreWhatThePredictionCounts) {
   std::vector<Case> cases(3, case_of("weipipe", 4, topology::Groups({2, 2})));
   for (Case& c : cases)
     c.shape.ffn = {128, 64, 256, 32};
   cases[1].shape.recompute = model::Recompute::keep_attention;
   cases[2].shape.recompute = model::Recompute::none;
-  for (const int slow : {0, 3}) {
-    const std::string exception = "[[exceptions]]\nbetween.rate = \"25 MB/s\"\nranks = ";
+  for (const double taper : {1.0, 0.1}) {
     const Machine machine =
-        parse_machine(machine_text(2, 2, "adapters = 2\n" + exception + std::to_string(slow)), "m");
+        parse_machine(machine_text(2, 2, fmt::format("taper = {}", taper)), "m.toml");
     const std::vector<Floor> floors = floors_of(cases, machine);
     for (int i = 0; i < 3; ++i) {
       const Prediction p = predict(cases[i], machine);
-      double compute = 0, adapter = 0;
+      double compute = 0;
       for (const trace::RankTime& rank : p.account.ranks)
         compute = std::max(compute, rank.compute);
-      for (const int node : {0, 1}) {
-        const AdapterUse &one = p.adapters[2 * node], &other = p.adapters[2 * node + 1];
-        const double rate = slow / 2 == node ? 125e6 : 200e6;
-        adapter = std::max({adapter, (one.out + other.out) / rate, (one.in + other.in) / rate});
-        EXPECT_NE(one.out + other.out, one.in + other.in) << "the case is to tell them apart";
-      }
+      const double network =
+          std::max(p.traffic.busiest / 100e6, p.traffic.between / (taper * 200e6));
+      EXPECT_NE(p.traffic.between, 2 * p.traffic.busiest) << "the case is to tell them apart";
       EXPECT_NEAR(floors[i].compute, compute, 1e-9);
-      EXPECT_NEAR(floors[i].adapter, adapter, 1e-12);
-      EXPECT_EQ(floors[i].memory, p.worst_memory());
-      EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].adapter));
-      EXPECT_EQ(
-          p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::arena).arena());
+      EXPECT_NEAR(floors[i].network, network, 1e-12);
+      EXPECT_EQ(floors[i].memory, p.memory);
+      EXPECT_EQ(floors[i].seconds(), std::max(floors[i].compute, floors[i].network));
+      EXPECT_LE(floors[i].seconds(), p.seconds);
       EXPECT_EQ(predict(cases[i], machine).seconds, p.seconds) << "the same input, the same output";
     }
   }
 }
 
-/// As if all were simulated: on a fat tree that is a switch. Eight of a node each, and three on
+/// A device has room for as much as it has, or for anything if that is not known.
+TEST(Predict, MemoryDecidesWhatFits) {
+  const Case c = case_of("ddp", 2, topology::Groups({2}));
+  const auto machine = [](const std::string& device) {
+    return parse_machine(machine_text(1, 2, "", device), "m.toml");
+  };
+  const std::size_t needed = predict(c, machine("")).memory;
+  EXPECT_TRUE(machine("").has_room(needed));
+  for (const auto& [lacking, fits] : {std::pair{0U, true}, {1U, false}})
+    EXPECT_EQ(machine(fmt::format("memory = \"{} B\"", needed - lacking)).has_room(needed), fits);
+}
+
+/// As if all were simulated, which unlike micro-batches ask for. Eight of a node each, and three on
 /// nodes of their own.
 TEST(Predict, OneReplicaStandsForAll) {
   for (const auto& [schedule, groups, replicas, per_node] :
@@ -623,32 +512,26 @@ TEST(Predict, OneReplicaStandsForAll) {
     Case c = case_of(schedule, ranks, groups);
     c.replicas = replicas;
     c.micro_batches = 2 * ranks;
-    const std::string tree = fmt::format("topology = \"fat tree\"\nleaf = {}\nspines = 1\n", nodes);
-    for (const char* moving : {"1 TB/s", "50 MB/s"}) {
-      const std::vector<std::string> changes = {"device.fp32.peak=2 TFLOP/s",
-          "device.processors=1",
-          std::string("device.moving=") + moving};
-      const Machine machine = parse_machine(machine_text(nodes, per_node), "m.toml", changes);
-      const Prediction one = predict(c, machine);
-      const Prediction all =
-          predict(c, parse_machine(machine_text(nodes, per_node, tree), "m.toml", changes));
-      EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
-      EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule << moving;
-      EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1) << schedule;
-      EXPECT_NEAR(one.tokens_per_s * one.seconds, 2 * ranks * 16, 1e-6) << "of all replicas";
-      EXPECT_NEAR(one.mfu / all.mfu, 1, 1e-6) << schedule;
-      EXPECT_EQ(one.worst_memory(), all.worst_memory()) << schedule;
-      EXPECT_LE(floor_of(c, machine).seconds(), one.seconds) << schedule;
-    }
-    const Prediction one = predict(c, parse_machine(machine_text(nodes, per_node), "m.toml"));
-    const std::string slow =
-        fmt::format("exceptions=[{{ranks={}, device.speed=0.0001}}]", ranks - 1);
-    const Machine unlike = parse_machine(machine_text(nodes, per_node), "m.toml", {slow});
-    EXPECT_GT(predict(c, unlike).seconds, one.seconds) << "the last replica is not like the others";
-    const std::string late =
-        fmt::format("exceptions=[{{nodes={}, between.rate=\"1 kB/s\"}}]", nodes - 1);
-    EXPECT_GT(predict(c, parse_machine(machine_text(nodes, per_node), "m.toml", {late})).seconds, 1)
-        << schedule;
+    Case each = c;
+    each.micro_batch_per_rank.assign(ranks, c.shape.micro_batch);
+    for (const char* moving : {"1 TB/s", "50 MB/s"})
+      for (const char* taper : {"1", "0.25"}) {
+        const Machine machine = parse_machine(machine_text(nodes, per_node),
+            "m.toml",
+            {"device.fp32.peak=2 TFLOP/s",
+                "device.processors=1",
+                std::string("device.moving=") + moving,
+                std::string("between.taper=") + taper});
+        const Prediction one = predict(c, machine), all = predict(each, machine);
+        EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
+        EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule << moving << taper;
+        EXPECT_NEAR(one.traffic.busiest, all.traffic.busiest, 1) << schedule;
+        EXPECT_NEAR(one.traffic.between, all.traffic.between, 1) << schedule;
+        EXPECT_NEAR(one.tokens_per_s * one.seconds, 2 * ranks * 16, 1e-6) << "of all replicas";
+        EXPECT_NEAR(one.mfu / all.mfu, 1, 1e-6) << schedule;
+        EXPECT_EQ(one.memory, all.memory) << schedule;
+        EXPECT_LE(floors_of({c}, machine).front().seconds(), one.seconds) << schedule;
+      }
   }
 }
 
@@ -667,9 +550,7 @@ TEST(Predict, ReplicasAreAlikeWhereNothingTellsThemApart) {
            {1, 12, false},
            {4, 3, false}})
     EXPECT_EQ(alike(nodes, per_node), expected) << per_node;
-  for (const char* unlike :
-      {"device.pools=2", "between={topology='fat tree', leaf=3}", "exceptions=[{ranks=11}]"})
-    EXPECT_FALSE(alike(3, 4, {unlike})) << unlike;
+  EXPECT_FALSE(alike(3, 4, {"device.pools=2"}));
   c.micro_batch_per_rank.assign(12, 1);
   EXPECT_FALSE(alike(3, 4)) << "the micro-batches of ranks may differ";
 }
