@@ -109,6 +109,13 @@ std::string first_of(const std::vector<std::string>& all) {
 std::uint64_t less(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
+
+/// As first_text(), but the text alone, without a rank, if all ranks have one. Collective.
+std::string first_fault(const std::string& mine, MPI_Comm comm) {
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const bool everywhere = std::ranges::none_of(all, &std::string::empty);
+  return everywhere ? all.front() : first_of(all);
+}
 }  // namespace
 
 PlannedBeside planned_beside(
@@ -206,12 +213,6 @@ std::string leftover(
 
 std::string first_text(const std::string& mine, MPI_Comm comm) {
   return first_of(comm::mpi::gather_texts(mine, comm));
-}
-
-std::string first_fault(const std::string& mine, MPI_Comm comm) {
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const bool everywhere = std::ranges::none_of(all, &std::string::empty);
-  return everywhere ? all.front() : first_of(all);
 }
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {

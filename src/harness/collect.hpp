@@ -87,8 +87,6 @@ inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 /// Returns the first rank's text that is not empty, with the rank, on all ranks; empty if all are.
 /// Collective.
 [[nodiscard]] std::string first_text(const std::string& mine, MPI_Comm comm);
-/// Likewise, but the text alone, without a rank, if all ranks have one. Collective.
-[[nodiscard]] std::string first_fault(const std::string& mine, MPI_Comm comm);
 /// Fails the case on rank 0 if some rank has a text. Collective.
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 
