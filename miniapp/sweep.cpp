@@ -206,10 +206,8 @@ public:
     });
     if (!writer_)
       return;
-    mpi.runner.on_hang([this](const std::string& report, const std::string& root) {
-      fmt::print(stderr, "minitaw: rank 0: {}\n", report);
-      writer_->give_up(Status::timeout, root.empty() ? report : root);
-    });
+    mpi.runner.on_hang(
+        [this](const std::string& reason) { writer_->give_up(Status::timeout, reason); });
   }
 
   int run() {

@@ -10,7 +10,7 @@
 #include "instruments/blame/blame.hpp"
 #include "instruments/blame/listener.hpp"
 #include "instruments/energy/energy.hpp"
-#include "instruments/hang/hang_finder.hpp"
+#include "instruments/stalls/stalls.hpp"
 #include "instruments/verbs.hpp"
 
 namespace minitaw::app {
@@ -52,7 +52,7 @@ record::Extensions extensions() {
 harness::Instruments make_instruments(const JobView& job) {
   // A device that several ranks share would count for each of them.
   energy::Meter meter(job.shared_devices ? "" : job.device_uuid);
-  return {std::make_shared<hang::HangFinder>(MPI_COMM_WORLD, job.nodes),
+  return {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.nodes),
       std::make_shared<energy::Energy>(std::move(meter), job.nodes),
       std::make_shared<blame::Finder>(blame::Finder::Job{
           .nodes = job.nodes, .places = job.places, .shared_devices = job.shared_devices})};

@@ -177,6 +177,19 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
   return text;
 }
 
+std::string LaneExecutor::unexplained(const schedule::Program& program) const {
+  const schedule::Action* const action = pending();
+  if (action == nullptr)
+    return {};
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (action->waits[l] > queues_[l]->completed())
+      return {};
+  if (started() && is_communication(action->kind))
+    return {};
+  return fmt::format(
+      "{} {}", started() ? "has not finished" : "does not begin", to_text(*action, program));
+}
+
 void LaneExecutor::read(std::vector<Span>& spans) const {
   for (std::size_t i = 0; i < actions_.size(); ++i)
     spans[actions_[i].index] = queue().span(static_cast<int>(i));
@@ -242,7 +255,7 @@ double Executor::step() {
   clock_.begin_step();
   for (const auto& lane : lanes_)
     lane->begin_step();
-  ++position_;
+  in_step_ = true;
   watchdog_.expect("a step", options_.stall_limit);
   try {
     if (asynchronous_)
@@ -259,7 +272,7 @@ double Executor::step() {
   wait_for_communication();  // only now: it may still be at work when this thread has failed
   watchdog_.pause();
   progress_.rethrow_if_failed();
-  ++position_;
+  in_step_ = false;
   for (const auto& lane : lanes_)
     lane->read(spans_);
   double seconds = 0;
@@ -343,16 +356,21 @@ void Executor::drive_lanes() {
   }
 }
 
-schedule::RankState Executor::state() const {
-  schedule::RankState state{.position = position_.load()};
-  for (int l = 0; l < schedule::lanes; ++l) {
-    state.completed[l] = queues_[l]->completed();
-    state.begun[l] = queues_[l]->begun();
-    // Submitted to a stream is not begun: it executes one after the other.
-    if (queues_[l]->asynchronous())
-      state.begun[l] = std::min(state.begun[l], state.completed[l] + 1);
-  }
-  return state;
+Executor::Standing Executor::standing() const {
+  if (!in_step_)
+    return {};
+  Standing found{.lanes = lanes_text(), .unexplained = {}};
+  for (const auto& lane : lanes_)
+    if (found.unexplained.empty())
+      found.unexplained = lane->unexplained(whole_program_);
+  return found;
+}
+
+std::string Executor::lanes_text() const {
+  std::string text;
+  for (const auto& lane : lanes_)
+    text += "\n  " + lane->describe(whole_program_);
+  return text;
 }
 
 /// For the watchdog, which this lets see a transfer that has failed and no call said so.
@@ -375,13 +393,12 @@ void Executor::stall() {
                   rank_,
                   std::round(10 * options_.stall_limit.count()) / 10),
               reason = report;  // for people, and in one sentence for the record
-  for (const auto& lane : lanes_) {
-    report += "\n  " + lane->describe(whole_program_);
+  report += lanes_text();
+  for (const auto& lane : lanes_)
     if (lane->is_moving())
       reason += ", " + lane->describe(whole_program_);
-  }
-  if (std::string root = options_.on_stall(report); !root.empty())
-    reason = std::move(root);
+  if (std::string cause = options_.on_stall(report); !cause.empty())
+    reason = std::move(cause);
   progress_.fail(std::make_exception_ptr(Stalled(reason)));
   transport_.cancel();
 }

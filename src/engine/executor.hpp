@@ -143,6 +143,9 @@ public:
 
   /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
+  /// Returns what the lane does not get on with although it waits neither for another lane nor for
+  /// a transfer that has begun: "has not finished BW s2 m1 h0 a2 x0 g0"; empty: nothing.
+  [[nodiscard]] std::string unexplained(const schedule::Program& program) const;
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has
   /// finished.
   void read(std::vector<Span>& spans) const;
@@ -237,8 +240,14 @@ public:
   /// Time when the last step began, by host_seconds().
   [[nodiscard]] double started() const { return clock_.started(); }
 
-  /// How far the rank has come; any thread may ask.
-  [[nodiscard]] schedule::RankState state() const;
+  /// What a rank is at in a step; empty between steps.
+  struct Standing {
+    std::string lanes;        ///< a line for each: what it is at and waits for
+    std::string unexplained;  ///< what the rank does not get on with, as LaneExecutor says it
+  };
+
+  /// Any thread may ask.
+  [[nodiscard]] Standing standing() const;
 
 private:
   [[nodiscard]] Queues make_queues(const MakeQueues& make);
@@ -249,6 +258,7 @@ private:
   void drive_lanes();
   void wait_for_communication() const;
   [[nodiscard]] long moves();
+  [[nodiscard]] std::string lanes_text() const;
   void stall();
 
   const schedule::Program& whole_program_;
@@ -270,7 +280,7 @@ private:
   comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
   std::atomic<int> executed_ = 0;
-  std::atomic<std::int64_t> position_ = 0;  ///< of schedule::RankState
+  std::atomic<bool> in_step_ = false;
   std::jthread communication_;
   Watchdog watchdog_;
 };

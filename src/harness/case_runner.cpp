@@ -73,11 +73,6 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
   return std::max(static_cast<std::size_t>(sums) * sizeof(float), delta);
 }
 
-void print_error(const std::string& report) {
-  fmt::print(stderr, "minitaw: {}\n", report);
-  std::fflush(stderr);
-}
-
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
 void check_first_step(const engine::Runtime& runtime,
     const Case& c,
@@ -141,14 +136,11 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
       options_(options),
       rank_(comm::mpi::rank_in(world)),
       ranks_(comm::mpi::size_of(world)),
-      hang_([this](const std::string& report, const std::string&) {
-        print_error(fmt::format("rank {}: {}", rank_, report));
-      }),
       guard_([this](const std::string& report) {
-        const std::string root = explain_stall();
+        const std::string cause = explain_stall(fmt::format("rank {}: {}", rank_, report));
         if (rank_ != 0)
           std::this_thread::sleep_for(time_to_record);
-        hang_(report, root);
+        hang_(cause.empty() ? report : cause);
         std::this_thread::sleep_for(time_to_print);
         alarm(10);  // the process ends even if the MPI library does not manage to end the job
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -167,10 +159,12 @@ std::vector<std::unique_ptr<CaseListener>> CaseRunner::listen(const RunningCase&
   return listeners;
 }
 
-std::string CaseRunner::explain_stall() {
+std::string CaseRunner::explain_stall(const std::string& report) {
   for (const auto& instrument : options_.instruments)
-    if (std::string said = instrument->explain_stall(); !said.empty())
-      return said;
+    if (const std::optional<std::string> cause = instrument->explain_stall(report))
+      return *cause;
+  fmt::print(stderr, "minitaw: {}\n", report);
+  std::fflush(stderr);
   return {};
 }
 
@@ -189,6 +183,7 @@ bool CaseRunner::has_time_to_check(const Case& c) {
 
 Check CaseRunner::verify(
     const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
+  advance();
   Check result;
   comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
@@ -340,13 +335,11 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
   return runtime;
 }
 
-/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the
-/// job ends.
+/// All ranks have stalled: rank 0 writes down what it knows before the job ends.
 std::string CaseRunner::on_stall(const std::string& report) {
-  std::string root = explain_stall();
-  print_error(report);
+  std::string cause = explain_stall(report);
   std::this_thread::sleep_for(time_to_print + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);
-  return root;
+  return cause;
 }
 }  // namespace minitaw::harness

@@ -77,9 +77,9 @@ public:
   /// status. A stall throws Stalled.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
   /// What this rank does before it ends the job because something between steps does not end;
-  /// guard() watches that. Default: it prints the report. Rank 0 goes first, by a few seconds.
-  /// `root`: what an instrument says of the cause, already printed; empty: nothing.
-  using OnHang = std::function<void(const std::string& report, const std::string& root)>;
+  /// guard() watches that. The reason is already printed. Default: nothing. Rank 0 goes first, by a
+  /// few seconds.
+  using OnHang = std::function<void(const std::string& reason)>;
 
   void on_hang(OnHang act) { hang_ = std::move(act); }
 
@@ -123,14 +123,14 @@ private:
       engine::MemoryWatch& watch,
       CaseResult& result);
   [[nodiscard]] std::vector<std::unique_ptr<CaseListener>> listen(const RunningCase& running);
-  /// Returns what the first instrument says that knows why the job stands still.
-  [[nodiscard]] std::string explain_stall();
+  /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
+  [[nodiscard]] std::string explain_stall(const std::string& report);
   std::string on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_, ranks_;
-  OnHang hang_;
+  OnHang hang_ = [](const std::string&) {};
   engine::Watchdog guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };

@@ -9,18 +9,6 @@ namespace minitaw::schedule {
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
-/// How far a rank has come, as it says itself.
-struct RankState {
-  /// Grows where a step begins (it is odd then) and where it ends; below 0: the rank does not
-  /// answer.
-  std::int64_t position = -1;
-  LaneCounts begun{}, completed{};  ///< actions of the step
-
-  bool answers() const { return position >= 0; }
-
-  bool in_step() const { return answers() && position % 2 == 1; }
-};
-
 struct Slot {
   SlotClass cls = SlotClass::owned;
   std::int16_t index = -1;  ///< -1: no slot

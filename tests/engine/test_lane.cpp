@@ -332,6 +332,39 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
   EXPECT_GT(executor.step(), 0);
 }
 
+/// What waits for a transfer, or for another lane, is no delay of the rank's own.
+TEST(Executor, SaysWhatItDoesNotGetOnWith) {
+  const schedule::Program program = schedule::parse_program(R"(program receives-first
+shards 1
+micro_batches 1
+groups 1+1
+rank 0 slots w1 h1 a1 x1 owned 0
+   0 inputs_recv     recv W0 w0 <- r1
+   0 compute         F s0 m0 w0 h0 a0 x0 after inputs_recv:1
+rank 1 slots w1 owned
+   0 inputs_send     send W0 w0 -> r0
+)");
+  Executor* asked = nullptr;
+  Executor::Standing receiving, computing;
+  std::atomic<int> under_way = 0;
+  const Start start = [&](const Action& action) -> comm::Transport::Started {
+    if (action.lane != schedule::Lane::compute)
+      return std::make_unique<Slow>(5, under_way, [&] { receiving = asked->standing(); });
+    computing = asked->standing();
+    return nullptr;
+  };
+  comm::SoloTransport solo(program);
+  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
+  asked = &executor;
+  EXPECT_EQ(executor.standing().lanes, "");
+  (void)executor.step();
+  EXPECT_EQ(receiving.unexplained, "");
+  EXPECT_THAT(receiving.lanes, testing::HasSubstr("\n  inputs_recv in tick 0 recv W0 w0 <- r1"));
+  EXPECT_THAT(receiving.lanes, testing::HasSubstr(", waits for inputs_recv:1"));
+  EXPECT_EQ(computing.unexplained, "has not finished F s0 m0 w0 h0 a0 x0");
+  EXPECT_EQ(executor.standing().unexplained, "");
+}
+
 // Its first action begins late, and the action that comes first in the program ends last.
 TEST(Executor, AStepLastsFromItsBeginningToItsLastEnd) {
   using std::chrono::milliseconds;

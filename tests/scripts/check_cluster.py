@@ -225,26 +225,20 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     )
     reports = dict(
         re.findall(
-            r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)",
+            r"^minitaw: rank (\d): (?:no lane has moved for [\d.]+ s|in a step)\n((?:  .*\n)+)",
             said.stderr,
             re.MULTILINE,
         )
     )
-    assert "0" in reports, said.stderr  # it ends the job: others may not come to report
+    assert reports.keys() >= {"0", "1"}, said.stderr  # the node that is cut off may report as well
     message = r"(inputs|gradients)_(recv|send) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
     stuck = [rank for rank, report in reports.items() if re.search(message, report)]
     assert stuck, said.stderr
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["timeout"]
         reason = file["summary/reason"].asstr()[0]
-        assert re.fullmatch(
-            r"rank \d waits for rank \d('s .*)?; node 1 \(ranks 2, 3\) does not answer: it is "
-            r"down or cut off",
-            reason,
-        ), reason
-        assert said.stderr.index(f"minitaw: {reason}\n") < said.stderr.index(
-            "rank 0: no lane has moved"
-        ), said.stderr
+        assert reason == "ranks 2-3 (node 1) do not answer", reason
+        assert f"minitaw: {reason}\nminitaw: rank 0: " in said.stderr, said.stderr
     said = call(*TWO, "--rate", "1gbit", program=job, code=1)
     assert "stays as it ended, timeout" in said.stdout, said.stdout
     with h5py.File(record) as file:
