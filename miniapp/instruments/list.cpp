@@ -7,9 +7,8 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "instruments.hpp"
-#include "instruments/blame/blame.hpp"
-#include "instruments/blame/listener.hpp"
 #include "instruments/energy/energy.hpp"
+#include "instruments/slowest/slowest.hpp"
 #include "instruments/stalls/stalls.hpp"
 #include "instruments/verbs.hpp"
 
@@ -46,15 +45,16 @@ void add_instruments(CLI::App& app, Invocation& invocation) {
 }
 
 record::Extensions extensions() {
-  return {energy::extension(), blame::extension()};
+  return {energy::extension(), slowest::extension()};
 }
 
 harness::Instruments make_instruments(const JobView& job) {
   // A device that several ranks share would count for each of them.
   energy::Meter meter(job.shared_devices ? "" : job.device_uuid);
-  return {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.nodes),
-      std::make_shared<energy::Energy>(std::move(meter), job.nodes),
-      std::make_shared<blame::Finder>(blame::Finder::Job{
-          .nodes = job.nodes, .places = job.places, .shared_devices = job.shared_devices})};
+  harness::Instruments all = {std::make_shared<stalls::Stalls>(MPI_COMM_WORLD, job.nodes),
+      std::make_shared<energy::Energy>(std::move(meter), job.nodes)};
+  if (!job.shared_devices && !topology::is_crowded(job.places))
+    all.push_back(std::make_shared<slowest::Comparison>(job.places));
+  return all;
 }
 }  // namespace minitaw::app

@@ -129,8 +129,7 @@ class Result:
     cases: list = field(default_factory=list)
     verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
     merits: list = field(default_factory=list)  # figure of merit of each model, in words
-    # Sentences on ranks and links, as `minitaw show` prints them.
-    stands_out: list = field(default_factory=list)
+    slowest: str = ""  # a sentence on the rank that is slow in all cases
     # Of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}.
     screening: dict = field(default_factory=dict)
 
@@ -212,9 +211,9 @@ def read_result(result, reader):
     result.sessions = [reader.session(number) for number in range(reader.sessions)]
     result.cases = [read_case(result, reader, row) for row in rows]
     result.verdict, result.merits = closing_of(reader, result.cases)
-    result.stands_out = reader.attribute("summary", "stands_out", [])
-    if not isinstance(result.stands_out, list):
-        refuse("summary@stands_out", "is no list")
+    result.slowest = reader.attribute("summary", "slowest", "")
+    if not isinstance(result.slowest, str):
+        refuse("summary@slowest", "is no text")
     result.screening = reader.screening()
     return result
 

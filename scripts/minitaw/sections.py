@@ -100,8 +100,8 @@ def cases_section(book):
         said += " All ended valid."
     for result in book.results:
         letter = result.letter and result.letter + ": "
-        for sentence in result.stands_out:
-            said += f" {letter}{sentence[:1].upper()}{sentence[1:]}."
+        if result.slowest:
+            said += f" {letter}{result.slowest[:1].upper()}{result.slowest[1:]}."
     return [
         said,
         Failures(failed),

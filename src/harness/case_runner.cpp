@@ -301,10 +301,9 @@ StopReason CaseRunner::execute(const Case& c,
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
-  const trace::StepSpans spans =
-      collect(*runtime, steps, count, taken, options_.timeline, comm, result);
+  collect(*runtime, steps, count, taken, options_.timeline, comm, result);
   for (const auto& listener : listeners)
-    listener->after_case({running, steps, spans}, result);
+    listener->after_case(running, result);
   describe(*runtime, result);
   return StopReason::no;
 }

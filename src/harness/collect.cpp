@@ -39,25 +39,24 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
   return step;
 }
 
-/// Chooses the accounted step and divides its time. Returns its spans on rank 0.
-trace::StepSpans collect_time(const engine::Runtime& runtime,
+/// Chooses the accounted step and divides its time.
+void collect_time(const engine::Runtime& runtime,
     const TimedSteps& steps,
     bool timeline,
     MPI_Comm comm,
     CaseResult& result) {
   if (steps.seconds().empty())
-    return {};
+    return;
   const schedule::Program& program = runtime.program();
   result.accounted_step = choose_step(steps, comm, result);
-  trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
+  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
   if (spans.empty())
-    return spans;
+    return;
   trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline)
     result.timeline = trace::make_timeline(program, spans, "");
-  return spans;
 }
 
 void collect_memory(const engine::Runtime& runtime,
@@ -326,7 +325,7 @@ trace::StepSpans TimedSteps::gather(
   return all;
 }
 
-trace::StepSpans collect(engine::Runtime& runtime,
+void collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
     const engine::MemoryTaken& taken,
@@ -338,12 +337,11 @@ trace::StepSpans collect(engine::Runtime& runtime,
     result.seconds.push_back(comm::mpi::gather(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
-  trace::StepSpans spans = collect_time(runtime, steps, timeline, comm, result);
+  collect_time(runtime, steps, timeline, comm, result);
   collect_memory(runtime, taken, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r)
     result.idle_ticks.push_back(ticks.idle(r));
-  return spans;
 }
 }  // namespace minitaw::harness

@@ -93,8 +93,8 @@ void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm);
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the
 /// transport has sent in `executed` steps. The status becomes `wrong` if memory exceeds the plan or
 /// bytes differ from it. `taken` is this rank's memory. With `timeline`, the result keeps that of
-/// the accounted step. Returns the spans of that step on rank 0. Collective over the case's ranks.
-trace::StepSpans collect(engine::Runtime& runtime,
+/// the accounted step. Collective over the case's ranks.
+void collect(engine::Runtime& runtime,
     const TimedSteps& steps,
     int executed,
     const engine::MemoryTaken& taken,

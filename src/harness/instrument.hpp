@@ -8,20 +8,11 @@
 // The one place where instruments look at cases while they run. An instrument never changes what a
 // case does; what it finds, it adds to the result (CaseResult::found).
 namespace minitaw::harness {
-class TimedSteps;
-
 /// A case that this rank executes.
 struct RunningCase {
   const Case& settings;
   engine::Runtime& runtime;
   MPI_Comm comm;  ///< of the ranks of the case
-};
-
-/// A case whose steps are over.
-struct ExecutedCase {
-  const RunningCase& running;
-  const TimedSteps& steps;
-  const trace::StepSpans& spans;  ///< of CaseResult::accounted_step, on rank 0
 };
 
 /// What an instrument keeps of one case on one rank. It lives shorter than the rank's runtime.
@@ -36,7 +27,7 @@ public:
   virtual void after_step(int /*step*/) {}
 
   /// Adds to the result of rank 0 what was found. Collective over the ranks of the case.
-  virtual void after_case(const ExecutedCase& /*executed*/, CaseResult& /*result*/) {}
+  virtual void after_case(const RunningCase& /*running*/, CaseResult& /*result*/) {}
 };
 
 class Instrument {

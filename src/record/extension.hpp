@@ -13,9 +13,9 @@ struct Extension {
   /// Corrects what was found in the last repetition by the row of the earlier ones. Datasets along
   /// repetitions are joined already.
   std::function<void(const Row& earlier, CaseResult& result)> join;
-  /// Closing lines of a sweep, also kept as an attribute of /summary; none: an empty name.
+  /// A closing line of a sweep, also kept as an attribute of /summary; empty: nothing to say.
   std::string attribute{};
-  std::function<std::vector<std::string>(const std::vector<Row>& rows)> sentences{};
+  std::function<std::string(const std::vector<Row>& rows)> sentence{};
 };
 
 using Extensions = std::vector<Extension>;

@@ -390,8 +390,8 @@ void Recorder::write_progress(std::size_t first) {
   h5::write_attribute(summary, "verdict", one(verdict(rows_)));
   h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
   for (const Extension& extension : extensions_)
-    if (!extension.attribute.empty())
-      h5::write_attribute(summary, extension.attribute, extension.sentences(rows_), true);
+    if (extension.sentence)
+      h5::write_attribute(summary, extension.attribute, one(extension.sentence(rows_)));
   h5::write(file_, entry(session_path(sessions_) + "log", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }

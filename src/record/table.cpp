@@ -286,9 +286,8 @@ std::string closing_text(
     const std::vector<Row>& rows, const Extensions& extensions, const Missing& missing) {
   std::string text;
   for (const Extension& extension : extensions)
-    if (extension.sentences)
-      for (const std::string& sentence : extension.sentences(rows))
-        text += fmt::format("# {}\n", sentence);
+    if (const std::string said = extension.sentence ? extension.sentence(rows) : ""; !said.empty())
+      text += fmt::format("# {}\n", said);
   text += memory_text(rows) + judged_text(rows);
   if (std::ranges::any_of(
           rows, [](const Row& row) { return row.text("bytes_source") == "by formula"; }))

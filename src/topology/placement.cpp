@@ -15,7 +15,7 @@ bool share_cores(const RankPlace& a, const RankPlace& b) {
   return a.machine == b.machine && std::ranges::find_first_of(a.cores, b.cores) != a.cores.end();
 }
 
-std::string crowd(std::span<const RankPlace> ranks) {
+bool is_crowded(std::span<const RankPlace> ranks) {
   const int count = static_cast<int>(ranks.size());
   std::vector<bool> seen(ranks.size());
   for (int first = 0; first < count; ++first) {
@@ -37,16 +37,10 @@ std::string crowd(std::span<const RankPlace> ranks) {
         if (share_cores(place, ranks[other]))
           join(other);
     }
-    if (cores.empty() || threads <= std::ssize(cores))
-      continue;
-    std::ranges::sort(together);
-    return fmt::format("{} of {} {} share {}",
-        counted(threads, "thread"),
-        together.size() > 1 ? "ranks" : "rank",
-        ranges_text(together),
-        counted(std::ssize(cores), "core"));
+    if (!cores.empty() && threads > std::ssize(cores))
+      return true;
   }
-  return {};
+  return false;
 }
 
 Groups nodes_of(std::span<const int> node_of_rank) {

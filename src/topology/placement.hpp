@@ -31,9 +31,9 @@ struct RankPlace {
 [[nodiscard]] std::string cores_text(std::span<const int> cores);
 /// Returns whether two ranks may run on the same core.
 [[nodiscard]] bool share_cores(const RankPlace& a, const RankPlace& b);
-/// Returns which ranks compute with more threads than they have cores, all those together that
-/// share some: "4 threads of ranks 0 to 3 share 2 cores". Empty: every thread can have a core.
-[[nodiscard]] std::string crowd(std::span<const RankPlace> ranks);
+/// Returns whether ranks compute with more threads than they have cores, all those together that
+/// share some.
+[[nodiscard]] bool is_crowded(std::span<const RankPlace> ranks);
 /// Ranks per node from the node of each rank (any number). Throws InputError if they are not
 /// consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);

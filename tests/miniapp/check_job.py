@@ -6,6 +6,7 @@ of fake_host.cpp.
 
 import datetime
 import json
+import os
 import pathlib
 import time
 
@@ -321,6 +322,17 @@ def check_repeats():
         assert sorted(positions) == list(range(16)) and positions != list(range(16)), positions
         log = "\n".join(record["provenance/log"].asstr()[:])
     assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
+
+
+def check_slowest_rank():
+    """None is named where threads outnumber the cores, since their times do not tell it."""
+    file, threads = FOLDER / "slowest.h5", os.cpu_count() + 1
+    keys = settings(schedule="ddp", seq=9, ranks=2, groups=1)
+    done = call(2, "run", DECK, *keys, "-o", file, variables=[f"OMP_NUM_THREADS={threads}"])
+    output_of(done)
+    (row,) = rows(file)
+    assert (row["slowest_rank"], row["slowest_ratio"]) == (-1, None), row
+    assert "computes slowest" not in done.stdout, done.stdout
 
 
 def check_rank_that_cannot_start():

@@ -21,7 +21,7 @@ DONE = {
     "grad_dtype": "fp32",
     "clip_norm": 0,
     "bytes_source": "unknown",
-    "culprit": "",
+    "slowest_rank": -1,
     "process_begin": 0,
 }
 
@@ -110,7 +110,7 @@ def check_what_is_missing():
     files.write_seal(path)
     older, same = record.load(path), record.load(SAMPLE)
     shown = json.loads(programs.call(PROGRAM, "show", "--json", path).stdout)
-    assert {"grad_dtype", "clip_norm", "process_begin", "blame", "mfu"} < set(later)
+    assert {"grad_dtype", "clip_norm", "process_begin", "slowest_rank", "mfu"} < set(later)
     for case, new, row in zip(older.cases, same.cases, shown, strict=True):
         assert {name: case[name] for name in DONE} == {name: row[name] for name in DONE} == DONE
         assert case["mfu"] != case["mfu"]

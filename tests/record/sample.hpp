@@ -4,29 +4,13 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
-/// What instruments might have found in a case: energy, and who stands out. Their units are those
-/// of layout.txt.
+/// What instruments might have found in a case. Units are those of layout.txt.
 inline std::vector<Dataset> sample_findings() {
-  std::vector<Dataset> found;
-  const auto text = [&](const std::string& path, const std::string& value) {
-    found.push_back({.path = path, .values = one(value)});
-  };
-  text("energy_source", "made up 1.2");
-  found.push_back({.path = "energy",
-      .axes = "repetition, rank",
-      .values = std::vector<double>{100, 200, 300},
-      .shape = {1, 3}});
-  text("blame/text",
-      "rank 2 computes 8 % slower than the median of 3 ranks; without it the step would be 6 % "
-      "shorter");
-  text("blame/culprit", "rank 2");
-  found.push_back({.path = "blame/slower", .values = one(0.08)});
-  found.push_back({.path = "blame/share", .values = one(0.06)});
-  found.push_back({.path = "blame/ratios",
-      .axes = "rank",
-      .values = std::vector<double>{1, 0.99, 1.08},
-      .shape = {3}});
-  return found;
+  return {{.path = "energy_source", .values = one(std::string("made up 1.2"))},
+      {.path = "energy",
+          .axes = "repetition, rank",
+          .values = std::vector<double>{100, 200, 300},
+          .shape = {1, 3}}};
 }
 
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
@@ -96,25 +80,18 @@ inline Cells sample_columns(const CaseResult& r) {
   return {{"energy_source", "made up 1.2"},
       {"energy", 600.0},
       {"energy_per_token", 600 / tokens},
-      {"blame", std::get<std::vector<std::string>>(r.find("blame/text")->values)[0]},
-      {"culprit", "rank 2"},
-      {"culprit_slower", 0.08},
-      {"culprit_share", 0.06}};
+      {"slowest_rank", std::int64_t{2}},
+      {"slowest_ratio", 1.08}};
 }
 
 /// An instrument that has found what sample_case() has.
 inline Extensions sample_extensions() {
-  const auto sentences = [](const std::vector<Row>& rows) -> std::vector<std::string> {
-    std::size_t cases = 0;
-    for (const Row& row : rows)
-      cases += row.text("culprit").empty() ? 0 : 1;
-    if (cases == 0)
-      return {};
-    return {fmt::format(
-        "{} (case 0); it stands out in {} of {} cases", rows.front().text("blame"), cases, cases)};
+  const auto sentence = [](const std::vector<Row>& rows) -> std::string {
+    const auto cases = std::ranges::count_if(
+        rows, [](const Row& row) { return row.integer("slowest_rank") == 2; });
+    return cases == 0 ? "" : fmt::format("rank 2 is slowest in {} cases", cases);
   };
-  return {
-      {.columns = sample_columns, .join = {}, .attribute = "stands_out", .sentences = sentences}};
+  return {{.columns = sample_columns, .join = {}, .attribute = "slowest", .sentence = sentence}};
 }
 
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.

@@ -134,18 +134,19 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
 TEST(Verdict, ClosesWithItsReasonsInOrder) {
   CaseResult by_nccl = steady_case();
   by_nccl.bytes_source = "by formula";
-  const auto sentences = [](const std::vector<Row>& rows) {
-    return std::vector{fmt::format("{} looked at", rows.size()), std::string("done")};
+  const auto sentence = [](const std::vector<Row>& rows) {
+    return fmt::format("{} looked at", rows.size());
   };
-  const Extensions instruments = {
-      {.columns = {}, .join = {}}, {.columns = {}, .join = {}, .sentences = sentences}};
+  const auto nothing = [](const std::vector<Row>&) { return std::string(); };
+  const Extensions instruments = {{.columns = {}, .join = {}},
+      {.columns = {}, .join = {}, .sentence = nothing},
+      {.columns = {}, .join = {}, .sentence = sentence}};
   std::istringstream text(closing_text({make_row(by_nccl)}, instruments));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);)
     lines.push_back(line);
   EXPECT_THAT(lines,
       ElementsAre("# 1 looked at",
-          "# done",
           StartsWith("# most memory"),
           StartsWith("# judged"),
           StartsWith("# bytes of NCCL's collectives are by formula"),

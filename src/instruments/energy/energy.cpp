@@ -39,8 +39,8 @@ void StepMeter::after_step(int /*step*/) {
   used_ = meter_.joules() - before_;
 }
 
-void StepMeter::after_case(const harness::ExecutedCase& executed, CaseResult& result) {
-  collect(executed.running.comm, result);
+void StepMeter::after_case(const harness::RunningCase& running, CaseResult& result) {
+  collect(running.comm, result);
 }
 
 void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {

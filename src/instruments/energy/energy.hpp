@@ -14,7 +14,7 @@ public:
 
   void before_step(int step) override;
   void after_step(int step) override;
-  void after_case(const harness::ExecutedCase& executed, CaseResult& result) override;
+  void after_case(const harness::RunningCase& running, CaseResult& result) override;
   /// Adds the energy of every rank and its source to the result of rank 0. Collective.
   void collect(MPI_Comm comm, CaseResult& result) const;
 

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "instruments/slowest/slowest.hpp"
+#include <algorithm>
+#include "comm/mpi/mpi.hpp"
+
+namespace minitaw::slowest {
+namespace {
+using record::Row;
+constexpr const char *rank_name = "slowest_rank", *ratio_name = "slowest_ratio";
+/// A ratio that is worth a line.
+constexpr double least_ratio = 1.1;
+/// A share of a rank's cores that is worth a thought, and the seconds that the clock of a core may
+/// be wrong by, at begin and end together.
+constexpr double least_share = 0.05, clock_error = 0.02;
+
+Slowest found_in(const CaseResult& result) {
+  if (result.find(rank_name) == nullptr)
+    return {};
+  return {static_cast<int>(result.values_of<std::int64_t>(rank_name)[0]),
+      result.values_of<double>(ratio_name)[0]};
+}
+
+Slowest found_in(const Row& row) {
+  return {static_cast<int>(row.integer(rank_name)), row.real(ratio_name)};
+}
+
+void put(const Slowest& found, CaseResult& result) {
+  std::erase_if(result.found,
+      [](const Dataset& d) { return d.path == rank_name || d.path == ratio_name; });
+  result.found.push_back({.path = rank_name, .values = one(found.rank)});
+  result.found.push_back({.path = ratio_name, .values = one(found.ratio)});
+}
+
+record::Cells columns(const CaseResult& result) {
+  const Slowest found = found_in(result);
+  return {{rank_name, found.rank}, {ratio_name, found.ratio}};
+}
+
+/// The rank that is the slowest in each repetition, and its smallest ratio.
+void join(const Row& earlier, CaseResult& result) {
+  const Slowest before = found_in(earlier);
+  Slowest now = found_in(result);
+  now.ratio = std::min(before.ratio, now.ratio);
+  put(before.rank == now.rank ? now : Slowest(), result);
+}
+
+std::string sentence(const std::vector<Row>& rows) {
+  Slowest all;
+  for (const Row& row : rows) {
+    if (row.integer("ranks") == 1 || row.integer("samples") == 0)
+      continue;
+    const Slowest here = found_in(row);
+    if (all.rank < 0)
+      all = here;
+    if (here.rank != all.rank || !(here.ratio > least_ratio))
+      return {};
+    all.ratio = std::min(all.ratio, here.ratio);
+  }
+  if (all.rank < 0)
+    return {};
+  return fmt::format("rank {} computes slowest in every case, at least {:.0f} % longer than the "
+                     "median of the ranks; minitaw screen measures each alone",
+      all.rank,
+      100 * (all.ratio - 1));
+}
+
+/// Of a rank in a step: ends of a pipeline compute more than the rest.
+double planned_flops(const engine::Runtime& runtime) {
+  double sum = 0;
+  for (const schedule::Action& a : runtime.program().ranks[runtime.rank()].actions)
+    sum += schedule::flops(a, runtime.layout());
+  return sum;
+}
+}  // namespace
+
+class Comparison::Listener final : public harness::CaseListener {
+public:
+  Listener(const Comparison& job, const harness::RunningCase& running)
+      : job_(job),
+        running_(running) {}
+
+  void before_step(int step) override {
+    if (step == 0)
+      begin_ = core_use();
+  }
+
+  void after_step(int step) override {
+    if (step + 1 == running_.settings.steps)
+      end_ = core_use();
+  }
+
+  void after_case(const harness::RunningCase& running, CaseResult& result) override {
+    const auto uses = comm::mpi::gather(end_ - begin_, running.comm, "gathering loads of cores");
+    const auto works =
+        comm::mpi::gather(planned_flops(running.runtime), running.comm, "gathering FLOPs");
+    if (running.runtime.rank() != 0)
+      return;
+    if (others_ran(job_.places_, uses))
+      return;
+    std::vector<double> times;
+    for (std::size_t rank = 0; rank < result.time.size(); ++rank)
+      times.push_back(result.time[rank].compute / works[rank]);
+    put(slowest_of(times), result);
+  }
+
+private:
+  rates::CoreUse core_use() const {
+    if (job_.places_.empty())
+      return {};
+    return rates::core_use(job_.places_[running_.runtime.rank()].cores, job_.stat_);
+  }
+
+  const Comparison& job_;
+  harness::RunningCase running_;
+  rates::CoreUse begin_, end_;
+};
+
+std::unique_ptr<harness::CaseListener> Comparison::listen(const harness::RunningCase& running) {
+  return std::make_unique<Listener>(*this, running);
+}
+
+Slowest slowest_of(const std::vector<double>& times) {
+  if (times.size() < 2)
+    return {};
+  const auto slowest = std::ranges::max_element(times);
+  return {static_cast<int>(slowest - times.begin()), *slowest / median(times)};
+}
+
+bool others_ran(std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses) {
+  ranks = ranks.first(std::min(ranks.size(), uses.size()));
+  for (int rank = 0; rank < std::ssize(ranks); ++rank)
+    if (rates::share_of_others(ranks, uses, rank) > least_share + clock_error / uses[rank].elapsed)
+      return true;
+  return false;
+}
+
+record::Extension extension() {
+  return {.columns = columns, .join = join, .attribute = "slowest", .sentence = sentence};
+}
+}  // namespace minitaw::slowest

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+#include "harness/instrument.hpp"
+#include "instruments/rates/rates.hpp"
+#include "record/extension.hpp"
+
+/// Which rank computes slowest (docs/results.md).
+namespace minitaw::slowest {
+struct Slowest {
+  int rank = -1;                       ///< -1: not known
+  double ratio = CaseResult::unknown;  ///< its time to the median of all ranks
+};
+
+/// Of the time that each rank takes for the same work.
+[[nodiscard]] Slowest slowest_of(const std::vector<double>& times);
+/// Returns whether programs that are no rank took a share of a rank's cores that may slow it.
+/// `uses`: of the first ranks, those of a case.
+[[nodiscard]] bool others_ran(
+    std::span<const topology::RankPlace> ranks, std::span<const rates::CoreUse> uses);
+/// Columns of the slowest rank, and a closing line on one that is slow in all cases.
+[[nodiscard]] record::Extension extension();
+
+/// Compares the ranks of each case of a job whose ranks share neither cores nor devices.
+class Comparison final : public harness::Instrument {
+public:
+  /// `places`: of each rank of the job; none: they compute on devices. `stat` says how busy cores
+  /// are.
+  explicit Comparison(
+      std::vector<topology::RankPlace> places, std::filesystem::path stat = "/proc/stat")
+      : places_(std::move(places)),
+        stat_(std::move(stat)) {}
+
+  [[nodiscard]] std::unique_ptr<harness::CaseListener> listen(
+      const harness::RunningCase& running) override;
+
+private:
+  class Listener;
+
+  std::vector<topology::RankPlace> places_;
+  std::filesystem::path stat_;
+};
+}  // namespace minitaw::slowest
