@@ -9,7 +9,7 @@
 namespace minitaw::app {
 namespace {
 volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
-volatile std::time_t first_second = 0;  ///< when SIGTERM came first
+volatile std::time_t first_second = 0;  ///< when a signal came first
 
 /// Monotonic, and safe in a signal handler.
 std::time_t now_in_seconds() {
@@ -18,32 +18,22 @@ std::time_t now_in_seconds() {
   return now.tv_sec;
 }
 
-void announce(int number) {
-  const std::string_view text =
-      number == SIGTERM
-          ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
-      : number == SIGINT
-          ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
-          : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0)
-    return;  // no one reads it
-}
-
 /// The handler: calls only what POSIX calls safe there.
 void note(int number) {
+  constexpr std::string_view text =
+      "minitaw: the run ends after this step; a second signal ends it now\n";
   const int error = errno;
-  if (noted == 0 && silent == 0)
-    announce(number);
+  if (noted == 0) {
+    first_second = now_in_seconds();
+    [[maybe_unused]] const ssize_t told =
+        silent == 0 ? write(STDERR_FILENO, text.data(), text.size()) : 0;
+  }
   noted = number;
-  if (number == SIGTERM && over == 0) {
-    if (first_second == 0)
-      first_second = now_in_seconds();
-    // A batch system may send it twice at once: to the launcher, which passes it on, and to the
-    // ranks.
-    if (now_in_seconds() - first_second > 1) {
-      (void)std::signal(number, SIG_DFL);
-      (void)raise(number);
-    }
+  // A batch system may send it twice at once: to the launcher, which passes it on, and to the
+  // ranks.
+  if (over == 0 && now_in_seconds() - first_second > 1) {
+    (void)std::signal(number, SIG_DFL);
+    (void)raise(number);
   }
   errno = error;
 }
@@ -52,11 +42,10 @@ void note(int number) {
 void catch_signals() {
   struct sigaction action{};
   action.sa_handler = note;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
-    action.sa_flags = static_cast<int>(number == SIGTERM ? SA_RESTART : SA_RESTART | SA_RESETHAND);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1})
     sigaction(number, &action, nullptr);
-  }
 }
 
 void catch_signals_silently() {

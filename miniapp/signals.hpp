@@ -7,7 +7,8 @@ namespace minitaw::app {
 void catch_signals();
 /// Turns the printed message off: another rank prints it.
 void catch_signals_silently();
-/// Ignores SIGTERM while MPI ends: when the first rank has ended, srun sends it to the others.
+/// Ignores further signals while MPI ends: when the first rank has ended, srun sends SIGTERM to the
+/// others.
 void ignore_signals();
 /// The last signal caught; 0: none.
 [[nodiscard]] int caught_signal();
