@@ -6,103 +6,78 @@
 #include <optional>
 #include "base/error.hpp"
 #include "case_plan.hpp"
+#include "deck/keys.hpp"
 #include "model/layout.hpp"
 
 namespace minitaw::app {
 namespace {
-/// A case after a change, and the settings that say it.
-struct Change {
-  Case changed;
-  Settings settings;
-};
+// All changes of a key that may be tried, the least one first.
 
-std::string text_of(std::int64_t number) {
-  return fmt::format("{}", number);
-}
-
-// All of a key that may be tried, the least change first.
-
-std::vector<Change> recomputations(const Case& c) {
+std::vector<Case> recomputations(const Case& c) {
   using enum model::Recompute;
-  std::vector<Change> found;
+  std::vector<Case> found;
   for (const model::Recompute less : {keep_attention, block})
-    if (less < c.shape.recompute) {
-      Change& change = found.emplace_back(c);
-      change.changed.shape.recompute = less;
-      change.settings = {{"recompute", name_of(less)}};
-    }
+    if (less < c.shape.recompute)
+      found.emplace_back(c).shape.recompute = less;
   return found;
 }
 
 /// Smaller micro-batches, and as many more of them.
-std::vector<Change> micro_batches(const Case& c) {
-  std::vector<Change> found;
+std::vector<Case> micro_batches(const Case& c) {
+  std::vector<Case> found;
   if (!c.micro_batch_per_rank.empty())
     return found;
   for (std::int64_t size = c.shape.micro_batch - 1; size > 0; --size) {
     if (c.shape.micro_batch % size != 0)
       continue;
-    Change& change = found.emplace_back(c);
-    change.changed.shape.micro_batch = size;
-    change.changed.micro_batches *= static_cast<int>(c.shape.micro_batch / size);
-    change.settings = {
-        {"micro_batch", text_of(size)}, {"micro_batches", text_of(change.changed.micro_batches)}};
+    Case& changed = found.emplace_back(c);
+    changed.shape.micro_batch = size;
+    changed.micro_batches *= static_cast<int>(c.shape.micro_batch / size);
   }
   return found;
 }
 
 /// Of a pipeline that can pass slices.
-std::vector<Change> slices(const Case& c) {
+std::vector<Case> slices(const Case& c) {
   constexpr int most = 16;
-  std::vector<Change> found;
+  std::vector<Case> found;
   schedule::Spec spec = schedule::parse_spec(c.schedule);
   const auto& options = schedule::entry_of(spec.name).options;
   if (std::ranges::find(options, "slices", &schedule::OptionDoc::name) == options.end())
     return found;
   for (int count = 2 * c.shape.slices; count <= most; count *= 2) {
-    Change& change = found.emplace_back(c);
-    spec.options["slices"] = text_of(count);
-    set_schedule(change.changed, to_text(spec));
-    change.settings = {{"schedule", change.changed.schedule}};
+    spec.options["slices"] = fmt::format("{}", count);
+    set_schedule(found.emplace_back(c), to_text(spec));
   }
   return found;
 }
 
 /// More ranks that share a sequence.
-std::vector<Change> contexts(const Case& c) {
+std::vector<Case> contexts(const Case& c) {
   const int smallest = std::ranges::min(c.groups.sizes());
-  std::vector<Change> found;
-  for (int count = 2 * c.shape.context.count; count <= smallest; count *= 2) {
-    Change& change = found.emplace_back(c);
-    change.changed.shape.context.count = count;
-    change.settings = {{"context", text_of(count)}};
-  }
+  std::vector<Case> found;
+  for (int count = 2 * c.shape.context.count; count <= smallest; count *= 2)
+    found.emplace_back(c).shape.context.count = count;
   return found;
 }
 
 /// As many more groups of the same sizes, with as many more micro-batches.
-std::vector<Change> ranks(const Case& c) {
+std::vector<Case> ranks(const Case& c) {
   constexpr int most = 16;
-  const bool equal =
-      std::ranges::adjacent_find(c.groups.sizes(), std::not_equal_to()) == c.groups.sizes().end();
-  std::vector<Change> found;
+  std::vector<Case> found;
   for (int factor = 2; factor <= most; factor *= 2) {
     std::vector<int> sizes;
     for (int copy = 0; copy < factor; ++copy)
       sizes.insert(sizes.end(), c.groups.sizes().begin(), c.groups.sizes().end());
-    Change& change = found.emplace_back(c);
-    Case& more = change.changed;
-    more.groups = topology::Groups(sizes);
-    more.ranks *= factor;
-    more.micro_batches *= factor;
-    change.settings = {{"ranks", text_of(more.ranks)},
-        {"groups", equal ? text_of(more.groups.count()) : more.groups.text()},
-        {"micro_batches", text_of(more.micro_batches)}};
+    Case& changed = found.emplace_back(c);
+    changed.groups = topology::Groups(sizes);
+    changed.ranks *= factor;
+    changed.micro_batches *= factor;
   }
   return found;
 }
 
-using Changes = std::vector<Change> (*)(const Case& c);
+using Changes = std::vector<Case> (*)(const Case& c);
 /// In the order in which they are tried together: what costs least time comes first.
 constexpr Changes all_changes[] = {recomputations, micro_batches, slices, contexts, ranks};
 
@@ -117,38 +92,35 @@ std::optional<std::uint64_t> need_of(const Case& c) {
   }
 }
 
-/// Adds the settings of a change; a key that is there has the new value then.
-void add(Settings& settings, const Change& change) {
-  for (const auto& setting : change.settings) {
-    std::erase_if(settings, [&](const auto& old) { return old.first == setting.first; });
-    settings.push_back(setting);
+/// The keys that must be set to get from one case to the other.
+Remedy remedy_of(const Case& c, const Case& changed, std::uint64_t total) {
+  const auto [least, most] = std::ranges::minmax(changed.groups.sizes());
+  Remedy remedy{{}, total};
+  for (const deck::Setting& key : deck::columns()) {
+    std::string value = minitaw::to_text(key.value(changed));
+    if (!key.form.store || value == minitaw::to_text(key.value(c)))
+      continue;
+    if (key.name == "groups" && least == most)
+      value = fmt::format("{}", changed.groups.count());
+    remedy.settings.emplace_back(key.name, value);
   }
+  return remedy;
 }
 
 /// One change after the other, each as far as it helps, until all together suffice.
-std::optional<Remedy> together(Case c, std::uint64_t available) {
-  Remedy remedy;
+std::optional<Remedy> together(const Case& c, std::uint64_t available) {
   std::uint64_t least = need_of(c).value();
-  for (const Changes changes : all_changes) {
-    std::optional<Change> best;
-    for (const Change& change : changes(c)) {
-      const auto need = need_of(change.changed);
+  Case best = c;
+  for (const Changes changes : all_changes)
+    for (const Case& changed : changes(best)) {
+      const auto need = need_of(changed);
       if (!need || *need >= least)
         continue;
-      best = change;
+      best = changed;
       least = *need;
       if (least <= available)
-        break;
+        return remedy_of(c, best, least);
     }
-    if (!best)
-      continue;
-    add(remedy.settings, *best);
-    if (least <= available) {
-      remedy.total = least;
-      return remedy;
-    }
-    c = best->changed;
-  }
   return std::nullopt;
 }
 }  // namespace
@@ -156,9 +128,9 @@ std::optional<Remedy> together(Case c, std::uint64_t available) {
 std::vector<Remedy> remedies_of(const Case& c, std::uint64_t available) {
   std::vector<Remedy> found;
   for (const Changes changes : all_changes)
-    for (const Change& change : changes(c))
-      if (const auto need = need_of(change.changed); need && *need <= available) {
-        found.push_back({change.settings, *need});
+    for (const Case& changed : changes(c))
+      if (const auto need = need_of(changed); need && *need <= available) {
+        found.push_back(remedy_of(c, changed, *need));
         break;
       }
   if (found.empty())
