@@ -44,16 +44,13 @@ void plan_traffic(CasePlan& plan, const Program& program, const model::Layout& l
   }
   for (int g = 0; g < groups.count(); ++g)
     plan.groups.push_back({g, groups.size(g), bytes.leaving(groups, g), bytes.entering(groups, g)});
-  plan.messages = schedule::messages(program);
 }
 
 void plan_memory(CasePlan& plan, const Program& program, const AssumedMachine& machine) {
   const Case& c = plan.settings;
   const std::vector<schedule::Footprint> memory = memory_of(c, program);
   plan.memory = list_of(memory, &schedule::Footprint::by_kind);
-  plan.host = needs_on_host(c, program, memory, [&](const model::Shape& shape) {
-    return model::blas_estimate(shape, machine.threads);
-  });
+  plan.host = needs_on_host(c, program, memory, 1);
   for (Need& rank : plan.host)
     rank.beside += schedule::process_base;
   plan.worst = std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin();

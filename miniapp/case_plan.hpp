@@ -43,7 +43,6 @@ struct CasePlan {
   int shards = 0;
   TrafficBytes inside{}, between{};  ///< of groups, one step
   std::vector<GroupTraffic> groups;
-  schedule::MessageCounts messages;
   schedule::Ticks ticks;
   schedule::Idle idle;  ///< with compute as on the assumed device and transfers that are free
   std::vector<MemoryBytes> memory;                  ///< of each rank
@@ -70,7 +69,6 @@ struct AssumedMachine {
   schedule::Device device;
   std::optional<std::uint64_t> device_memory;  ///< bytes; nothing: unknown
   int adapters = 1;                            ///< of each node
-  int threads = 1;                             ///< of a rank on a host
 };
 
 [[nodiscard]] CasePlan plan_case(const Case& c,
@@ -85,7 +83,8 @@ struct AssumedMachine {
 
 [[nodiscard]] Json to_json(const CasePlan& plan);
 /// Titles and units, and a line for each case, with a column for each setting in which they differ.
-[[nodiscard]] std::string table_text(const std::vector<CasePlan>& plans, int width);
-/// All of one case, in some twenty lines.
+/// `narrow`: for a line of some 80 characters.
+[[nodiscard]] std::string table_text(const std::vector<CasePlan>& plans, bool narrow);
+/// Bytes and memory of one case by kind, and whether it fits.
 [[nodiscard]] std::string to_text(const CasePlan& plan);
 }  // namespace minitaw::app

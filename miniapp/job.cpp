@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <gnu/libc-version.h>
 #include <hdf5.h>
 #include <ranges>
 #include <unistd.h>
@@ -13,10 +12,9 @@
 #include "cli/cli11.hpp"
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
-#include "harness/collect.hpp"
 #include "instruments.hpp"
 #include "needs.hpp"
-#include "topology/nvml.hpp"
+#include "record/table.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -139,29 +137,11 @@ std::string kokkos_version() {
       Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Name, version and build of the libraries: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...".
+/// Name, version and build of those that no entry of their own has: "HDF5 1.14.5", "BLAS OpenBLAS
+/// 0.3.29 ...".
 std::vector<std::string> library_texts() {
-  std::vector<std::pair<std::string, std::string>> all = {
-      {"Kokkos", kokkos_version()}, {"MPI", comm::mpi::library_version()}};
-  const auto of_kernels = kernels::library_versions();
-  all.insert(all.end(), of_kernels.begin(), of_kernels.end());
-  all.insert(all.end(),
-      {{"CUDA runtime", topology::runtime_version()},
-          {"driver", topology::driver_version()},
-          {"NCCL", engine::nccl_version()},
-          {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
-          {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
-#if defined(_GLIBCXX_RELEASE)
-          {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
-#elif defined(_LIBCPP_VERSION)
-          {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
-#endif
-#if defined(_OPENMP)
-          {"OpenMP", fmt::format("{}", _OPENMP)},
-#endif
-          {"HDF5", hdf5_version()}});
-  std::vector<std::string> texts;
-  for (const auto& [name, version] : all)
+  std::vector<std::string> texts = {"HDF5 " + hdf5_version()};
+  for (const auto& [name, version] : kernels::library_versions())
     if (!version.empty())
       texts.push_back(fmt::format("{} {}", name, version));
   return texts;
@@ -173,8 +153,7 @@ void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
     constexpr std::string_view sentence =
         "minitaw: a rank of the job does not answer while MPI starts or ends\n";
-    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0)
-      _exit(1);
+    [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, sentence.data(), sentence.size());
     _exit(1);
   });
   alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
@@ -190,13 +169,7 @@ struct AtEnd {
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option(
           "--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
-      ->check([](const std::string& text) {
-        double seconds = 0;
-        return CLI::detail::lexical_cast(text, seconds) && seconds > 0
-                   ? std::string()
-                   : fmt::format(
-                         "{} is not a time; write seconds above zero, for example 600", text);
-      })
+      ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str();
   add_memory(verb,
       "--memory",
@@ -322,15 +295,15 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)),
       process_(kernels::on_host && mpi.flags.memory ? schedule::process_base : 0),
+      threads_(mpi.threads),
       pools_(mpi.place.nodes, mpi.uuids, free_memory(), mpi.flags.memory) {}
 
 std::string MemoryBudget::reason_against(
     const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
   const std::vector<schedule::Footprint> memory = memory_of(c, program);
-  const std::vector<Need> needs = kernels::on_host
-                                      ? needs_on_host(c, program, memory, harness::blas_bytes)
-                                      : needs_on_device(c, memory);
+  const std::vector<Need> needs =
+      kernels::on_host ? needs_on_host(c, program, memory, threads_) : needs_on_device(c, memory);
   const std::vector<engine::TransportMemory> transport =
       engine::transport_memory(program, c.transport, shared_devices_);
   std::vector<std::uint64_t> needed;

@@ -90,6 +90,7 @@ private:
   std::uint64_t communicator_;  ///< bytes of one of NCCL
   std::uint64_t
       process_;  ///< what a process has on a host, where the user says how much it may have
+  int threads_;  ///< of a rank
   MemoryPools pools_;
 };
 }  // namespace minitaw::app

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "deck/keys.hpp"
 #include "record/provenance.hpp"
 #include "verb.hpp"
 
@@ -23,30 +22,14 @@ bool is_root() {
 
 /// A first word that is no verb, answered before the parser complains about arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2)
-    throw InputError(
-        "no verb given; write for example minitaw run DECK (minitaw --help lists all)");
-  if (argv[1][0] == '-')
+  if (argc < 2 || argv[1][0] == '-')
     return;
-  const std::vector<std::string> verbs = app::verb_names(app);
   const std::string word = argv[1];
+  const std::vector<std::string> verbs =
+      list_of(app.get_subcommands([](const CLI::App*) { return true; }), &CLI::App::get_name);
   if (std::ranges::find(verbs, word) == verbs.end())
     throw InputError(fmt::format(
         "unknown verb \"{}\"{} (minitaw --help lists all)", word, did_you_mean(word, verbs)));
-}
-
-void check_keys(const CLI::App& app, int argc, char** argv) {
-  const CLI::App* verb = app.get_subcommand(argv[1]);
-  for (int i = 2; i < argc; ++i) {
-    const std::string option = argv[i];
-    std::string key = option.substr(0, option.find('='));
-    if (!key.starts_with("--") || verb->get_option_no_throw(key) != nullptr)
-      continue;
-    key.erase(0, 2);
-    std::ranges::replace(key, '-', '_');
-    if (deck::find_key(key) != nullptr)
-      throw InputError(fmt::format("--{} is a key of the deck; write --set {}=VALUE", key, key));
-  }
 }
 
 int run(int argc, char** argv) {
@@ -55,12 +38,12 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
   app::add_verbs(app, invocation);
+  app.footer("minitaw VERB --help explains a verb, minitaw help keys the keys of a deck and the "
+             "schedules.");
   check_verb(app, argc, argv);
-  if (argv[1][0] != '-')
-    check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
   if (!help.empty() && is_root())
-    fmt::print("{}", app::for_terminal(help));
+    fmt::print("{}", help);
   return invocation.code;
 }
 }  // namespace

@@ -11,11 +11,12 @@ std::vector<schedule::Footprint> memory_of(const Case& c, const schedule::Progra
 std::vector<Need> needs_on_host(const Case& c,
     const schedule::Program& program,
     const std::vector<schedule::Footprint>& memory,
-    const std::function<std::uint64_t(const model::Shape&)>& blas) {
+    int threads) {
   std::vector<Need> needs;
   for (int rank = 0; rank < std::ssize(memory); ++rank)
     needs.push_back({memory[rank].total(),
-        schedule::process_bytes(program, rank, c.steps) + blas(shape_of_rank(c, rank))});
+        schedule::process_bytes(program, rank, c.steps) +
+            model::blas_estimate(shape_of_rank(c, rank), threads)});
   return needs;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <functional>
 #include "case/case.hpp"
 #include "schedule/account.hpp"
 
@@ -18,11 +17,11 @@ struct Need {
 [[nodiscard]] std::vector<schedule::Footprint> memory_of(
     const Case& c, const schedule::Program& program);
 /// The memory of each rank on a host: `memory` (as of memory_of()), what its process takes for the
-/// case, and its BLAS for a shape.
+/// case, and the BLAS of so many threads.
 [[nodiscard]] std::vector<Need> needs_on_host(const Case& c,
     const schedule::Program& program,
     const std::vector<schedule::Footprint>& memory,
-    const std::function<std::uint64_t(const model::Shape&)>& blas);
+    int threads);
 /// The memory of each rank on its device: the arena and what libraries take; not driver and NCCL.
 [[nodiscard]] std::vector<Need> needs_on_device(
     const Case& c, const std::vector<schedule::Footprint>& memory);

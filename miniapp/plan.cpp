@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <fmt/format.h>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <unistd.h>
 #include "base/error.hpp"
 #include "case_plan.hpp"
 #include "cli/cli11.hpp"
@@ -33,13 +32,11 @@ void write_csv(const Program& program, const Case& c, const std::string& path) {
 struct PlanOptions {
   DeckOptions deck;
   bool json = false, program = false;
-  std::string csv;  ///< file for the order of the only case, a pipeline
+  std::string csv;         ///< file for the order of the only case, a pipeline
   AssumedMachine machine;  ///< without `device_memory`: the device of this machine, if any
-  TableOptions table;
 };
 
-constexpr int few = 4;           ///< cases, all told in detail on a terminal
-constexpr int many_ranks = 512;  ///< a case of so many takes a while
+constexpr int few = 4;  ///< cases, all told in detail on a terminal
 
 /// Bytes of a device of this machine; nothing if there is none.
 std::optional<std::uint64_t> memory_of_device() {
@@ -51,37 +48,20 @@ std::optional<std::uint64_t> memory_of_device() {
   }
 }
 
-/// Tells that a case takes a while.
-void say_if_long(const deck::Deck& deck, std::size_t number) {
-  const Case& c = deck.cases[number];
-  if (c.ranks >= many_ranks)
-    fmt::print(stderr,
-        "planning case {} of {}: {} on {} ranks, {}\n",
-        number + 1,
-        deck.cases.size(),
-        c.schedule,
-        c.ranks,
-        counted(c.micro_batches, "micro-batch"));
-}
-
-/// In the order of the deck. Cases of one program are planned together: a large one is kept only
-/// once.
+/// In the order of the deck.
 std::vector<CasePlan> plan_all(const deck::Deck& deck, AssumedMachine machine) {
+  constexpr int many_ranks = 512;  // looking for what makes them fit takes minutes
   if (!machine.device_memory)
     machine.device_memory = memory_of_device();
-  const std::vector<schedule::Request> requests = list_of(deck.cases, request_of);
-  std::vector<std::size_t> order(requests.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::size_t number) { return requests[number]; });
-  std::vector<CasePlan> plans(order.size());
+  std::vector<CasePlan> plans;
+  std::optional<schedule::Request> built;
   Program program;
-  const schedule::Request* built = nullptr;
-  for (const std::size_t number : order) {
-    say_if_long(deck, number);
-    if (built == nullptr || *built != requests[number])
-      program = schedule::build_valid(requests[number]);
-    built = &requests[number];
-    plans[number] = plan_case(deck.cases[number], number, program, machine);
+  for (const Case& c : deck.cases) {
+    const schedule::Request request = request_of(c);
+    if (built != request)
+      program = schedule::build_valid(request);
+    built = request;
+    plans.push_back(plan_case(c, plans.size(), program, machine));
   }
   for (CasePlan& plan : plans)
     if (plan.device && !plan.device->fits() &&
@@ -116,17 +96,18 @@ Json to_json(
 }
 
 /// The table, and each case in detail; not on a terminal, where there are more than a few.
-void print(const deck::Deck& deck, const std::vector<CasePlan>& plans, int width) {
+void print(const deck::Deck& deck, const std::vector<CasePlan>& plans) {
+  const bool narrow = isatty(STDOUT_FILENO) != 0;
+  std::string text;
   for (const std::string& note : deck.notes)
-    fmt::print("{}", wrapped(fmt::format("# {}\n", note), width));
-  fmt::print("{}", table_text(plans, width));
-  if (width > 0 && std::ssize(plans) > few) {
-    fmt::print(
-        "# {} in detail: --wide, or choose some with --set\n", counted(std::ssize(plans), "case"));
-    return;
-  }
-  for (const CasePlan& plan : plans)
-    fmt::print("\n{}", to_text(plan));
+    text += fmt::format("# {}\n", note);
+  text += table_text(plans, narrow);
+  if (narrow && std::ssize(plans) > few)
+    text += fmt::format("# choose up to {} cases with --set for details\n", few);
+  else
+    for (const CasePlan& plan : plans)
+      text += "\n" + to_text(plan);
+  write_stdout(text);
 }
 
 int plan(const PlanOptions& options) {
@@ -141,7 +122,7 @@ int plan(const PlanOptions& options) {
   if (options.json)
     write_stdout(json_text(to_json(deck, plans, options.machine.device)));
   else
-    print(deck, plans, layout_of(options.table).width);
+    print(deck, plans);
   return 0;
 }
 }  // namespace
@@ -174,11 +155,6 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  verb->add_option(
-          "--threads", options->machine.threads, "threads of a rank on a host: what its BLAS takes")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  add_table(*verb, options->table, false);
   verb->callback([&invocation, options] { invocation.code = plan(*options); });
 }
 }  // namespace minitaw::app

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
-#include <map>
 #include <nlohmann/json.hpp>
 #include "base/error.hpp"
 #include "case_plan.hpp"
@@ -37,36 +36,19 @@ std::string groups_text(const topology::Groups& groups) {
                                              : groups.text();
 }
 
-/// "3/0/2/0/8/0/1": slots for weights, parts kept, gradients, sums, what F saves, what B leaves for
-/// W, hidden states.
-std::string slots_text(const CasePlan& plan) {
-  using enum schedule::SlotClass;
-  const auto count = [&](schedule::SlotClass cls) { return plan.slots[schedule::index_of(cls)]; };
-  return fmt::format("{}/{}/{}/{}/{}/{}/{}",
-      count(weights),
-      count(kept),
-      count(gradient) + count(contribution),
-      count(partial),
-      count(saved),
-      count(deferred),
-      count(hidden));
-}
-
 /// The settings in which the cases differ, but those that the table has anyway.
 Columns varying_columns(const Plans& plans) {
   const auto rows = record::preview(list_of(plans, &CasePlan::settings));
   const std::vector<std::string_view> varying = record::varying_settings(rows);
-  const std::map<std::string, std::string> titles = {{"micro_batch", "B"}, {"micro_batches", "M"}};
   Columns columns;
   for (const deck::Setting& setting : deck::columns()) {
     const std::string& name = setting.name;
     if (name == "schedule" || name == "ranks" || name == "groups" ||
         std::ranges::count(varying, name) == 0)
       continue;
-    const auto title = titles.find(name);
-    columns.push_back({.title = title == titles.end() ? name : title->second,
-        .value = [&setting](
-                     const CasePlan& p) { return minitaw::to_text(setting.value(p.settings)); }});
+    columns.push_back({.title = name, .value = [&setting](const CasePlan& p) {
+                         return minitaw::to_text(setting.value(p.settings));
+                       }});
   }
   return columns;
 }
@@ -85,32 +67,10 @@ void append_bytes(Columns& columns, const Plans& plans, const std::string& per, 
   }
 }
 
-/// Bytes that a rank sends, the mean over ranks.
-Column sent_column(const std::string& title, TrafficBytes CasePlan::* bytes, int spare) {
+Column bytes_column(const std::string& title, bool wide, auto bytes) {
   return {.title = title,
-      .value =
-          [bytes](const CasePlan& p) {
-            return static_cast<double>(total(p.*bytes)) / p.settings.ranks;
-          },
-      .spare = spare};
-}
-
-Column adapter_column(const std::string& title, std::uint64_t GroupTraffic::* bytes, int spare) {
-  return {.title = title,
-      .value = [bytes](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); },
-      .spare = spare};
-}
-
-/// Of the rank that needs most, by kind and together.
-Columns memory_columns() {
-  Columns columns;
-  for (std::size_t kind = 0; kind < schedule::memory_kinds; ++kind)
-    columns.push_back({.title = std::string(name_of(static_cast<schedule::Memory>(kind))),
-        .value = [kind](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][kind]); },
-        .spare = 7});
-  columns.push_back({.title = "memory",
-      .value = [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
-  return columns;
+      .value = [bytes](const CasePlan& p) { return static_cast<double>(bytes(p)); },
+      .wide = wide};
 }
 
 std::string cells(const std::string& name, const std::vector<std::string>& cells) {
@@ -133,53 +93,10 @@ std::string line(const std::string& name, const auto& bytes) {
   return cells(name, sizes);
 }
 
-std::string traffic_text(const CasePlan& plan) {
-  std::string text = title_line<schedule::Traffic>("bytes per step") +
-                     line("inside groups", plan.inside) + line("between groups", plan.between);
-  const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
-  if (plan.groups.size() > 1)
-    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n",
-        size_text(out.out),
-        out.group,
-        size_text(in.in),
-        in.group);
-  const schedule::MessageCounts& m = plan.messages;
-  return text +
-         fmt::format(
-             "  messages         weights {} between, {} inside; gradients {} between, {} inside; "
-             "{} broadcasts, {} reduces\n",
-             m.weights_between,
-             m.weights_inside,
-             m.gradients_between,
-             m.gradients_inside,
-             m.broadcasts,
-             m.reduces);
-}
-
-std::string time_text(const CasePlan& plan) {
-  const auto [fewest, most] = std::ranges::minmax(plan.ticks.busy);
-  const auto [least, largest] = std::ranges::minmax(idle_shares(plan));
-  return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
-                     "  idle             {:.2f}% of the time if transfers take none "
-                     "({:.2f} to {:.2f}% per rank)\n",
-      plan.ticks.total,
-      fewest,
-      most,
-      100 * plan.idle.share(),
-      100 * least,
-      100 * largest);
-}
-
-/// The rank that needs most, then one line for each run of ranks that need the same.
+/// One line for each run of ranks that need the same.
 std::string memory_text(const CasePlan& plan) {
   const std::vector<MemoryBytes>& ranks = plan.memory;
-  std::string text =
-      fmt::format("  slots            {} for weights / parts kept / gradients / sums / "
-                  "saved by F / left by B / hidden states on rank {}\n",
-          slots_text(plan),
-          plan.worst) +
-      title_line<schedule::Memory>("memory per rank") +
-      line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
+  std::string text = title_line<schedule::Memory>("memory per rank");
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first])
       ++end;
@@ -207,23 +124,20 @@ std::string fit_text(const DeviceFit& fit) {
                           : "no S fits");
 }
 
-/// "context=4 (60.3 GiB in all)".
-std::string remedy_text(const Remedy& remedy) {
-  std::string text;
-  for (const auto& [key, value] : remedy.settings)
-    text += fmt::format("{}={} ", key, value);
-  return fmt::format("{}({} in all)", text, size_text(remedy.total));
-}
-
-/// A line for each remedy.
+/// A line for each remedy: "context=4 (60.3 GiB in all)".
 std::string remedies_text(const std::vector<Remedy>& remedies) {
+  constexpr std::string_view title = "  fits with        ";
   if (remedies.empty())
-    return "  fits with        nothing that was tried: recompute, micro_batch, slices, context, "
-           "ranks, "
-           "alone and together\n";
+    return fmt::format("{}nothing that was tried: recompute, micro_batch, slices, context, ranks, "
+                       "alone and together\n",
+        title);
   std::string text;
-  for (const Remedy& remedy : remedies)
-    text += fmt::format("  fits with        {}\n", remedy_text(remedy));
+  for (const Remedy& remedy : remedies) {
+    text += title;
+    for (const auto& [key, value] : remedy.settings)
+      text += fmt::format("{}={} ", key, value);
+    text += fmt::format("({} in all)\n", size_text(remedy.total));
+  }
   return text;
 }
 
@@ -254,7 +168,6 @@ Json to_json(const CasePlan& plan) {
   Json slots = {{"rank", plan.worst}};
   for (int c = 0; c < schedule::slot_classes; ++c)
     slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
-  const schedule::MessageCounts& m = plan.messages;
   Json json = {{"settings", settings_json(plan.settings)},
       {"shards", plan.shards},
       {"bytes_per_step",
@@ -263,13 +176,6 @@ Json to_json(const CasePlan& plan) {
       {"busiest_out", busiest(&GroupTraffic::out)},
       {"busiest_in", busiest(&GroupTraffic::in)},
       {"groups", groups},
-      {"messages",
-          {{"weights_between", m.weights_between},
-              {"weights_inside", m.weights_inside},
-              {"gradients_between", m.gradients_between},
-              {"gradients_inside", m.gradients_inside},
-              {"broadcasts", m.broadcasts},
-              {"reduces", m.reduces}}},
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
       {"idle",
           {{"share", plan.idle.share()},
@@ -290,35 +196,45 @@ Json to_json(const CasePlan& plan) {
   return json;
 }
 
-std::string table_text(const Plans& plans, int width) {
+std::string table_text(const Plans& plans, bool narrow) {
   using P = CasePlan;
   Columns columns = {
       {.title = "case", .value = [](const P& p) { return static_cast<std::int64_t>(p.number); }},
       {.title = "schedule", .value = [](const P& p) { return p.settings.schedule; }, .width = -1},
-      {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .spare = 5},
+      {.title = "ranks", .value = [](const P& p) { return p.settings.ranks; }, .wide = true},
       {.title = "groups",
           .value = [](const P& p) { return groups_text(p.settings.groups); },
           .width = -1,
-          .spare = 6}};
+          .wide = true}};
   std::ranges::move(varying_columns(plans), std::back_inserter(columns));
   append_bytes(columns,
       plans,
       "/rank",
-      {sent_column("inside", &P::inside, 2), sent_column("between", &P::between, 3)});
+      {bytes_column(
+           "inside", true, [](const P& p) { return 1.0 * total(p.inside) / p.settings.ranks; }),
+          bytes_column("between", true, [](const P& p) {
+            return 1.0 * total(p.between) / p.settings.ranks;
+          })});
   append_bytes(columns,
       plans,
       "",
-      {adapter_column("NIC-out", &GroupTraffic::out, 0),
-          adapter_column("NIC-in", &GroupTraffic::in, 1)});
-  append_bytes(columns, plans, "", memory_columns());
-  columns.push_back({.title = "w/k/g/p/a/b/x", .units = "slots", .value = slots_text, .spare = 8});
-  columns.push_back(
-      {.title = "ticks", .value = [](const P& p) { return p.ticks.total; }, .spare = 4});
+      {bytes_column("NIC-out", false, [](const P& p) { return p.busiest(&GroupTraffic::out).out; }),
+          bytes_column(
+              "NIC-in", false, [](const P& p) { return p.busiest(&GroupTraffic::in).in; })});
+  Columns memory;
+  for (std::size_t kind = 0; kind < schedule::memory_kinds; ++kind)
+    memory.push_back(bytes_column(std::string(name_of(static_cast<schedule::Memory>(kind))),
+        true,
+        [kind](const P& p) { return p.memory[p.worst][kind]; }));
+  memory.push_back(
+      bytes_column("memory", false, [](const P& p) { return total(p.memory[p.worst]); }));
+  append_bytes(columns, plans, "", memory);
+  columns.push_back({.title = "ticks", .value = [](const P& p) { return p.ticks.total; }});
   columns.push_back({.title = "idle",
       .units = "%",
       .value = [](const P& p) { return std::max(0.0, p.idle.share()); },
       .format = as_percent});
-  const TextTable<P> table(columns, plans, width);
+  const TextTable<P> table(columns, plans, narrow);
   std::string text = table.header();
   for (const P& plan : plans)
     text += table.row(plan);
@@ -331,8 +247,7 @@ std::string to_text(const CasePlan& plan) {
   const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {} in groups {}{}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {}, {}\n"
-                     "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention "
-                     "({:.4g} with full attention)\n",
+                     "  step             {:.6g} tokens, {:.4g} TFLOP\n",
              plan.number,
              c.schedule,
              counted(c.ranks, "rank"),
@@ -348,9 +263,9 @@ std::string to_text(const CasePlan& plan) {
              counted(plan.shards, "shard"),
              name_of(c.shape.dtype),
              tokens,
-             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
-             tokens * (flops.matmul + flops.attention_full) * 1e-12) +
-         traffic_text(plan) + time_text(plan) + memory_text(plan) +
+             tokens * (flops.matmul + flops.attention_causal) * 1e-12) +
+         title_line<schedule::Traffic>("bytes per step") + line("inside groups", plan.inside) +
+         line("between groups", plan.between) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "") +
          (plan.device && plan.device->remedies ? remedies_text(*plan.device->remedies) : "");
 }

@@ -4,7 +4,7 @@
 #include "base/table.hpp"
 #include "case/case.hpp"
 
-/// What verbs write: texts that fit the terminal, and JSON.
+/// What verbs write: texts and JSON.
 namespace minitaw::app {
 using Json = nlohmann::ordered_json;
 
@@ -30,15 +30,6 @@ void write_stdout(const std::string& text);
 /// One line on standard error: "minitaw: <sentence>".
 void print_error(std::string sentence, bool one_line = true);
 
-/// Columns of the terminal that shows standard output, also through mpiexec or srun; 0: a file or
-/// pipe does.
-[[nodiscard]] int terminal_width();
-/// The text with lines of at most so many characters (0: any), broken at spaces. What follows is
-/// indented as the line is; of "# name = value" and of an option's description, as their second
-/// part; of another comment, after "#".
-[[nodiscard]] std::string wrapped(const std::string& text, int width);
-/// Wrapped for the terminal that shows standard output. Not for tables, which fit it otherwise.
-[[nodiscard]] std::string for_terminal(const std::string& text);
 /// Characters of the longest name: a table whose rows are printed as they come needs its widths
 /// before.
 [[nodiscard]] int longest(const std::vector<std::string>& names);

@@ -30,11 +30,9 @@ std::string kept_text(const Row& row) {
   std::string reason = row.text("reason");
   if (reason.ends_with('.'))
     reason.pop_back();
-  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again",
+  return fmt::format("case {} ({}) stays as it ended, {}: {}; --retry runs it again",
       row.integer("case"),
       row.text("schedule"),
-      counted(row.integer("ranks"), "rank"),
-      counted(row.integer("seq"), "token"),
       row.text("status"),
       reason);
 }
@@ -56,10 +54,6 @@ double work_of(const Case& c) {
 
 constexpr double longest_ending = 30;
 
-double number(const std::ssub_match& part) {
-  return part.matched ? std::stod(part.str()) : 0;
-}
-
 /// Seconds from now to the moment that Slurm names; nothing if it names none.
 std::optional<double> slurm_moment(const char* variable) {
   const char* const moment = std::getenv(variable);
@@ -76,15 +70,13 @@ double left_in_slurm() {
 
 double parse_duration(const std::string& text) {
   static const std::regex with_unit("([0-9]{1,9})([smh])");
-  static const std::regex with_colons(
-      "(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
+  static const std::regex with_colons("([0-9]{1,5}):([0-9]{2}):([0-9]{2})");
   std::smatch part;
   double seconds = 0;
   if (std::regex_match(text, part, with_unit))
-    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
+    seconds = std::stod(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
   else if (std::regex_match(text, part, with_colons))
-    seconds =
-        ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
+    seconds = (std::stod(part[1]) * 60 + std::stod(part[2])) * 60 + std::stod(part[3]);
   if (!(seconds > 0))
     throw InputError(fmt::format(
         "--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
@@ -135,32 +127,19 @@ std::size_t count_ended(const std::vector<Row>& rows) {
       rows, [](const Row& row) { return !has(row, Status::ok) || record::is_finished(row); });
 }
 
-SweepProgress::SweepProgress(
-    const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
-    : runs_(runs),
-      least_rate_(least_rate) {
-  for (const Case& c : cases) {
-    work_.push_back(work_of(c));
-    steps_.push_back(c.warmup + c.steps);
-  }
+SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs) {
   for (const Run& run : runs)
-    left_ += work_.at(run.index);
+    left_ += work_.emplace_back(work_of(cases.at(run.index)));
 }
 
 std::string SweepProgress::after(std::optional<double> seconds) {
   if (seconds) {
     seconds_ += *seconds;
-    executed_ += work_.at(runs_.at(done_).index);
+    executed_ += work_.at(done_);
   }
   leave_out();
   const double left = executed_ > 0 ? seconds_ * left_ / executed_ : 0;
-  return fmt::format("[{}/{}, {} to go]", done_, runs_.size(), clock_text(std::max(left, 0.0)));
-}
-
-SweepProgress::Limits SweepProgress::limits(std::size_t index, double watchdog) const {
-  const double whole = tolerance * expected(index),
-               stall = std::max(watchdog, whole / steps_.at(index));
-  return {stall, stall + whole};
+  return fmt::format("[{}/{}, {} to go]", done_, work_.size(), clock_text(std::max(left, 0.0)));
 }
 
 std::string clock_text(double seconds) {

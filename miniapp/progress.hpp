@@ -40,38 +40,17 @@ struct RemainingRuns {
 /// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
 class SweepProgress {
 public:
-  /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate`
-  /// FLOP/s.
-  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
+  /// `runs` are to come, in order.
+  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs);
   /// Counts the next run, which took `seconds` (nothing: it ended early); returns "[3/12, 1:05 to
   /// go]".
   std::string after(std::optional<double> seconds);
 
   /// The next run is left out.
-  void leave_out() { left_ -= work_.at(runs_.at(done_++).index); }
-
-  /// Seconds that a repetition of the case may take, as far as is known.
-  [[nodiscard]] double expected(std::size_t index) const {
-    return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
-  }
-
-  [[nodiscard]] bool measured() const { return executed_ > 0; }
-
-  /// A step or a case may take this many times what is expected of it.
-  static constexpr double tolerance = 10;
-
-  struct Limits {
-    double stall, whole;  ///< seconds, of harness::Limits
-  };
-
-  /// Limits of a repetition of the case; `watchdog`: the least that a step may take.
-  [[nodiscard]] Limits limits(std::size_t index, double watchdog) const;
+  void leave_out() { left_ -= work_.at(done_++); }
 
 private:
-  std::vector<double> work_;  ///< FLOPs of a repetition of each case
-  std::vector<int> steps_;    ///< of a repetition of each case, warm-up included
-  std::vector<Run> runs_;
-  double least_rate_;
+  std::vector<double> work_;  ///< FLOPs of each run
   std::size_t done_ = 0;
   double seconds_ = 0, executed_ = 0, left_ = 0;
 };
@@ -81,9 +60,9 @@ private:
 
 class TimeLimit {
 public:
-  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS" from now; empty: the end of
-  /// the Slurm job (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number
-  /// alone: to a batch system, minutes.
+  /// `text`: "45m", "90s", "2h" or "1:30:00" from now; empty: the end of the Slurm job
+  /// (SLURM_JOB_END_TIME), else none. Throws InputError for all else, also a number alone: to a
+  /// batch system, minutes.
   explicit TimeLimit(const std::string& text);
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most
   /// 30 s.

@@ -8,14 +8,11 @@
 
 namespace minitaw::app {
 namespace {
-constexpr int progress_width = 22;  ///< of "  [12/100, 1:05 to go]" after a line
-
 using Seconds = std::chrono::duration<double>;
 
 struct RunOptions {
   DeckOptions deck;
   SweepOptions sweep;
-  TableOptions table;
   JobFlags job;
 };
 
@@ -23,7 +20,6 @@ int run(const Invocation& invocation, RunOptions& options) {
   if (options.sweep.output.empty())
     options.sweep.output =
         std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
-  options.sweep.table = layout_of(options.table, progress_width);
   catch_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.is_root())
@@ -73,7 +69,6 @@ void add_run(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--hosts",
       options->job.hosts,
       "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
-  add_table(*verb, options->table, true);
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
 }

@@ -2,9 +2,11 @@
 #include <fmt/ranges.h>
 #include <memory>
 #include <set>
+#include <unistd.h>
 #include "cli/cli11.hpp"
 #include "instruments.hpp"
 #include "record/recorder.hpp"
+#include "record/table.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -12,26 +14,27 @@ namespace {
 struct ShowOptions {
   std::string file;
   bool json = false;
-  TableOptions table;
+  std::vector<std::string> columns;
 };
 
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
-std::string text_of(const record::Contents& file, const TableOptions& options) {
+std::string text_of(const record::Contents& file, const std::vector<std::string>& columns) {
   std::set<std::string> links;
   for (const std::vector<std::string>& session : file.links)
     links.insert(record::links_text(session));
-  const auto table = record::make_table(file.rows, layout_of(options));
+  const TextTable<record::Row> table =
+      columns.empty() ? record::make_table(file.rows, isatty(STDOUT_FILENO) != 0)
+                      : record::chosen_table(file.rows, columns);
   std::string text =
-      for_terminal(fmt::format("{}{}", fmt::join(links, ""), record::settings_text(file.rows))) +
-      table.header();
+      fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows)
     text += table.row(row);
-  return text + for_terminal(record::closing_text(file.rows, extensions()));
+  return text + record::closing_text(file.rows, extensions());
 }
 
 int show(const ShowOptions& options) {
   const record::Contents file = record::read_contents(options.file);
-  write_stdout(options.json ? record::to_json(file.rows) : text_of(file, options.table));
+  write_stdout(options.json ? record::to_json(file.rows) : text_of(file, options.columns));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 }  // namespace
@@ -41,7 +44,11 @@ void add_show(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");
-  add_table(*verb, options->table, true);
+  verb->add_option("--columns",
+          options->columns,
+          "these columns of the table or of the summary: step,memory,cv")
+      ->delimiter(',')
+      ->type_name("NAMES");
   verb->callback([&invocation, options] { invocation.code = show(*options); });
 }
 }  // namespace minitaw::app

@@ -15,11 +15,6 @@ using harness::StopReason, record::Row;
 using Seconds = std::chrono::duration<double>;
 
 namespace {
-/// Returns the FLOP/s that a rank is assumed to reach at least. Only limits of time use it.
-double least_rate(const MpiJob& mpi) {
-  return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12;
-}
-
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard
 /// output.
 class ResultWriter {
@@ -35,56 +30,39 @@ public:
         remaining_(remaining_runs(deck.cases,
             recorder_.rows(),
             {options.retry, options.interleave, recorder_.interrupted()})),
-        progress_(deck.cases, remaining_.runs, least_rate(mpi)),
-        table_(record::make_table(record::preview(deck.cases), options.table)) {
-    tell(mpi.head_text(deck));
+        progress_(deck.cases, remaining_.runs),
+        table_(record::make_table(record::preview(deck.cases), true)) {
+    print(mpi.head_text(deck));
     if (!recorder_.note().empty())
       note(recorder_.note());
     std::set<std::size_t> left;
     for (const Run& run : remaining_.runs)
       left.insert(run.index);
     if (const auto known = deck.cases.size() - left.size() - remaining_.notes.size(); known > 0)
-      note(fmt::format("{} has {} of {} already, which {} not run again",
+      note(fmt::format("{} has {} of {} already",
           options.output,
           known,
-          counted(std::ssize(deck.cases), "case"),
-          known == 1 ? "is" : "are"));
+          counted(std::ssize(deck.cases), "case")));
     for (const std::string& sentence : remaining_.notes)
       note(sentence);
     if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
-      note("a job died while a case was running; if that case is still to do, it comes last now");
+      note("a job died while a case was running; that comes last");
     print(table_.header());
   }
 
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
 
-  [[nodiscard]] SweepProgress& progress() { return progress_; }
-
-  [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
+  /// The next run is not executed, and has no row.
+  void leave_out() { progress_.leave_out(); }
 
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
 
-  void note(const std::string& sentence) { tell(fmt::format("# {}\n", sentence)); }
+  void note(const std::string& sentence) { print(fmt::format("# {}\n", sentence)); }
 
   void begins(const Run& run) {
     const std::scoped_lock lock(mutex_);
     running_ = run;
-    recorder_.begin_case(case_of(run));
-    renew(0, 0);
-  }
-
-  /// On a terminal: where the run is, in a line that what comes next replaces; at most five times a
-  /// second.
-  void renew(int steps, double seconds) {
-    const std::scoped_lock lock(mutex_);
-    if (width_ == 0 || !running_ || seconds < renewed_)
-      return;
-    const Case& c = case_of(*running_);
-    const std::string text = fmt::format(
-        "{}: {} of {} steps, {}", c.schedule, steps, c.warmup + c.steps, clock_text(seconds));
-    fmt::print("\r{:.{}}\x1b[K", text, width_ - 1);
-    std::fflush(stdout);
-    renewed_ = seconds + 0.2;
+    recorder_.begin_case(deck_.cases[run.index]);
   }
 
   /// The run has ended, well or not, after so many seconds.
@@ -96,18 +74,16 @@ public:
     if (result.status != Status::ok)
       failed_.insert(run.index);
     // What ended early does not tell how long others take.
-    const auto tells = [&](Status s) {
-      return s != Status::oom && s != Status::skipped && s != Status::error;
-    };
-    const std::optional<double> took = tells(result.status) ? std::optional(seconds) : std::nullopt;
+    const bool whole = result.status == Status::ok || result.status == Status::wrong;
+    const std::string progress = progress_.after(whole ? std::optional(seconds) : std::nullopt);
     result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
     const std::string reason = result.status == Status::ok ? "" : result.reason;
     const std::string remark = result.remark;
     std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
     line.pop_back();
-    if (const int repeats = case_of(run).repeats; repeats > 1)
+    if (const int repeats = deck_.cases[run.index].repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    print(fmt::format("{}  {}\n", line, progress_.after(took)));
+    print(fmt::format("{}  {}\n", line, progress));
     if (!reason.empty())
       note(reason);
     if (!remark.empty() && remarks_.insert(remark).second)
@@ -117,7 +93,7 @@ public:
   /// The run does not begin, or ends without any result of its own.
   void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
     CaseResult result;
-    result.settings = case_of(run);
+    result.settings = deck_.cases[run.index];
     result.status = status;
     result.reason = reason;
     result.started = utc_now();
@@ -139,22 +115,17 @@ public:
     const record::Missing missing{deck_.cases.size() - count_ended(rows), why_stopped};
     for (const std::string& sentence : deck_.unused)
       note(sentence);
-    tell(record::closing_text(rows, extensions(), missing));
+    print(record::closing_text(rows, extensions(), missing));
     note("results: " + options_.output);
     recorder_.finish();
     return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
   }
 
 private:
-  void print(const std::string& text) { print(text, text); }
-
-  /// Prints sentences, which a terminal may break.
-  void tell(const std::string& text) { print(wrapped(text, width_), text); }
-
-  void print(const std::string& shown, const std::string& logged) {
-    fmt::print("{}{}", std::exchange(renewed_, 0) > 0 ? "\r\x1b[K" : "", shown);
+  void print(const std::string& text) {
+    fmt::print("{}", text);
     std::fflush(stdout);
-    recorder_.log(logged);
+    recorder_.log(text);
   }
 
   /// FLOP/s of a rank's device for this case.
@@ -174,9 +145,6 @@ private:
   std::set<std::size_t> failed_;   ///< cases
   std::set<std::string> remarks_;  ///< that were printed
   std::optional<Run> running_;
-  int width_ = terminal_width();
-  double renewed_ =
-      0;  ///< second of the run from which on its line is written again; 0: there is none
   int position_ = 0;            ///< runs that this session has begun
   std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
@@ -185,9 +153,8 @@ private:
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
 
-  std::size_t index = 0;           ///< of the case in the deck
-  SweepProgress::Limits limits{};  ///< seconds that a step and the repetition may take
-  bool check = false;              ///< the first step is compared with a serial reference on rank 0
+  std::size_t index = 0;  ///< of the case in the deck
+  bool check = false;     ///< the first step is compared with a serial reference on rank 0
 };
 
 class Sweep {
@@ -231,46 +198,34 @@ private:
       why_stopped_ = by_signal();
     for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
       const Run& run = writer_->runs()[at_];
+      const Case& c = deck_.cases[run.index];
       if (writer_->has_failed(run)) {
-        writer_->progress().leave_out();
+        writer_->leave_out();
         continue;
       }
-      if (const std::string reason = budget_.reason_against(writer_->case_of(run));
-          !reason.empty()) {
+      if (const std::string reason = budget_.reason_against(c); !reason.empty()) {
         writer_->failed(run, Status::skipped, reason);
         continue;
       }
-      const SweepProgress& progress = writer_->progress();
-      if (time_.left() <=
-          (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
+      if (time_.left() <= 0) {
         why_stopped_ = by_time();
         break;
       }
       writer_->begins(run);
-      return order_for(run);
+      const harness::ReferenceMemory reference = harness::memory_of_check(c);
+      return {Order::execute, run.index, budget_.reason_against(c, reference).empty()};
     }
     return {};
-  }
-
-  Order order_for(const Run& run) {
-    const Case& c = deck_.cases[run.index];
-    const bool check = budget_.reason_against(c, harness::memory_of_check(c)).empty();
-    return {Order::execute,
-        run.index,
-        writer_->progress().limits(run.index, mpi_.flags.watchdog),
-        check};
   }
 
   void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
+    const Case& c = deck_.cases[order.index];
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(deck_.cases[order.index],
-          {Seconds(order.limits.stall),
-              Seconds(order.limits.whole),
-              stop_of(seconds),
-              order.check});
+      executed =
+          mpi_.runner.run(c, {Seconds(mpi_.flags.watchdog), stop_of(c, seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_)
         writer_->give_up(Status::timeout, stall.what());
@@ -280,40 +235,33 @@ private:
         writer_->give_up(Status::error, error.what());
       throw;
     }
-    mpi_.runner.guard().expect("recording a case", Seconds(order.limits.stall));
+    mpi_.runner.guard().expect("recording a case", Seconds(mpi_.flags.watchdog));
     harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_)
-        settle(executed, order, seconds());
+        settle(executed, seconds());
     });
   }
 
-  /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
-  [[nodiscard]] std::function<StopReason()> stop_of(std::function<double()> seconds) {
-    return [this, seconds = std::move(seconds), steps = 0]() mutable {
+  /// Asked after every step: rank 0 knows the time, any rank may have got a signal. The first case
+  /// of the session has all its time; a later one is left as soon as it will not end in time.
+  [[nodiscard]] std::function<StopReason()> stop_of(
+      const Case& c, std::function<double()> seconds) {
+    return [this, seconds = std::move(seconds), steps = 0, all = c.warmup + c.steps]() mutable {
       if (caught_signal() != 0)
         return StopReason::signal;
       const double step = seconds() / ++steps;
-      if (writer_)
-        writer_->renew(steps, seconds());
-      return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
+      const double needed = finished_ == 0 ? step : step * (all - steps);
+      return writer_ && time_.left() < needed ? StopReason::time_limit : StopReason::no;
     };
   }
 
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(harness::Outcome& executed, const Order& order, double seconds) {
+  void settle(harness::Outcome& executed, double seconds) {
     const Run& run = writer_->runs()[at_];
     switch (executed.stopped) {
     case StopReason::no:
       ++finished_;
       writer_->finished(run, std::move(executed.result), seconds);
-      break;
-    case StopReason::case_limit:
-      writer_->failed(run,
-          Status::timeout,
-          fmt::format("it took longer than {}, {:g} times what was expected",
-              clock_text(order.limits.whole),
-              SweepProgress::tolerance),
-          seconds);
       break;
     case StopReason::time_limit:
       why_stopped_ = by_time();

@@ -10,7 +10,6 @@ struct SweepOptions {
   bool retry = false;          ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
-  record::TableLayout table;                ///< of what is printed
 };
 
 /// Executes every case of the deck that the result file lacks, and records each as it ends,

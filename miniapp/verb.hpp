@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include "print.hpp"
-#include "record/table.hpp"
 
 // CLI11 costs six seconds of compiling wherever it is included: only the files that add options do
 // so.
@@ -30,8 +29,6 @@ void add_plan(CLI::App& app, Invocation& invocation);
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
 
-[[nodiscard]] std::vector<std::string> verb_names(const CLI::App& app);
-
 /// The arguments that all verbs on decks share: DECK and --set.
 struct DeckOptions {
   std::string path;
@@ -39,22 +36,12 @@ struct DeckOptions {
 };
 
 void add_deck(CLI::App& verb, DeckOptions& options);
-/// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
+/// An option for a size of memory: "80G" or "512M", in steps of 1024.
 void add_memory(CLI::App& verb,
     const std::string& name,
     std::optional<std::uint64_t>& bytes,
     const std::string& help);
-/// An option for FLOP/s: "400T" or a plain number; steps of 1000.
+/// An option for FLOP/s: "400T", in steps of 1000.
 void add_flops(
     CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
-
-/// How the user wants tables: fitted to the terminal, or else.
-struct TableOptions {
-  bool wide = false;
-  std::vector<std::string> columns;
-};
-
-void add_table(CLI::App& verb, TableOptions& options, bool with_columns);
-/// Of a table, after whose lines so many characters are needed.
-[[nodiscard]] record::TableLayout layout_of(const TableOptions& options, int after = 0);
 }  // namespace minitaw::app

@@ -41,7 +41,7 @@ struct Comparison {
 
 using Columns = std::vector<TableColumn<Comparison>>;
 
-/// `width`: of the longest schedule. On a terminal, columns that do not fit are left out.
+/// `width`: of the longest schedule.
 Columns columns_of(int width) {
   constexpr Format error{.style = Format::scientific, .decimals = 1};
   using C = Comparison;
@@ -53,12 +53,13 @@ Columns columns_of(int width) {
           .width = 5},
       {.title = "groups",
           .value = [](const C& c) { return c.settings.groups.text(); },
-          .width = -11,
-          .spare = 4},
+          .width = -11},
+      {.title = "context",
+          .value = [](const C& c) { return c.settings.shape.context.count; },
+          .width = 7},
       {.title = "dtype",
           .value = [](const C& c) { return name_of(c.settings.shape.dtype); },
-          .width = -5,
-          .spare = 3},
+          .width = -5},
       {.title = "against",
           .value = [](const C& c) { return c.tolerance.reference; },
           .width = -17,
@@ -68,7 +69,6 @@ Columns columns_of(int width) {
           .value = [](const C& c) { return c.check.first.loss; },
           .format = error,
           .width = 10,
-          .spare = 1,
           .name = "first_step.loss_error"},
       {.title = "gradient",
           .units = "first step",
@@ -81,7 +81,6 @@ Columns columns_of(int width) {
           .value = [](const C& c) { return c.check.later.loss; },
           .format = error,
           .width = 11,
-          .spare = 2,
           .name = "later_steps.loss_error"},
       {.title = "gradient",
           .units = "later steps",
@@ -97,17 +96,6 @@ Columns columns_of(int width) {
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
-}
-
-/// The same, with a column that tells cases of different context apart.
-Columns columns_with_context(int width) {
-  Columns columns = columns_of(width);
-  columns.insert(columns.begin() + 3,
-      {.title = "context",
-          .value = [](const Comparison& c) { return c.settings.shape.context.count; },
-          .width = 7,
-          .spare = 5});
-  return columns;
 }
 
 Json to_json(const Comparison& c) {
@@ -189,7 +177,7 @@ int conclude(const std::vector<Comparison>& compared, const deck::Deck& deck, bo
         {"valid", valid}}));
   } else {
     fmt::print("{}RESULT: {}\n",
-        for_terminal(scope_text(compared, deck) + (valid ? "" : advice(compared))),
+        scope_text(compared, deck) + (valid ? "" : advice(compared)),
         verdict(compared));
   }
   return valid ? 0 : 1;
@@ -238,10 +226,7 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);
   require_memory(deck, mpi);
-  const auto shares = [](const Case& c) { return c.shape.shares_sequences(); };
-  const auto columns = std::ranges::any_of(deck.cases, shares) ? columns_with_context : columns_of;
-  const TextTable<Comparison> table(
-      columns(longest(list_of(deck.cases, &Case::schedule))), {}, terminal_width());
+  const TextTable<Comparison> table(columns_of(longest(list_of(deck.cases, &Case::schedule))), {});
   std::vector<Comparison> compared;  // of rank 0
   const auto say = [&](const std::string& text) {
     if (mpi.is_root() && !options.json)
@@ -252,7 +237,7 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
     say(table.row(c));
     compared.push_back(c);
   };
-  say(for_terminal(mpi.head_text(deck)));
+  say(mpi.head_text(deck));
   say(table.header());
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {

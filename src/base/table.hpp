@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -40,7 +39,7 @@ inline constexpr Format as_mebibytes{.factor = 0x1p-20};
 ///     const std::vector<TableColumn<Run>> columns = {
 ///         {.title = "step", .units = "s", .value = seconds, .name = "step_s"},
 ///         {.title = "idle", .units = "%", .value = idle, .format = as_percent, .name = "idle"}};
-///     const TextTable<Run> table(columns, runs, terminal_width());  // header(), row(run)
+///     const TextTable<Run> table(columns, runs);  // header(), row(run)
 ///     Json json;
 ///     put(json, columns, run);  // of miniapp/print.hpp
 ///
@@ -51,9 +50,8 @@ struct TableColumn {
   std::string units{};  ///< of the text
   std::function<Cell(const Entry&)> value{};
   Format format{};
-  int width = 0;  ///< at least; below zero: left-aligned
-  /// Where the lines are too long, columns go in falling order; 0: stays.
-  int spare = 0;
+  int width = 0;       ///< at least; below zero: left-aligned
+  bool wide = false;   ///< a narrow table goes without it
   std::string name{};  ///< in JSON, "memory.worst" is a part of "memory"; empty: in the text only
 
   [[nodiscard]] std::string text(const Entry& entry) const { return to_text(value(entry), format); }
@@ -63,26 +61,20 @@ struct TableColumn {
 template <class Entry>
 class TextTable {
 public:
-  /// Columns as wide as their cells. With a width, texts are cut to `widest_text` characters, then
-  /// columns left out.
-  TextTable(
-      std::vector<TableColumn<Entry>> columns, const std::vector<Entry>& entries, int width = 0)
+  /// Columns as wide as their cells.
+  TextTable(std::vector<TableColumn<Entry>> columns,
+      const std::vector<Entry>& entries,
+      bool narrow = false)
       : columns_(std::move(columns)) {
+    if (narrow)
+      std::erase_if(columns_, [](const auto& column) { return column.wide; });
     for (TableColumn<Entry>& column : columns_) {
       std::size_t widest = std::max(column.title.size(), column.units.size());
       for (const Entry& entry : entries)
         widest = std::max(widest, column.text(entry).size());
-      const int wide = static_cast<int>(widest);
+      const int width = static_cast<int>(widest);
       column.width =
-          column.width < 0 ? std::min(column.width, -wide) : std::max(column.width, wide);
-      if (width > 0)
-        column.width = std::max(column.width, -widest_text);
-    }
-    while (width > 0 && length() > width) {
-      const auto least = std::ranges::max_element(columns_, {}, &TableColumn<Entry>::spare);
-      if (least == columns_.end() || least->spare == 0)
-        break;
-      columns_.erase(least);
+          column.width < 0 ? std::min(column.width, -width) : std::max(column.width, width);
     }
   }
 
@@ -97,25 +89,10 @@ public:
     return line(" ", [&](const TableColumn<Entry>& column) { return column.text(entry); });
   }
 
-  static constexpr int widest_text = 30;
-
 private:
-  [[nodiscard]] int length() const {
-    int sum = 1;
-    for (const TableColumn<Entry>& column : columns_)
-      sum += 1 + std::abs(column.width);
-    return sum;
-  }
-
   std::string line(std::string text, const auto& cell_of) const {
-    for (const TableColumn<Entry>& column : columns_) {
-      std::string cell = cell_of(column);
-      if (column.width == -widest_text && cell.size() > widest_text) {
-        cell.resize(widest_text);
-        cell.back() = '~';
-      }
-      text += " " + aligned(cell, column.width);
-    }
+    for (const TableColumn<Entry>& column : columns_)
+      text += " " + aligned(cell_of(column), column.width);
     return text.erase(text.find_last_not_of(' ') + 1) + "\n";
   }
 

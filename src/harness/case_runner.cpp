@@ -234,9 +234,11 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   } catch (const InputError& e) {
     failed(Status::error, e);
   }
-  // A rank that has no part in the case waits here for all of it.
-  guard_.expect("waiting for the end of a case",
-      rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
+  // A rank that has no part in the case waits here for all of it, however long that takes.
+  if (rank_ < c.ranks)
+    guard_.expect("waiting for the end of a case", limits.stall_limit);
+  else
+    guard_.pause();
   wait_for_all(world_);
   fail_at_first(result, left_behind, world_);
   check(MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_),
@@ -251,12 +253,6 @@ StopReason CaseRunner::execute(const Case& c,
     const Limits& limits,
     engine::MemoryWatch& watch,
     CaseResult& result) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto ask = [&] {
-    const StopReason mine = limits.stop();
-    const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
-    return mine == StopReason::no && long_ago ? StopReason::case_limit : mine;
-  };
   comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
   options.stall_limit = limits.stall_limit;
@@ -287,7 +283,7 @@ StopReason CaseRunner::execute(const Case& c,
     for (const auto& listener : listeners)
       if (timed >= 0)
         listener->after_step(timed);
-    const auto [loss, stop] = sum_loss(comm, runtime->loss(), ask());
+    const auto [loss, stop] = sum_loss(comm, runtime->loss(), limits.stop());
     if (s + 1 < count && stop != StopReason::no)
       return stop;
     result.losses.push_back(loss);

@@ -25,15 +25,13 @@ void wait_for_all(MPI_Comm comm);
 void agree(MPI_Comm comm, const std::function<void()>& work);
 
 /// Reason for stopping a case before its end, in ascending priority.
-enum class StopReason : int { no, case_limit, time_limit, signal };
+enum class StopReason : int { no, time_limit, signal };
 
 struct Limits {
   using Seconds = engine::Watchdog::Seconds;
   /// Time without progress after which a step, or what lies between, is reported by every rank and
   /// given up.
   Seconds stall_limit = engine::default_stall_limit;
-  /// Time of the whole case; it stops after the step that exceeds it.
-  Seconds whole = Seconds::max();
   /// Asked on every rank after every step; the case stops before the next one if any rank gives a
   /// reason.
   std::function<StopReason()> stop = [] { return StopReason::no; };

@@ -117,31 +117,17 @@ TableColumn<Row> of(std::string name, TableColumn<Row> shown) {
   return shown;
 }
 
-/// Every column. A narrow line lacks the first spare ones.
 std::vector<TableColumn<Row>> all_columns() {
   constexpr Format loss{.style = Format::fixed, .decimals = 4};
   constexpr Format error{.style = Format::scientific, .decimals = 0};
-  constexpr std::array spare = {"bytes_source",
-      "rate_inside",
-      "rate_between",
-      "first_loss",
-      "q1_s",
-      "q3_s",
-      "tflops_rank",
-      "mfu",
-      "micro_batch",
-      "micro_batches",
-      "tokens_per_s_rank",
-      "overlap",
-      "last_loss",
-      "gradient_error",
-      "groups",
-      "ranks",
-      "seq",
-      "bytes_inside",
-      "idle_share",
+  constexpr std::array narrow = {"case",
+      "schedule",
+      "median_s",
+      "tokens_per_s",
+      "memory_measured",
       "exposed_share",
-      "bytes_between"};
+      "idle_share",
+      "status"};
   std::vector<TableColumn<Row>> columns = {of("case", {.title = "case", .width = 5}),
       of("schedule", {.title = "schedule", .width = -8}),
       {.title = "ranks", .value = ranks, .width = 5, .name = "ranks"},
@@ -173,7 +159,7 @@ std::vector<TableColumn<Row>> all_columns() {
       of("gradient_error", {.title = "check", .format = error, .width = 7}),
       of("status", {.title = "status", .width = -6})};
   for (TableColumn<Row>& column : columns)
-    column.spare = static_cast<int>(spare.end() - std::ranges::find(spare, column.name));
+    column.wide = std::ranges::find(narrow, column.name) == narrow.end();
   return columns;
 }
 
@@ -308,24 +294,22 @@ std::string to_json(const std::vector<Row>& rows) {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-TextTable<Row> make_table(const std::vector<Row>& rows, const TableLayout& layout) {
-  if (!layout.columns.empty())
-    return {chosen_columns(layout.columns), rows};
+TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
   std::vector<TableColumn<Row>> columns = all_columns();
   auto at = std::ranges::find(columns, "seq", &TableColumn<Row>::name);
-  std::set<std::string> varying;
   for (const std::string_view setting : varying_settings(rows)) {
     const std::string name(setting == "replicas" ? "ranks" : setting);  // "2x3"
-    varying.insert(name);
-    if (std::ranges::find(columns, name, &TableColumn<Row>::name) == columns.end())
+    const auto known = std::ranges::find(columns, name, &TableColumn<Row>::name);
+    if (known != columns.end())
+      known->wide = false;
+    else
       at = columns.insert(at, of(name, {.title = name})) + 1;
   }
-  if (layout.width > 0)
-    std::erase_if(columns, [&, sample = empty_row()](const TableColumn<Row>& column) {
-      return column.name != "schedule" && sample.column(column.name).is_setting &&
-             !varying.contains(column.name);
-    });
-  return {columns, rows, layout.width};
+  return {std::move(columns), rows, narrow};
+}
+
+TextTable<Row> chosen_table(const std::vector<Row>& rows, const std::vector<std::string>& names) {
+  return {chosen_columns(names), rows};
 }
 
 std::string settings_text(const std::vector<Row>& rows) {

@@ -25,16 +25,13 @@ struct Missing {
 [[nodiscard]] std::string closing_text(
     const std::vector<Row>& rows, const Extensions& extensions = {}, const Missing& missing = {});
 
-struct TableLayout {
-  int width = 0;  ///< characters of a line, as far as possible; 0: no limit, for files and pipes
-  std::vector<std::string> columns{};  ///< these and no others; empty: all
-};
-
-/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview().
-/// Those of the layout are its titles or columns of the summary; else it throws InputError. With a
-/// width, equal settings are left out.
-[[nodiscard]] TextTable<Row> make_table(
-    const std::vector<Row>& rows, const TableLayout& layout = {});
+/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). A
+/// narrow one has only the main figures and the settings in which the rows differ.
+[[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow = false);
+/// Returns the table of case, schedule and these: titles of the whole table or columns of the
+/// summary. Throws InputError for other names.
+[[nodiscard]] TextTable<Row> chosen_table(
+    const std::vector<Row>& rows, const std::vector<std::string>& names);
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 /// A list of objects with the columns by their names; NaN is null.

@@ -88,26 +88,6 @@ std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool
   return sum;
 }
 
-MessageCounts messages(const Program& program) {
-  MessageCounts counts;
-  for (int r = 0; r < std::ssize(program.ranks); ++r)
-    for (const Action& a : program.ranks[r].actions) {
-      const bool root = a.peer == r;
-      if (a.kind == Kind::broadcast && root)
-        ++counts.broadcasts;
-      if (a.kind == Kind::reduce && root)
-        ++counts.reduces;
-      if (a.kind != Kind::send)
-        continue;
-      const bool inside = program.groups.together(r, a.peer);
-      if (a.payload == Payload::weights)
-        ++(inside ? counts.weights_inside : counts.weights_between);
-      if (a.payload == Payload::gradient)
-        ++(inside ? counts.gradients_inside : counts.gradients_between);
-    }
-  return counts;
-}
-
 Ticks ticks(const Program& program) {
   Ticks result;
   std::set<int> all;

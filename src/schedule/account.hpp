@@ -98,14 +98,6 @@ inline constexpr std::uint64_t process_base = std::uint64_t{40} << 20;
     const model::Layout& layout,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
-struct MessageCounts {
-  std::uint64_t weights_between = 0, weights_inside = 0;      ///< point to point
-  std::uint64_t gradients_between = 0, gradients_inside = 0;  ///< point to point
-  std::uint64_t broadcasts = 0, reduces = 0;                  ///< collectives, counted once
-};
-
-[[nodiscard]] MessageCounts messages(const Program& program);
-
 /// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
 struct RingSend {
   int to = 0;

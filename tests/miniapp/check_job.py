@@ -19,6 +19,16 @@ FILE = FOLDER / "job.h5"
 (NO_DEVICE,) = MORE
 
 
+def table_of(text):
+    """The rows of a printed table, by the titles of its columns."""
+    titles = next(line for line in text.splitlines() if line.startswith("# ") and " rate " in line)
+    return [
+        dict(zip(titles[1:].split(), line.split("  [")[0].split()))
+        for line in text.splitlines()
+        if line.startswith("  ")
+    ]
+
+
 def check_whole_deck():
     """Cases on all ranks and on some; a second run has nothing to do. check_survival.py strikes
     such runs."""
@@ -30,11 +40,11 @@ def check_whole_deck():
     shown = programs.call(PROGRAM, "show", FILE)
     assert shown.returncode == 0, shown.stdout
     assert shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1], shown.stdout
-    lines = [
-        [line.split("  [")[0].split() for line in text.splitlines() if line.startswith("  ")]
-        for text in (done.stdout, shown.stdout)
-    ]
-    assert len(lines[0]) == 16 and lines[0] == lines[1], lines
+    said, whole = map(table_of, (done.stdout, shown.stdout))
+    assert len(said) == len(whole) == 16, done.stdout
+    for few, all_of in zip(said, whole):
+        assert {"schedule", "seq", "step", "rate", "idle", "status"} < few.keys(), few
+        assert few.items() < all_of.items(), (few, all_of)
     again = call(3, "run", DECK, "-o", FILE)
     assert again.returncode == 0 and "16 of 16 cases" in again.stdout, again.stdout
     assert not list(FOLDER.glob("job.h5?*")), "temporary files are left behind"
@@ -149,7 +159,7 @@ def check_statuses():
     assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0, whole.stdout
-    assert "has 1 of 2 cases already, which is not run again" in whole.stdout, whole.stdout
+    assert "has 1 of 2 cases already" in whole.stdout, whole.stdout
     # Too large for any machine: malloc says so. It is not repeated.
     giant = (
         *settings(schedule="ddp", ranks=2, groups=1, seq=9, hidden="1M", ffn="4M", repeats=2),
@@ -194,11 +204,11 @@ def check_time_limit():
             ["timeout"],
         ),
         (
-            "9,20000",
-            200,
-            ["--time-limit", "1h"],
+            "9,2000",
+            1000,
+            ["--time-limit", "20s"],
             [],
-            "stopped before the time limit of 1:00:00",
+            "stopped before the time limit of 0:20",
             ["ok"],
         ),
         (
@@ -256,42 +266,6 @@ def check_memory():
                     peak,
                     expected,
                 )
-
-
-def check_case_limit():
-    """A case may take ten times what is expected: 160 FLOP a step and rank at 0.5 GFLOP/s. What was
-    skipped before it tells nothing."""
-    file = FOLDER / "case_limit.h5"
-    tiny = {
-        "schedule": "ddp",
-        "ranks": 2,
-        "groups": 1,
-        "layers": 1,
-        "hidden": 2,
-        "heads": 1,
-        "ffn": 1,
-        "vocab": 2,
-        "data": "synthetic",
-        "micro_batches": 2,
-        "warmup": 0,
-        "seq": "300000,1",
-        "steps": 1000000,
-    }
-    done = call(
-        2,
-        "run",
-        DECK,
-        *settings(**tiny),
-        "--memory",
-        "60M",
-        "--watchdog",
-        "4",
-        "-o",
-        file,
-        variables=["OMP_NUM_THREADS=1"],
-    )
-    assert [row["status"] for row in rows(file)] == ["skipped", "timeout"], done.stdout
-    assert "it took longer than 0:07, 10 times what was expected" in done.stdout, done.stdout
 
 
 def check_repeats():

@@ -39,7 +39,6 @@ KINDS = {
     "E": "embeddings",
 }
 VISITS = ("F", "BW", "B", "W")
-REACHES = ("between", "inside")
 
 
 def padded(elements, parts=1):
@@ -62,9 +61,7 @@ class Account:
             for words in map(str.split, program.splitlines())
             if words[0] == "communicator"
         }
-        self.inside, self.between, self.out, self.into, self.messages = (
-            collections.Counter() for _ in range(5)
-        )
+        self.inside, self.between, self.out, self.into = (collections.Counter() for _ in range(4))
         for rank, lines in enumerate(self.actions):
             for _, _, action, *operands in lines:
                 self.count(rank, action, operands)
@@ -81,8 +78,6 @@ class Account:
         root, or a ring in six slices."""
         peer = next((int(word[1:]) for word in operands if re.fullmatch(r"r\d", word)), rank)
         if action == "send":
-            reach = "inside" if NODE[rank] == NODE[peer] else "between"
-            self.messages[f"{KINDS[operands[0][0]]}_{reach}"] += 1
             self.move([(rank, peer)], operands)
         if action not in ("broadcast", "reduce", "all_gather", "reduce_scatter"):
             return
@@ -92,7 +87,6 @@ class Account:
         )
         if rank != (peer if chain else ring[0]):
             return
-        self.messages[f"{action}s"] += 1
         ring = ring[ring.index(rank) :] + ring[: ring.index(rank)]
         links = [*zip(ring, ring[1:] + ring[:1])][: -1 if chain else None]
         self.move(
@@ -148,10 +142,6 @@ def check_account():
         assert (
             schedule != "weipipe" or case["busiest_out"]["group"] != case["busiest_in"]["group"]
         ), "the case is to tell them apart"
-        assert case["messages"] == {name: account.messages[name] for name in case["messages"]}, (
-            schedule,
-            account.messages,
-        )
         check_ticks(case, account)
         check_memory(case, account)
 
@@ -322,10 +312,6 @@ def check_table():
         assert figures["schedule"] == case["settings"]["schedule"]
         assert figures["seq"] == str(case["settings"]["seq"])
         assert figures["ticks"] == str(case["ticks"]["total"])
-        assert figures["w/k/g/p/a/b/x"] == "/".join(
-            str(sum(case["slots"][kind] for kind in kinds))
-            for kinds in ("w", "k", "gc", "p", "a", "b", "x")
-        )
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
         assert figures["ranks"] == "6"
         assert figures["groups"] == "2+1+3"
@@ -344,7 +330,7 @@ def check_table():
                 size,
                 units[name],
             )
-    assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
+    assert "micro_batches" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
     names = (
         accepted("deck.toml", *settings(hidden="32,64", dtype="fp32,bf16")).splitlines()[0].split()
     )
@@ -385,45 +371,29 @@ def check_text_of_sizes():
     for reach in ("inside", "between"):
         text.has_sizes(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
     worst = memory["worst"]["rank"]
-    text.has_sizes(f"worst: rank {worst} ", [*memory["worst"].values()][1:])
     for number, rank in enumerate(memory["ranks"]):
         text.has_sizes(f"rank {number} ", [*rank.values()][1:])
     host = case["host_bytes"][worst]
     text.has_sizes("on a host", [host["step"], host["process_estimate"], host["total"]])
-    out, into = case["busiest_out"], case["busiest_in"]
-    text.has_sizes("busiest NIC", [out["bytes"], into["bytes"]])
-    assert f"out (group {out['group']})" in text.line("busiest NIC")
-    assert f"in (group {into['group']})" in text.line("busiest NIC")
     names = ("arena_bytes", "libraries_estimate_bytes", "available_bytes")
     text.has_sizes("device", [device[name] for name in names])
     assert f"largest S that fits is {device['largest_seq']}" in text.line("device")
     assert text.line("device").split(":")[0].strip() == "fits"
-    assert text.line("slots").endswith(f" on rank {worst}") and worst not in (0, 5)
+    assert f"rank {worst} needs" in text.line("on a host") and worst not in (0, 5)
 
 
 def check_text_of_counts():
     text = Text(accepted(*TRACED).split("\n\n")[1])
-    (case,) = cases(*TRACED)
     assert text.lines[0] == (
         "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12"
     )
-    counts = case["messages"]
-    moved = [f"{what}_{reach}" for what in ("weights", "gradients") for reach in REACHES]
-    assert text.numbers("messages") == [counts[name] for name in (*moved, "broadcasts", "reduces")]
-    computing = case["ticks"]["computing_per_rank"]
-    assert text.numbers("ticks") == [case["ticks"]["total"], min(computing), max(computing)]
-    idle = case["idle"]
-    shares = (idle["share"], min(idle["share_per_rank"]), max(idle["share_per_rank"]))
-    assert text.numbers("idle") == [round(100 * share, 2) for share in shares]
-
     matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
     parameters, layers = text.numbers("model")[:2]
     assert near(parameters, matrices + 51 * 32 + 6 * 64), "embedding and gains besides"
     assert layers == 6
-    tokens, causal, full = text.numbers("step")[:3]
+    tokens, causal = text.numbers("step")
     assert tokens == 12 * 16
     assert near(causal, 192e-12 * 6 * (matrices + attention)), causal
-    assert near(full, 192e-12 * 6 * (matrices + 2 * attention)), full
 
 
 def check_fit():

@@ -32,12 +32,12 @@ def check_verify():
     note = "left out 4 combinations: replicas: ddp has no replicas; use replicas = 1"
     assert f"# {note}" in before and note in told["notes"], told["notes"]
 
-    found = [tuple(line.split()[:5]) for line in lines if line.endswith(" ok")]
+    found = [tuple(line.split()[:6]) for line in lines if line.endswith(" ok")]
     expected = []
     for dtype in ("fp32", "bf16"):
-        expected.append(("serial", "1", "1", dtype, "float64"))
+        expected.append(("serial", "1", "1", "1", dtype, "float64"))
         for case in (("tawpipe", "3"), ("tawpipe", "3x1"), ("ddp", "3")):
-            expected += [(*case, groups, dtype, "serial") for groups in ("3", "1+2")]
+            expected += [(*case, groups, "1", dtype, "serial") for groups in ("3", "1+2")]
     assert found[0] == expected[0] and sorted(found) == sorted(expected), found
     for row, case in zip(found, told["cases"], strict=True):
         check_case(row, case)
@@ -55,8 +55,8 @@ def check_case(row, case):
     ranks, replicas = asked["ranks"], asked["replicas"]
     shape = str(ranks) if replicas == 1 else f"{replicas}x{ranks // replicas}"
     against = case["against"].removesuffix(" reference")
-    said = (asked["schedule"], shape, asked["groups"], asked["dtype"], against)
-    assert row == said, (row, case)
+    said = (asked["schedule"], shape, asked["groups"], str(asked["context"]), asked["dtype"])
+    assert row == (*said, against), (row, case)
     assert 0 < case["limit_share"] < 1, case
     is_fp32 = asked["dtype"] == "fp32"  # in bf16 all round to the right number
     assert (case["weight_error"] > 0) == bool(case["weight_tensor"]) == is_fp32, case

@@ -112,44 +112,27 @@ TEST(RemainingRuns, TheCaseThatRanWhenTheJobDiedComesLast) {
   EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
 }
 
-TEST(SweepProgress, ExpectsWhatTheRunsSoFarHaveShown) {
-  const std::vector cases = {a_case(64, 1), a_case(128, 1)};
-  SweepProgress progress(cases, {{0, 0}, {1, 0}, {0, 1}}, 1e6);
-  EXPECT_FALSE(progress.measured());
-  EXPECT_GT(progress.expected(1), 2 * progress.expected(0)) << "attention grows with the square";
-  EXPECT_THAT(progress.after(10), HasSubstr("[1/3, 0:"));
-  EXPECT_DOUBLE_EQ(progress.expected(0), 10);
+TEST(SweepProgress, ReckonsByTheFlopsOfTheRunsSoFar) {
+  Case twice = a_case(64, 1);
+  twice.warmup = 2 * (twice.warmup + twice.steps) - twice.steps;
+  SweepProgress progress({a_case(64, 1), twice}, {{0, 0}, {1, 0}, {0, 1}, {1, 1}});
+  EXPECT_EQ(progress.after({}), "[1/4, 0:00 to go]") << "what ended early tells nothing";
+  EXPECT_EQ(progress.after(20), "[2/4, 0:30 to go]");
+  EXPECT_EQ(progress.after(40), "[3/4, 0:40 to go]");
+}
+
+TEST(SweepProgress, WhatIsLeftOutTakesNoTime) {
+  SweepProgress progress({a_case(64, 2)}, {{0, 0}, {0, 1}, {0, 2}});
   progress.leave_out();
-  EXPECT_EQ(progress.after(30), "[3/3, 0:00 to go]");
-  EXPECT_DOUBLE_EQ(progress.expected(0), 20);
-}
-
-TEST(SweepProgress, WhatEndedEarlyTellsNothing) {
-  SweepProgress progress({a_case(64, 1), a_case(128, 1)}, {{1, 0}, {0, 0}}, 1e6);
-  EXPECT_EQ(progress.after({}), "[1/2, 0:00 to go]");
-  EXPECT_FALSE(progress.measured());
-  (void)progress.after(10);
-  EXPECT_DOUBLE_EQ(progress.expected(0), 10);
-}
-
-TEST(SweepProgress, ARunMayTakeTenTimesWhatIsExpected) {
-  Case c = a_case(64, 1);
-  c.warmup = 2;
-  c.steps = 3;
-  SweepProgress progress({c, a_case(128, 1)}, {{0, 0}, {1, 0}}, 1e6);
-  (void)progress.after(20);
-  EXPECT_DOUBLE_EQ(progress.limits(0, 7).stall, 40) << "a step is expected to take 4 s";
-  EXPECT_DOUBLE_EQ(progress.limits(0, 7).whole, 240);
-  EXPECT_DOUBLE_EQ(progress.limits(0, 300).stall, 300);
-  EXPECT_DOUBLE_EQ(progress.limits(0, 300).whole, 500);
+  EXPECT_EQ(progress.after(20), "[2/3, 0:20 to go]");
 }
 
 TEST(SweepProgress, OfOneMicroBatchOneRankComputesAtATime) {
   const Case six = a_case(64, 1);  // micro-batches, on three ranks
   Case one = six;
   one.micro_batches = 1;
-  EXPECT_DOUBLE_EQ(
-      2 * SweepProgress({one}, {}, 1e6).expected(0), SweepProgress({six}, {}, 1e6).expected(0));
+  SweepProgress progress({six, one}, {{0, 0}, {1, 0}});
+  EXPECT_EQ(progress.after(20), "[1/2, 0:10 to go]");
 }
 
 TEST(SweepProgress, Clock) {

@@ -336,19 +336,6 @@ TEST(MemoryAccount, PipelineOfSixStagesByHand) {
   }
 }
 
-TEST(Messages, RelayAndGroupByHand) {
-  const MessageCounts relay = messages(parse_program(hand_written::relay));
-  EXPECT_EQ(std::tuple(relay.weights_between, relay.gradients_between), std::tuple(2U, 2U));
-  EXPECT_EQ(relay.weights_inside + relay.gradients_inside + relay.broadcasts + relay.reduces, 0U);
-  const MessageCounts near =
-      messages(parse_program(hand_written::with(hand_written::relay, "1+1", "2")));
-  EXPECT_EQ(std::tuple(near.weights_inside, near.gradients_inside), std::tuple(2U, 2U));
-  EXPECT_EQ(near.weights_between + near.gradients_between, 0U);
-  const MessageCounts group = messages(parse_program(hand_written::group));
-  EXPECT_EQ(std::tuple(group.broadcasts, group.reduces), std::tuple(2U, 2U));
-  EXPECT_EQ(group.weights_between + group.weights_inside, 0U);
-}
-
 TEST(TickAccount, PipelineByHand) {
   const Ticks result = ticks(parse_program(hand_written::pipeline));
   EXPECT_EQ(

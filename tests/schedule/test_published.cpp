@@ -168,9 +168,14 @@ TEST(Published, WhatTawPipeKeepsDoesNotCrossAgain) {
       SCOPED_TRACE(kept.options);
       const int weights = kept.weights(n), stay = weights == 1 ? 0 : weights - 1;
       const Measured m(std::string("tawpipe") + kept.options, ranks, groups, n, ranks);
-      EXPECT_EQ(messages(m.program).weights_between, 1U * (groups - 1) * (weights * ranks - stay));
-      EXPECT_EQ(
-          messages(m.program).gradients_between, 1U * (groups - 1) * kept.gradients(n) * ranks);
+      std::uint64_t weight_bytes = 0, gradient_bytes = 0;
+      for (int k = 0; k < groups; ++k) {
+        weight_bytes += m.leaving(k, Traffic::weights);
+        gradient_bytes += m.leaving(k, Traffic::gradients);
+      }
+      const std::uint64_t each = (groups - 1) * m.shard_bytes();
+      EXPECT_EQ(weight_bytes, (weights * ranks - stay) * each);
+      EXPECT_EQ(gradient_bytes, kept.gradients(n) * ranks * each);
     });
 }
 
