@@ -29,8 +29,6 @@ void add_predictor(CLI::App& app, const Invocation& invocation) {
   const std::vector<std::string> words = invocation.arguments();
   if (words.size() > 1 && words[1] == "predict")
     become_predictor({invocation.argv, invocation.argv + words.size()});
-  if (words.size() == 3 && words[1] == "help" && words[2] == "predict")
-    become_predictor({invocation.argv[0], invocation.argv[2], std::string("--help").data()});
   app.add_subcommand("predict", predict_purpose);
 }
 #else

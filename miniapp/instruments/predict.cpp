@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 #include "base/error.hpp"
 #include "base/range.hpp"
 #include "cli/cli11.hpp"
@@ -27,7 +28,6 @@ struct PredictOptions {
   bool json = false, best = false;
   bool fitting = false;  ///< leaves out cases that do not fit
   double seconds = 60;   ///< of --best
-  TableOptions table;
 };
 
 /// A case and what is predicted of it: a row of the table.
@@ -83,18 +83,18 @@ Columns figures_of(const Machine& machine) {
       {.title = "rate/rank",
           .units = "token/s",
           .value = [](const P& p) { return p.prediction.tokens_per_s / p.settings.ranks; },
-          .spare = 9},
+          .wide = true},
       {.title = "MFU",
           .units = "%",
           .value = [](const P& p) { return p.prediction.mfu; },
           .format = as_percent,
-          .spare = 3,
+          .wide = true,
           .name = "mfu"},
       {.title = "compute",
           .units = "%",
           .value = [](const P& p) { return p.total.compute / p.whole; },
           .format = as_percent,
-          .spare = 10,
+          .wide = true,
           .name = "compute"},
       {.title = "exposed",
           .units = "%",
@@ -104,7 +104,6 @@ Columns figures_of(const Machine& machine) {
           .units = "%",
           .value = [](const P& p) { return p.total.idle / p.whole; },
           .format = as_percent,
-          .spare = 1,
           .name = "idle"},
       {.title = "adapter",
           .units = "busy, %",
@@ -113,7 +112,6 @@ Columns figures_of(const Machine& machine) {
                 return p.prediction.traffic.busiest / (rate * p.prediction.seconds);
               },
           .format = as_percent,
-          .spare = 2,
           .name = "adapter_busy"},
       {.title = "memory",
           .units = "GiB",
@@ -218,18 +216,18 @@ std::vector<Predicted> predict_best(const deck::Deck& deck,
 void print(const Machine& machine,
     const std::vector<Predicted>& all,
     const std::vector<std::string>& notes,
-    const PredictOptions& options) {
+    bool best) {
   std::string text;
   for (const std::string& note : notes)
-    text += for_terminal(fmt::format("# {}\n", note));
+    text += fmt::format("# {}\n", note);
   text += fmt::format("# machine = {} ({} of {})\n",
       machine.name,
       counted(machine.nodes, "node"),
       counted(machine.ranks_per_node, "rank"));
   const auto rows = record::preview(list_of(all, &Predicted::settings));
-  Columns columns = settings_columns(options.best ? searched : record::varying_settings(rows));
+  Columns columns = settings_columns(best ? searched : record::varying_settings(rows));
   std::ranges::move(figures_of(machine), std::back_inserter(columns));
-  const TextTable<Predicted> table(columns, all, layout_of(options.table).width);
+  const TextTable<Predicted> table(columns, all, isatty(STDOUT_FILENO) != 0);
   text += table.header();
   for (const Predicted& p : all)
     text += table.row(p);
@@ -249,7 +247,7 @@ int run(const PredictOptions& options) {
                                          ? predict_best(deck, machine, options.seconds, notes)
                                          : predict_all(deck, machine, options, notes);
   if (!options.json) {
-    print(machine, all, notes, options);
+    print(machine, all, notes, options.best);
     return 0;
   }
   Json cases = Json::array();
@@ -279,7 +277,6 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--fitting",
       options->fitting,
       "leave out cases that do not fit device.memory, without predicting them");
-  add_table(*verb, options->table, false);
   CLI::Option* best = verb->add_flag("--best",
       options->best,
       "try schedules and their options, replicas, groups, context, micro-batches and recomputation "

@@ -93,12 +93,11 @@ public:
     }
     if (options.json)
       return;
-    fmt::print("{}",
-        for_terminal(fmt::format("# {}\n{}# {}\n{}",
-            record::version_text(),
-            mpi.map_text(),
-            screening_.settings,
-            record::links_text(record::shaped_links()))));
+    fmt::print("# {}\n{}# {}\n{}",
+        record::version_text(),
+        mpi.map_text(),
+        screening_.settings,
+        record::links_text(record::shaped_links()));
     if (rounds() > 0)
       fmt::print("# {} has {} already\n", options.output, counted(rounds(), "round"));
     std::fflush(stdout);
@@ -131,7 +130,7 @@ public:
       write_stdout(json_text(to_json(screening_)));
       return screening_.words.code;
     }
-    write_stdout(table_text(screening_) + for_terminal(findings_text(screening_, mpi_)));
+    write_stdout(table_text(screening_) + findings_text(screening_, mpi_));
     if (file_)
       fmt::print("# results: {}\n", options_.output);
     return screening_.words.code;
