@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every figure of minitaw predict by hand, and its search for the best case against all cases.
-Called with the program, a folder to write to, and the program that executes the verb, for
-scripts/mutate."""
+Called with the program and a folder to write to."""
 
 import json
 import pathlib
