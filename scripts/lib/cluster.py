@@ -258,17 +258,6 @@ def counted(number):
     }
 
 
-def tell(nodes, name):
-    if name != "-":
-        text = json.dumps({"nodes": nodes}, indent=2) + "\n"
-        pathlib.Path(name).write_text(text, encoding="utf-8")
-        return
-    for number, node in enumerate(nodes):
-        sent, received = node["sent_bytes"], node["received_bytes"]
-        text = f"minitaw: node{number} sent {sent} bytes and received {received}"
-        print(text, file=sys.stderr)
-
-
 def room(options):
     system("prctl", DIE_WITH_PARENT, signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -282,7 +271,9 @@ def room(options):
         threading.Timer(options.cut[1], ip, [f"link set port{options.cut[0][0]} down"]).start()
     code = job.wait()
     if options.counters:
-        tell([counted(number) for number in range(options.nodes)], options.counters)
+        nodes = [counted(number) for number in range(options.nodes)]
+        text = json.dumps({"nodes": nodes}, indent=2) + "\n"
+        pathlib.Path(options.counters).write_text(text, encoding="utf-8")
     return code if code >= 0 else 128 - code
 
 

@@ -89,18 +89,12 @@ def add_faults(add):
         metavar="A-B=RATE",
         help="what passes between two nodes, in each direction, has another rate",
     )
-    add(
-        "--delay",
-        type=at_node("=", time("5ms"), "1=5ms"),
-        metavar="NODE=TIME",
-        help="more latency, on all ways to and from a node",
-    )
 
 
 def faults_of(options):
     """(name, (nodes, value)) of those that are asked for."""
     yield from (("slow", fault) for fault in options.slow)
-    for name in ("slow_pair", "delay", "cut"):
+    for name in ("slow_pair", "cut"):
         if fault := getattr(options, name):
             yield name, fault
 
@@ -133,26 +127,22 @@ def parse(words):
     add_faults(parser.add_argument)
     parser.add_argument(
         "--counters",
-        nargs="?",
-        const="-",
         metavar="FILE.json",
-        help="says at the end what the kernel counted on each node's adapter, on standard error or "
-        "as JSON in a file",
+        help="writes at the end what the kernel counted on each node's adapter",
     )
     at = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:at])
     options.program = words[at + 1 :]
     check(options)
     # A program takes the place of the bridge.
-    options.switch = bool(options.latency > 0 or options.slow_pair or options.delay)
+    options.switch = bool(options.latency > 0 or options.slow_pair)
     return options
 
 
 def faults_text(options):
-    """Of the record of a job: " slow=1:30mbit delay=1:5ms"."""
+    """Of the record of a job: " slow=1:30mbit slow_pair=0-1:30mbit"."""
     text = ""
     for name, (nodes, value) in faults_of(options):
         if name != "cut":
-            unit, suffix = (1e-3, "ms") if name == "delay" else (1e6, "mbit")
-            text += f" {name}={'-'.join(map(str, nodes))}:{value / unit:g}{suffix}"
+            text += f" {name}={'-'.join(map(str, nodes))}:{value / 1e6:g}mbit"
     return text

@@ -62,11 +62,7 @@ class Switch:
             nodes, rate = options.slow_pair
             if set(way) == set(nodes):
                 arrived = self.free[way] = max(arrived, self.free[way]) + 8 * size / rate
-        late = 0
-        if options.delay:
-            nodes, seconds = options.delay
-            late = sum(seconds for node in way if node in nodes)
-        return arrived + options.latency + late
+        return arrived + options.latency
 
     def receive(self, source):
         """Takes a frame, and puts it where it waits: for all ports if its receiver is not known."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job,
-and ranks that do not find each other are told why. Called with the program, the repository and a
+"""The job scripts of examples/slurm under a real Slurm: they run, a job that is stopped goes on in
+the next, and ranks that do not find each other are told why. Called with the program, the repository and a
 folder to write to."""
 
 import json
@@ -161,83 +161,23 @@ def check_screen(cluster):
     assert "4 ranks of 2 nodes" in said and file.exists(), said
 
 
-def start_chain(cluster, file, path, *options, **environment):
-    return submit(
-        cluster,
-        SCRIPTS / "chain",
-        *RESOURCES,
-        *options,
-        f"--output={FOLDER}/{file.stem}-%j.out",
-        SCRIPTS / "cpu.sbatch",
-        path,
-        file,
-        **environment,
-    )
+def check_dependency(cluster):
+    """A job is asked to stop; the same command, which waits for that, ends with every case done."""
+    file, path = FOLDER / "next.h5", deck("next", list(range(20, 52, 4)))
 
+    def hand_in(*options):
+        output = f"--output={FOLDER}/next-%j.out"
+        command = ["sbatch", *RESOURCES, *options, output, SCRIPTS / "cpu.sbatch", path, file]
+        return submit(cluster, *command)
 
-def said_by(file):
-    """All links, in their order."""
-
-    def number(path):
-        return int(path.stem.rsplit("-", 1)[1])
-
-    return "".join(
-        path.read_text(encoding="utf-8")
-        for path in sorted(FOLDER.glob(f"{file.stem}-*.out"), key=number)
-    )
-
-
-def check_chain(cluster):
-    """A link is asked to stop, the next is cancelled, the one behind it killed; the chain ends with
-    every case done."""
-    file = FOLDER / "chain.h5"
-    path = deck("chain", list(range(20, 52, 4)))
-    start_chain(cluster, file, path)
-    known = 0
-    for signal in ("--signal=TERM", None, "--signal=KILL"):
-        wait_until(lambda known=known: len(rows(file)[0]) >= known + 2, 90, "two more cases")
-        known = len(rows(file)[0])
-        running = cluster.call(
-            "squeue", "--noheader", "--states=RUNNING", "--format=%i"
-        ).stdout.split()
-        assert len(running) == 1, running
-        cluster.call("scancel", *([signal, f"{running[0]}.0"] if signal else running))
+    first = hand_in()
+    second = hand_in(f"--dependency=afternotok:{first}")
+    wait_until(lambda: len(rows(file)[0]) >= 2, 90, "two cases")
+    cluster.call("scancel", "--signal=TERM", f"{first}.0")
     jobs = cluster.wait_for_jobs()
     require_valid(file, 24)
-    links = re.findall(r"# link (\d+) of the chain: exit code (\d+), (.*)", said_by(file))
-    assert links[-1][1] == "0" and links[-1][2].startswith("RESULT: VALID"), links
-    assert int(links[-1][0]) >= 3, links
-    assert (
-        links[0][1] == "1" and "left, stopped by SIGTERM" in links[0][2]
-    ), f"a step that ends by itself: {links}"
-    left = [job["JobId"] for job in jobs.values() if job["JobState"] in ("PENDING", "RUNNING")]
-    assert not left, left
-
-
-def check_chain_ends(cluster):
-    """Nothing more can be done: bad input, or a case that ends not valid."""
-    broken = FOLDER / "broken.toml"
-    broken.write_text("hidden = 3\n", encoding="utf-8")
-    for path, code in ((broken, "2"), (deck("short", "[12]", steps=2), "1")):
-        file = FOLDER / f"end{code}.h5"
-        start_chain(cluster, file, path)
-        cluster.wait_for_jobs()
-        links = re.findall(r"# link (\d+) of the chain: exit code (\d+)", said_by(file))
-        assert links == [("1", code)], said_by(file)
-    done = cluster.call(SCRIPTS / "chain", "cpu.sbatch", "missing.toml", "x.h5", check=False)
-    assert done.returncode == 2 and "must be files" in done.stderr, done.stderr
-
-
-def check_chain_cancelled(cluster):
-    """By its name, a chain ends: the job that waits must not begin because the one before it was
-    cancelled."""
-    file = FOLDER / "cancelled.h5"
-    start_chain(cluster, file, FOLDER / "chain.toml")
-    wait_until(lambda: rows(file)[0], 90, "a case")
-    cluster.call("scancel", "--name=minitaw")
-    cluster.wait_for_jobs(60)
-    assert len(list(FOLDER.glob("cancelled-*.out"))) == 1, "one job has run"
-    assert 0 < len(rows(file)[0]) < 24
+    codes = [int(jobs[number]["ExitCode"].split(":")[0]) for number in (first, second)]
+    assert codes == [1, 0], codes
 
 
 def check_binding(_):
@@ -270,9 +210,7 @@ with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
         check_lonely,
         check_gpu,
         check_screen,
-        check_chain,
-        check_chain_ends,
-        check_chain_cancelled,
+        check_dependency,
     ]
     for check in checks + [check_binding] * (os.cpu_count() >= 2):
         began = time.monotonic()
