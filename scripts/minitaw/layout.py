@@ -2,11 +2,8 @@
 """What a result file may hold, and has to: layout.txt as data (docs/results.md)."""
 
 import functools
-import math
 import pathlib
 from dataclasses import dataclass, field
-
-import numpy
 
 KINDS = {"text": "text", "time": "text", "real": "real", "amount": "real"}  # all others: integer
 
@@ -20,29 +17,11 @@ class Entry:
     units: str = "text"
     axes: tuple = ()  # of a scalar none
     of_valid: bool = False  # an array that a valid case has
-    missing: str = "required"
+    required: bool = True
 
     @property
     def kind(self):
         return KINDS.get(self.type, "integer")
-
-    @property
-    def earlier_name(self):
-        """That the column had in files of earlier programs; empty if it had none."""
-        return self.missing[1:] if self.missing[0] == "~" else ""
-
-    @property
-    def equal_column(self):
-        """The column whose values stand for it in files of earlier programs; empty if none."""
-        return self.missing[1:] if self.missing[0] == "=" else ""
-
-    def default(self):
-        """What stands for it in a file of an earlier program."""
-        if self.axes not in ((), ("C",)):
-            return [] if self.kind == "text" else numpy.zeros(0)
-        if self.missing == "none" or self.earlier_name:
-            return {"text": "", "real": math.nan}.get(self.kind)
-        return {"text": str, "real": float, "integer": int}[self.kind](self.missing)
 
 
 @dataclass
@@ -55,10 +34,10 @@ class Layout:
     settings: list = field(default_factory=list)  # names of columns
 
     def add(self, line):
-        path, kind, units, shape, missing = line.split(None, 4)
+        path, kind, units, shape, presence = line.split()
         folder, _, name = path.partition("/")
         axes = () if shape == "-" else tuple(shape.rstrip("!").split(","))
-        entry = Entry(name, kind, units, axes, shape.endswith("!"), missing)
+        entry = Entry(name, kind, units, axes, shape.endswith("!"), presence == "required")
         match folder:
             case "summary":
                 self.columns[name] = entry
@@ -71,7 +50,7 @@ class Layout:
                 self.columns[name] = entry
                 self.settings.append(name)
                 path = f"settings/{name}"
-                self.of_case[path] = Entry(path, kind, units, missing=missing)
+                self.of_case[path] = Entry(path, kind, units)
 
 
 @functools.cache
@@ -86,12 +65,8 @@ def layout():
 
 # Of `minitaw screen`.
 SCREENING = {
-    "settings": Entry("settings", "text"),
-    "verdict": Entry("verdict", "text"),
     "culprits": Entry("culprits", "text", axes=("*",)),
     "node_of_rank": Entry("node_of_rank", "natural", axes=("*",)),
-}
-# What a screening says of itself; earlier programs said nothing.
-SCREENING_SAID = {
-    name: Entry(name, "text", missing="none") for name in ("judged", "sure", "not_seen", "next")
+    "settings": Entry("settings", "text"),
+    "verdict": Entry("verdict", "text"),
 }

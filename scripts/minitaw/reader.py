@@ -9,7 +9,7 @@ import re
 import numpy
 
 from .command import BadInput
-from .layout import SCREENING, SCREENING_SAID, Entry, layout
+from .layout import SCREENING, Entry, layout
 from .walk import Refused, Walk, kind_of, refuse
 
 MOST_AT_ONCE = 64 << 20  # bytes of texts that one call of HDF5 may read
@@ -77,7 +77,7 @@ class Reader:
     def shape_of(self, path, entry, needed=False):
         """None of what may be missing, and is."""
         if not self.has(path):
-            if needed or entry.missing == "required":
+            if needed or entry.required:
                 refuse(path, "is missing")
             return None
         found = self.objects[path]
@@ -97,9 +97,8 @@ class Reader:
             return shape is not None
         for axis, (name, length) in enumerate(zip(entry.axes, shape)):
             expected = str(sizes.get(name, name))
-            if expected != "*" and str(length) not in expected.split("/"):
-                lengths = expected.replace("/", " or ")
-                refuse(path, f"has the length {length} along axis {axis}, not {lengths}")
+            if expected not in ("*", str(length)):
+                refuse(path, f"has the length {length} along axis {axis}, not {expected}")
         return True
 
     # Values.
@@ -157,12 +156,9 @@ class Reader:
     # Parts of a result.
 
     def column(self, entry):
-        """Of all rows; None where an earlier program wrote none."""
+        """Of all rows."""
         path = f"summary/{entry.path}"
-        if not self.has(path) and entry.earlier_name:
-            path = f"summary/{entry.earlier_name}"
-        if not self.check(path, entry, {"C": self.length}):
-            return None
+        self.check(path, entry, {"C": self.length}, needed=True)
         values = self.read(path, entry)
         if len(values) != self.length:
             refuse(path, "has no value for each case")
@@ -172,12 +168,7 @@ class Reader:
         """The summary: {column: value} of each case."""
         columns = {}
         for name, entry in layout().columns.items():
-            values = self.column(entry)
-            if values is None and entry.equal_column:
-                values = columns[entry.equal_column]
-            elif values is None:
-                values = [entry.default()] * self.length
-            columns[name] = values
+            columns[name] = self.column(entry)
         if columns["case"] != list(range(self.length)):
             refuse("summary/case", "does not count up")
         return [dict(zip(columns, cells)) for cells in zip(*columns.values())]
@@ -301,10 +292,10 @@ class Reader:
         if not self.has("screen"):
             return {}
         found = {}
-        for name, entry in (SCREENING | SCREENING_SAID).items():
+        for name, entry in SCREENING.items():
             path = f"screen/{name}"
-            there = self.check(path, entry, {}, needed=name in SCREENING)
-            found[name] = self.read(path, entry) if there else ""
+            self.check(path, entry, {})
+            found[name] = self.read(path, entry)
         found["measured"] = self.measured_links(len(found["node_of_rank"]))
         return found
 

@@ -13,9 +13,9 @@ namespace {
 Entry entry_of(const std::string& line) {
   std::istringstream words(line);
   Entry found;
-  std::string shape;
-  words >> found.path >> found.type >> found.units >> shape >> std::ws;
-  std::getline(words, found.missing);
+  std::string shape, presence;
+  words >> found.path >> found.type >> found.units >> shape >> presence;
+  found.required = presence == "required";
   found.of_valid = shape.ends_with('!');
   if (found.of_valid)
     shape.pop_back();
@@ -89,13 +89,11 @@ const std::string& units_in_case(const std::string& path) {
   return entry->units;
 }
 
-Cell missing_cell(const Entry& column) {
-  const std::string& said = column.missing;
-  const bool is_value = said != "none" && said != "required" && said[0] != '=' && said[0] != '~';
+Cell empty_cell(const Entry& column) {
   if (column.type == "text" || column.type == "time")
-    return is_value ? said : std::string();
+    return std::string();
   if (column.type == "real" || column.type == "amount")
-    return is_value ? std::stod(said) : std::nan("");
-  return static_cast<std::int64_t>(is_value ? std::stoll(said) : 0);
+    return std::nan("");
+  return std::int64_t{column.type == "index" ? -1 : 0};
 }
 }  // namespace minitaw::record

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 #include <vector>
-#include "case/dataset.hpp"
+#include "base/table.hpp"
 
 namespace minitaw::record {
 /// A dataset of a result file: a line of scripts/minitaw/layout.txt, which Python reads as well.
@@ -11,7 +11,7 @@ struct Entry {
   std::string type, units;
   std::vector<std::string> axes;  ///< {}: a scalar
   bool of_valid = false;          ///< an array that a valid case has
-  std::string missing;  ///< what stands for it in a file that lacks it; "required": none may
+  bool required = true;
 
   // Of a column:
 
@@ -26,7 +26,6 @@ struct Layout {
 [[nodiscard]] const Layout& layout();
 /// The units of a dataset of a case. Throws LogicError if the table has no such path.
 [[nodiscard]] const std::string& units_in_case(const std::string& path);
-/// What stands for a column in a file that lacks it, as a cell of its type: NaN, 0 or an empty text
-/// if the table says nothing else. Of "=name" or "~name", another column, the same.
-[[nodiscard]] Cell missing_cell(const Entry& column);
+/// A cell of the type of a column: NaN, 0, of an index -1, or an empty text.
+[[nodiscard]] Cell empty_cell(const Entry& column);
 }  // namespace minitaw::record

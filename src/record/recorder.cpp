@@ -201,18 +201,15 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   return {values.begin(), values.end()};
 }
 
-/// Returns whether the file has a dataset; an earlier program may not have written its group
-/// either.
+/// Returns whether the file has a dataset; its group may be missing as well.
 bool is_there(hid_t file, const std::string& path) {
   const std::string group = path.substr(0, path.rfind('/'));
   return H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0 &&
          H5Lexists(file, path.c_str(), H5P_DEFAULT) > 0;
 }
 
-/// Texts that an earlier program may not have written.
 std::vector<std::string> read_list(hid_t file, const std::string& path) {
-  return is_there(file, path) ? h5::read<std::string>(file, path, 1).values
-                              : std::vector<std::string>();
+  return h5::read<std::string>(file, path, 1).values;
 }
 
 /// The file that is to be replaced: not a link to it.
@@ -438,7 +435,8 @@ Row Recorder::append(CaseResult result, int repetition) {
         H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
   }
   write_case(file_, path, result, row);
-  write_progress(begins ? 0 : static_cast<std::size_t>(number));  // an older file may lack columns
+  // Columns that another program than minitaw has copied may not grow.
+  write_progress(begins ? 0 : static_cast<std::size_t>(number));
   save();
   return row;
 }

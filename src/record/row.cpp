@@ -234,7 +234,7 @@ Cells cells_of(const CaseResult& result, int number, int session) {
 Row empty_row() {
   Row row;
   for (const Entry& e : layout().columns)
-    row.columns.push_back({e.path, e.units, e.is_setting, e.in_case, missing_cell(e)});
+    row.columns.push_back({e.path, e.units, e.is_setting, e.in_case, empty_cell(e)});
   return row;
 }
 

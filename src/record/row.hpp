@@ -35,8 +35,7 @@ struct Row {
 
 /// The columns of the core, from a result.
 [[nodiscard]] Cells cells_of(const CaseResult& result, int number = 0, int session = 0);
-/// A row whose cells have the types of the columns, and what stands for them in a file that lacks
-/// them.
+/// A row of cells that have the types of the columns: NaN, 0 and empty texts.
 [[nodiscard]] Row empty_row();
 /// The row of a result without what instruments add.
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);

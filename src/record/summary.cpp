@@ -11,8 +11,6 @@
 
 namespace minitaw::record {
 namespace {
-constexpr const char* required = "required";
-
 [[noreturn]] void refuse(const std::string& part, const std::string& what) {
   throw std::runtime_error(fmt::format("/{} {}", part, what));
 }
@@ -28,17 +26,10 @@ H5T_class_t class_of(const std::string& type) {
   return type == "real" || type == "amount" ? H5T_FLOAT : H5T_INTEGER;
 }
 
-/// What an axis may be long: "20", "5 or 6"; empty: anything.
+/// How long an axis has to be: "20"; "*": anything.
 std::string expected_length(const std::string& axis, const Sizes& sizes) {
-  if (axis == "*")
-    return "";
   const auto known = sizes.find(axis);
   return known == sizes.end() ? axis : std::to_string(known->second);
-}
-
-bool fits(const std::string& expected, hsize_t length) {
-  const std::string choices = "/" + expected + "/";
-  return expected.empty() || choices.find(fmt::format("/{}/", length)) != std::string::npos;
 }
 
 using Shape = std::vector<hsize_t>;
@@ -65,7 +56,7 @@ struct Part {
   /// The shape of a dataset; null if it may be missing, and is.
   [[nodiscard]] const Shape* shape_of(const Entry& e) const {
     const auto found = file.objects.find(path + e.path);
-    if (found == file.objects.end() && e.missing != required)
+    if (found == file.objects.end() && !e.required)
       return nullptr;
     if (found == file.objects.end())
       refuse(path + e.path, "is missing");
@@ -79,12 +70,12 @@ struct Part {
 
   /// The length of a list that must be there.
   [[nodiscard]] hsize_t length_of(const std::string& name) const {
-    return shape_of({name, "natural", "1", {"*"}, false, required})->at(0);
+    return shape_of({name, "natural", "1", {"*"}})->at(0);
   }
 
   /// The value of a number that must be there.
   [[nodiscard]] std::int64_t number(const std::string& name) const {
-    (void)shape_of({name, "natural", "1", {}, false, required});
+    (void)shape_of({name, "natural", "1", {}});
     return h5::read<std::int64_t>(file.id, path + name, 0).values.at(0);
   }
 
@@ -99,7 +90,7 @@ struct Part {
       return;  // nothing was measured
     for (std::size_t axis = 0; axis < shape->size(); ++axis)
       if (const std::string expected = expected_length(e.axes[axis], sizes);
-          !fits(expected, (*shape)[axis]))
+          expected != "*" && expected != std::to_string((*shape)[axis]))
         refuse(path + e.path,
             fmt::format("has the length {} along axis {}, not {}", (*shape)[axis], axis, expected));
   }
@@ -195,17 +186,8 @@ Cell printable(Cell cell) {
 }
 
 /// The column of all rows.
-void read_column(const Part& summary, Entry e, std::size_t at, std::vector<Row>& rows) {
-  const std::string missing = e.missing;
-  if (!summary.has(e.path) && missing[0] == '~')
-    e.path = missing.substr(1);
-  summary.check(e, {{"C", rows.size()}});  // refuses a missing one that no program left out
-  if (!summary.has(e.path)) {
-    for (Row& row : rows)
-      row.columns[at].value =
-          missing[0] == '=' ? row.column(missing.substr(1)).value : missing_cell(e);
-    return;
-  }
+void read_column(const Part& summary, const Entry& e, std::size_t at, std::vector<Row>& rows) {
+  summary.check(e, {{"C", rows.size()}});
   if (rows.empty())
     return;
   std::visit(
@@ -234,7 +216,7 @@ void check_row(const Part& c, const Row& row) {
   for (const Column& column : row.columns) {
     const std::string name(column.in_case);
     if (name.empty() || !c.has(name))
-      continue;  // not in files of earlier programs, else it was found before
+      continue;
     const Cell there = std::visit(
         [&]<class T>(const T&) -> Cell { return printable(c.read<T>(name, 0).values.at(0)); },
         column.value);
@@ -292,7 +274,7 @@ Summary read_summary(hid_t id) {
     const Sizes sizes = sizes_of(c, ranks);
     for (Entry e : layout().of_case) {
       if (c.has("timeline") && e.path.starts_with("timeline/"))
-        e.missing = required;
+        e.required = true;
       c.check(e, sizes);
     }
     check_row(c, rows[number]);

@@ -186,7 +186,7 @@ class Change:
 
 
 CHANGES = {
-    "is removed": Change(removed, is_refused=lambda entry: entry.missing == "required"),
+    "is removed": Change(removed, is_refused=lambda entry: entry.required),
     "is a group": Change(as_group),
     "is a soft link": Change(link_to(lambda path: h5py.SoftLink("/summary/case"))),
     "is a soft link to nowhere": Change(link_to(lambda path: h5py.SoftLink("/none"))),

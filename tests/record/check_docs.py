@@ -26,8 +26,8 @@ def check_table(rows, table):
     and axes."""
     said = {}
     for line in filter(lambda line: line.strip() and line[0] != "#", open(table, encoding="utf-8")):
-        path, _, units, shape, _ = line.split(None, 4)
-        axes = [axis.split("/")[-1] for axis in shape.rstrip("!").split(",")]
+        path, _, units, shape, _ = line.split()
+        axes = shape.rstrip("!").split(",")
         said["/" + path.replace("setting/", "summary/")] = (
             units,
             "scalar" if shape == "-" else f"[{', '.join(axes)}]",
