@@ -22,7 +22,7 @@ from minitaw.numbers import plural  # noqa: E402
 LEAST = 12  # pairs before the first verdict (docs/decisions/0011-comparing-times.md)
 BASE_TREE = ROOT / "build/perf-gate-base"
 # Options of scripts/compare that take a value.
-JUDGING = "threshold memory-threshold confidence quantile allow missing junit markdown".split()
+JUDGING = "threshold memory-threshold confidence quantile allow missing junit".split()
 
 
 class Stage(NamedTuple):
@@ -297,18 +297,12 @@ def verdict(said):
     return said.rpartition("\nCOMPARISON: ")[2].split(":")[0].strip()
 
 
-def tell(text, said, looked, ends):
-    """How far it is, with the ratio of the last case: a line that renews itself on a terminal, else
-    one for each look."""
-    renews = sys.stderr.isatty()
-    if not looked and not renews:
-        return
+def tell(text, said):
+    """How far it is, with the ratio of the last case."""
     for row in rows_of(said)[-1:]:
         text += f": new / base {row[9]}"
         text += f" ({row[10]} to {row[11]})" if row[10] != "-" else ""
-    begin = "\r\033[K" if renews else ""
-    end = "" if renews and not ends else "\n"
-    print(f"{begin}minitaw: {text}", end=end, file=sys.stderr, flush=True)
+    say(text)
 
 
 def measure_stage(options, programs, stage, before, began, ends_at):
@@ -318,7 +312,7 @@ def measure_stage(options, programs, stage, before, began, ends_at):
     cases of stages before that stayed undecided. `ends_at`: when no time is left, in seconds from
     `began`.
     """
-    longest, shown = 0.0, ""
+    longest = 0.0
     title = f"{stage.title}, " * bool(stage.title)
     looks = looks_of(options.rounds)
     for number in itertools.count(1):
@@ -330,15 +324,15 @@ def measure_stage(options, programs, stage, before, began, ends_at):
         looked = number in looks or late
         if looked or number == 1:
             code, said = judge(options)
-            shown = said if looked else ""  # a single pair tells nothing
         ends = looked and (
             late
             or number >= options.rounds
             or verdict(said) == "REGRESSION"
             or undecided(said) <= before
         )
-        seconds = f"{time.monotonic() - began:.0f} s"
-        tell(f"{title}pair {number} of {options.rounds}, {seconds}", shown, looked, ends)
+        if looked:  # a single pair tells nothing
+            seconds = f"{time.monotonic() - began:.0f} s"
+            tell(f"{title}pair {number} of {options.rounds}, {seconds}", said)
         if ends:
             return code, said
 

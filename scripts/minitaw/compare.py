@@ -8,7 +8,7 @@ import math
 from .aspects import Rules
 from .command import BadInput, Parser, write_file, write_stdout
 from .comparison import compare
-from .comparison_text import as_json, as_markdown, as_text
+from .comparison_text import as_json, as_text
 from .junit import as_junit
 from .matching import WHAT_MATTERS
 from .record import load
@@ -101,7 +101,6 @@ def add_rules(add):
 def add_outputs(add):
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")
-    add("--markdown", metavar="FILE.md", help="write the output for the summary of a CI job")
 
 
 def parse(words):
@@ -147,8 +146,6 @@ def main(words=None):
     text = as_text(found, *heading)
     if options.junit:
         write_file(options.junit, as_junit(found, options.strict))
-    if options.markdown:
-        write_file(options.markdown, as_markdown(found, text))
     write_stdout(as_json(found, *heading) if options.json else text)
     fails = {"worse", "ambiguous"} if options.strict else {"worse"}
     return int(found.outcome in fails)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A comparison for people and programs: text, Markdown, JSON (docs/compare.md)."""
+"""A comparison for people and programs: text and JSON (docs/compare.md)."""
 
 import json
 import math
 
 from .intervals import Interval
-from .record import FORBIDDEN
 
 # Columns of words of the table: aspects, the most serious of which it shows.
 ASPECTS = {
@@ -98,14 +97,6 @@ def as_text(comparison, base, new):
     before = "".join(f"# {line}\n" for line in heading)
     after = "".join(f"# {line}\n" for line in reasons_of(comparison))
     return f"{before}{table(comparison.cases)}{after}COMPARISON: {comparison.text()}\n"
-
-
-def as_markdown(comparison, text):
-    """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for
-    the summary of a CI job."""
-    lines = FORBIDDEN.sub(" ", text).splitlines()
-    block = "".join(f"    {line}\n" for line in lines)
-    return f"### miniTaw: {comparison.word}\n\n{block}"
 
 
 # JSON.

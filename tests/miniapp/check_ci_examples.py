@@ -226,9 +226,9 @@ def check_command():
     ), done.stdout  # too few on purpose: times are for no test
     suites = xml.etree.ElementTree.parse(FOLDER / "out" / "compare.xml").getroot()
     assert [suite.get("tests") for suite in suites] == ["9", "9"]
-    table = (FOLDER / "out" / "compare.md").read_text(encoding="utf-8")
-    assert table.startswith("### miniTaw: AMBIGUOUS"), table
-    assert all(f"\n         {i} " in table for i in range(2)), table
+    table = (FOLDER / "out" / "compare.txt").read_text(encoding="utf-8")
+    assert "\nCOMPARISON: AMBIGUOUS: " in table, table
+    assert all(f"\n     {i} " in table for i in range(2)), table
     assert len(list((FOLDER / "out").glob("*.h5"))) == 4
 
 

@@ -6,7 +6,6 @@ repository and a folder to write to.
 
 import os
 import pathlib
-import pty
 import shutil
 import subprocess
 import sys
@@ -274,16 +273,6 @@ def other_decks_are_run_as_they_are():
     ]
 
 
-def a_terminal_sees_one_line_that_renews_itself():
-    machine("0 SAME SAME: x")
-    ours, theirs = pty.openpty()
-    gate("--rounds", "2", code=0, stderr=theirs)
-    said = os.read(ours, 1 << 16).decode()
-    assert said.count("\r\x1b[Kminitaw: computing, pair ") == 2, said
-    assert "pair 1 of 2" in said, said
-    assert said.count("\r\n") == 4 + 2 + 1, said  # commits, builds; ends; what was seen
-
-
 def two_commands_are_compared():
     """As of two MPIs: nothing is built; the words may hold options and variables."""
     machine("0 SAME SAME: x")
@@ -370,7 +359,6 @@ for part in (
     pairs_turn_and_end_when_decided,
     what_stays_undecided_is_told,
     other_decks_are_run_as_they_are,
-    a_terminal_sees_one_line_that_renews_itself,
     two_commands_are_compared,
     a_regression_is_told,
     what_cannot_be_compared_is_said,
