@@ -6,14 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy
-from matplotlib.colors import LinearSegmentedColormap
-
 from .drawing import (
     COLOURS,
     GRID,
     draw_lines,
     legend_of_panel,
-    name_ends,
     new_figure,
     short,
 )
@@ -40,10 +37,6 @@ STEP_PARTS = {
     "idle_s": ("idle", "#c8c8c8", ""),
 }
 PLAIN = [("", COLOURS[0], "")]  # the one part of bars that have no parts
-# Rates within this factor of the best at every length would be lines over each other.
-CLOSE = 2
-MOST_NAMED_LINES = 10  # of more, a legend has the names
-SHADES = "#9ecae1", "#08306b"  # of the shortest length and of the longest
 
 
 @dataclass
@@ -101,63 +94,18 @@ def against_length(cases, styles, naming, column, label, unit_of, whiskers=None)
     divisor, unit = unit_of(max(case[column] for case in cases))
 
     def draw(axes):
-        lines = grouped(cases, naming)
-
-        def seq(case):
-            return case["seq"]
-
-        def value(case):
-            return case[column] / divisor
-
-        draw_lines(axes, lines, styles, seq, value, label.format(unit), whiskers)
+        draw_lines(
+            axes,
+            grouped(cases, naming),
+            styles,
+            lambda case: case["seq"],
+            lambda case: case[column] / divisor,
+            label.format(unit),
+            whiskers,
+        )
         axes.set_xlabel("sequence length [token]")
-        if len(lines) <= MOST_NAMED_LINES:
-            name_ends(axes, lines, styles, seq, value)
-            for container in axes.containers:
-                container.set_label("_")
 
     return Chart(2.5, draw)
-
-
-def rates_chart(cases, styles, naming):
-    """Tokens/s: lines over the length, or where these would lie over each other, a row of points
-    for each schedule: its rate relative to the fastest of each length."""
-    best = {}
-    for case in cases:
-        best[case["seq"]] = max(best.get(case["seq"], 0), case["tokens_per_s"])
-    relative = [case["tokens_per_s"] / best[case["seq"]] for case in cases]
-    if len(best) == 1 or not min(relative) * CLOSE >= 1:
-        label = "throughput [token/s], whiskers: quartiles"
-        return against_length(cases, styles, naming, "tokens_per_s", label, no_unit, rate_whiskers)
-    lengths = sorted(best)
-    # In the order of the other charts, which are of the longest sequence.
-    in_order = sorted(cases, key=lambda case: case["seq"] != lengths[-1])
-    rows = list(dict.fromkeys(map(naming, in_order)))
-    shades = LinearSegmentedColormap.from_list("lengths", SHADES)
-
-    def draw(axes):
-        for i, seq in enumerate(lengths):
-            some = [case for case in cases if case["seq"] == seq]
-            values = numpy.array([case["tokens_per_s"] for case in some]) / best[seq]
-            ends = numpy.array([rate_whiskers(case) for case in some]).T / best[seq]
-            spread = 0.5 * (i / (len(lengths) - 1) - 0.5)
-            axes.errorbar(
-                values,
-                [rows.index(naming(case)) + spread for case in some],
-                xerr=numpy.abs(ends - values),
-                fmt="o",
-                markersize=5,
-                elinewidth=0.9,
-                capsize=2,
-                color=shades(i / (len(lengths) - 1)),
-                label=f"{count_text(seq)} tokens",
-            )
-        axes.set_yticks(range(len(rows)), map(short, rows), fontsize=9)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_xlabel("throughput relative to the fastest of each length; whiskers: quartiles")
-        axes.grid(True, axis="x", linewidth=0.6, **GRID)
-
-    return Chart(0.9 + 0.3 * len(rows), draw)
 
 
 def rate_whiskers(case):
@@ -190,10 +138,11 @@ def charts_of(cases, styles, naming):
     longest = max(case["seq"] for case in cases)
     last = [case for case in cases if case["seq"] == longest]
     at = f"at {count_text(longest)} tokens"
+    rate = "throughput [token/s], whiskers: quartiles"
     memory = "memory of the worst rank [{}]"
     return [
         traffic_chart(last, naming, at),
-        rates_chart(cases, styles, naming),
+        against_length(cases, styles, naming, "tokens_per_s", rate, no_unit, rate_whiskers),
         against_length(cases, styles, naming, "memory_measured", memory, byte_unit),
         time_chart(last, naming, at),
     ]

@@ -35,7 +35,6 @@ matplotlib.rcParams.update(
 WIDTH = 4.8  # inches; a page shows them on the width of a phone
 POINTS = 72  # of an inch
 LEGEND_LINE, LABEL_INCHES = 0.2, 0.42  # a line of a legend; ticks and label of an axis above it
-NAME_SPACE = 0.085  # of the height of a panel: between names at the ends of lines
 GRID = {"color": "#808080", "alpha": 0.25}
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the
 # same in grey print.
@@ -151,28 +150,6 @@ def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
     axes.set_title(label, loc="left", fontsize=9)
     axes.grid(True, linewidth=0.6, **GRID)
     mark_counts(axes, sorted({x(case) for cases in lines.values() for case in cases}))
-
-
-def name_ends(axes, lines, styles, x, value):
-    """Writes the name of each line beside its last point, apart from the others, in place of a
-    legend."""
-    low, high = axes.get_ylim()
-    last = {name: (value(max(cases, key=x)) - low) / (high - low) for name, cases in lines.items()}
-    place = -math.inf
-    for name in sorted(last, key=last.get):
-        text = short(name)
-        place = max(last[name], place + NAME_SPACE * (1 + text.count("\n")))
-        look = {key: styles[name][key] for key in ("color", "marker")}
-        axes.plot(1.03, place, transform=axes.transAxes, clip_on=False, markersize=5, **look)
-        axes.text(
-            1.06,
-            place,
-            text,
-            transform=axes.transAxes,
-            va="center",
-            fontsize=8,
-            color=look["color"],
-        )
 
 
 def mark_counts(axes, counts):
