@@ -13,7 +13,7 @@ namespace minitaw::app {
 namespace {
 struct ShowOptions {
   std::string file;
-  bool json = false;
+  bool json = false, csv = false;
   std::vector<std::string> columns;
 };
 
@@ -34,7 +34,9 @@ std::string text_of(const record::Contents& file, const std::vector<std::string>
 
 int show(const ShowOptions& options) {
   const record::Contents file = record::read_contents(options.file);
-  write_stdout(options.json ? record::to_json(file.rows) : text_of(file, options.columns));
+  write_stdout(options.json  ? record::to_json(file.rows)
+               : options.csv ? record::to_csv(file.rows)
+                             : text_of(file, options.columns));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 }  // namespace
@@ -43,7 +45,8 @@ void add_show(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<ShowOptions>();
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
-  verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");
+  CLI::Option* json = verb->add_flag("--json", options->json, "every column, as a JSON list");
+  verb->add_flag("--csv", options->csv, "every column, with units in the titles")->excludes(json);
   verb->add_option("--columns",
           options->columns,
           "these columns of the table or of the summary: step,memory,cv")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the result files of miniTaw: compare, report, plot, timeline, export, bundle and run rules
+"""Reads the result files of miniTaw: compare, report, plot, timeline, trend and run rules
 (docs/results.md)."""
 
 import os

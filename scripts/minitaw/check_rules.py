@@ -2,14 +2,15 @@
 """Whether a result is an official one of a size of the run rules, as far as a program can tell
 (docs/run-rules.md)."""
 
+import datetime
+import os
 import pathlib
 import statistics
 import tomllib
 from dataclasses import dataclass, field
 
-from .again import COUNTED, LEAST_TIMED_SECONDS, again_lines, least_seconds
-from .command import Parser, write_stdout
-from .energy import windows_of
+from .archive import SUFFIXES, pack, unpack
+from .command import BadInput, Parser, read_bytes, write_file, write_stdout
 from .numbers import cell_text, plural, size_value
 from .record import load
 from .settings import MODEL
@@ -18,8 +19,10 @@ DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
 NAMES = ["small", "medium", "large", "8b", "70b", "405b"]
 TIERS = ["baseline", "ported", "optimized"]
 BASELINE = TIERS[0]
+COUNTED = ["steps", "repeats", "warmup"]  # what a size asks for at least
 FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank", "context"]
 ACCEPTANCE_TOKENS = 20e6
+LEAST_TIMED_SECONDS = 10  # in every case; small: any
 HASH_LETTERS = 12  # of a commit that are compared
 MOST_REASONS = 10  # that are told
 RANKS_OF_WEAK = 8  # or a multiple
@@ -37,8 +40,6 @@ class Official:
     judged: str = ""  # how many cases, of which commit
     # The fastest valid case of each length; empty if one has none.
     bests: list = field(default_factory=list)
-    # Lines: the noisy cases, and commands that measure again what must be.
-    again: list = field(default_factory=list)
     tier: str = BASELINE
 
     @property
@@ -63,8 +64,7 @@ class Official:
             yield f"official: no: {self.reason}"
         else:
             yield f"official: yes ({self.size}, {self.tier})"
-        # Noisy cases have their lines below.
-        others = [reason for reason in self.reasons[1:] if "noisy: " not in reason]
+        others = self.reasons[1:]
         yield from (f"# also: {reason}" for reason in others[: MOST_REASONS - 1])
         if len(others) >= MOST_REASONS:
             yield f"# and {len(others) - MOST_REASONS + 1} more"
@@ -78,7 +78,6 @@ class Official:
                 f"# S = {case['seq']}: {tokens / seconds:.6g} tokens/s, {tokens:.6g} tokens in "
                 f"{seconds:.6g} s ({case['schedule']}{doubt})"
             )
-        yield from self.again
 
 
 def tokens_of(case):
@@ -105,6 +104,11 @@ def read_size(name):
 
 def has_model(case, size):
     return all(case[key] == size[key] for key in MODEL)
+
+
+def least_seconds(size):
+    """Of timed steps, in every case."""
+    return 0 if size["name"] == "small" else LEAST_TIMED_SECONDS
 
 
 # What of the rules is not kept, one sentence each.
@@ -164,10 +168,10 @@ def broken_by_all(cases, size):
     """Rules for all cases together."""
     if size["weak"] and len({case["ranks"] for case in cases}) > 1:
         yield f"cases on different numbers of ranks: {size['name']} takes a file for each"
-    windows = [window for case in cases for window in windows_of(case)]
-    if windows:
-        first, last = min(begin for begin, _ in windows), max(end for _, end in windows)
-        hours = (last - first) / 3600
+    windows = [[*case.get("window/begin"), *case.get("window/end")] for case in cases]
+    times = [datetime.datetime.fromisoformat(text) for texts in windows for text in texts if text]
+    if times:
+        hours = (max(times) - min(times)).total_seconds() / 3600
         if hours > MOST_HOURS:
             yield (
                 f"{hours:.3g} hours from the first timed step to the last, "
@@ -215,32 +219,77 @@ def official(result, tier=BASELINE, published=""):
         reasons=list(dict.fromkeys(broken)),
         judged=f"{counts}, commit {commit}",
         bests=bests,
-        again=again_lines(cases, size),
         tier=tier,
     )
 
 
-def main(words=None):
+# The command.
+
+
+def contents_of(paths):
+    """{path: bytes} of result files, of those in archives too."""
+    found = {}
+    for path in paths:
+        if path.endswith(SUFFIXES):
+            found |= {f"{path}/{name}": content for name, content in unpack(path).items()}
+        else:
+            found[path] = read_bytes(path)
+    return found
+
+
+def parse(words):
     parser = Parser(
         prog="check-rules",
         description="Says whether a result is an official one of a size of the run rules, or which "
         "rule it breaks, and the rate of that size with the figures it comes from. Exit code 0: "
         "official, 1: not (docs/run-rules.md).",
     )
-    parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
-    parser.add_argument(
+    add = parser.add_argument
+    add(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="result file of minitaw run (.h5), or an archive of some (.tar.gz)",
+    )
+    add(
         "--tier",
         choices=TIERS,
         default=BASELINE,
         help="what was changed in the sources (default: %(default)s, nothing)",
     )
-    parser.add_argument(
+    add(
         "--published",
         metavar="COMMIT",
         default="",
         help="the commit of the baseline, which other tiers must have left",
     )
+    add(
+        "--archive",
+        metavar="FILE.tar.gz",
+        help="write the result files and what is printed into one file, to hand in",
+    )
     options = parser.parse_args(words)
-    found = official(load(options.file), options.tier, options.published)
-    write_stdout(found.text())
-    return int(bool(found.reason))
+    sources = map(os.path.realpath, options.files)
+    if options.archive is not None and (
+        not options.archive.endswith(SUFFIXES) or os.path.realpath(options.archive) in sources
+    ):
+        raise BadInput(
+            f'--archive: "{options.archive}" must end in .tar.gz, and be none of the files to check'
+        )
+    return options
+
+
+def main(words=None):
+    options = parse(words)
+    contents = contents_of(options.files)
+    found = {}
+    for path, content in contents.items():
+        found[path] = official(load(path, content), options.tier, options.published)
+    said = ""
+    for path, one in found.items():
+        said += f"# {pathlib.PurePath(path).name}\n" if len(found) > 1 else ""
+        said += one.text()
+    if options.archive is not None:
+        write_file(options.archive, pack(contents, said))
+    write_stdout(said)
+    return int(any(one.reason for one in found.values()))

@@ -46,22 +46,20 @@ COMPUTE = {
     "square": "U",
     "update": "U",
 }
-# Of what moves: its phase, and the letter that stands for it in a text.
+# The phase of what moves.
 PAYLOADS = {
-    "weights": ("weights", "W"),
-    "gradient": ("gradients", "G"),
-    "activation": ("activations", "A"),
-    "activation_grad": ("activations", "D"),
-    "keys": ("context", "KV"),
-    "key_gradient": ("context", "DKV"),
-    "embeddings": ("embeddings", "E"),
-    "embeddings_gradient": ("embeddings", "EG"),
-    "squares": ("gradients", "N"),
+    "weights": "weights",
+    "gradient": "gradients",
+    "activation": "activations",
+    "activation_grad": "activations",
+    "keys": "context",
+    "key_gradient": "context",
+    "embeddings": "embeddings",
+    "embeddings_gradient": "embeddings",
+    "squares": "gradients",
 }
-PEERS = {"send": " to", "recv": " from"}  # of all other actions it is the root
 LARGEST_NUMBER = 2**53  # that JSON keeps
 MOST_RANKS = 2**16  # that a drawing has rows for
-LEAST_TICK = -(2**31)
 
 
 @dataclass(slots=True)
@@ -73,13 +71,10 @@ class Event:
     lane: str
     kind: str
     payload: str
-    tick: int
     shard: int
     micro_batch: int
-    peer: int
     link: int
-    ready: float  # seconds since the step began
-    begin: float
+    begin: float  # seconds since the step began
     end: float
 
     @property
@@ -87,21 +82,7 @@ class Event:
         """None for what is no work: never drawn."""
         if self.kind == "join":
             return None
-        return COMPUTE.get(self.kind) or PAYLOADS.get(self.payload, ("weights",))[0]
-
-    def text(self):
-        """ "F s3 m1", "send W3 to r5", "broadcast W3, root r2" """
-        words = self.kind
-        letter = PAYLOADS[self.payload][1] if self.payload in PAYLOADS else ""
-        if self.shard >= 0:
-            words += f" {letter or 's'}{self.shard}"
-        elif letter:
-            words += f" {letter}"
-        if self.micro_batch >= 0:
-            words += f" m{self.micro_batch}"
-        if self.peer >= 0:
-            words += f"{PEERS.get(self.kind, ', root')} r{self.peer}"
-        return words
+        return COMPUTE.get(self.kind) or PAYLOADS.get(self.payload, "weights")
 
     def fault(self):
         """The first field that cannot be, as "link -7"; empty if all can."""
@@ -113,14 +94,13 @@ class Event:
                 good = is_number(value)
             else:
                 good = isinstance(value, int) and is_number(value)
-                good = good and value >= LEAST.get(one.name, -1)
+                good = good and value >= (0 if one.name == "rank" else -1)
             if not good:
                 return f"{one.name} {str(value)[:40]}"
         return ""
 
 
 COLUMNS = [one.name for one in fields(Event)]
-LEAST = {"rank": 0, "tick": LEAST_TICK}  # of all other numbers: -1
 
 
 def is_number(value):
@@ -174,8 +154,8 @@ class Timeline:
         for number, event in enumerate(self.events):
             if fault := event.fault():
                 raise ValueError(f"event {number} has {fault}")
-            if event.rank >= self.ranks or event.peer >= self.ranks:
-                ranks = f"rank {event.rank}, peer {event.peer} of {plural(self.ranks, 'rank')}"
+            if event.rank >= self.ranks:
+                ranks = f"rank {event.rank} of {plural(self.ranks, 'rank')}"
                 raise ValueError(f"event {number} has {ranks}")
 
 

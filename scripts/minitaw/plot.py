@@ -2,13 +2,14 @@
 """A figure for a paper: one quantity of result files, or of predictions, over one setting
 (docs/report.md)."""
 
+import csv
+import io
 import pathlib
 import re
 from dataclasses import dataclass
 
 from .command import PICTURES, BadInput, Parser, from_json, suffix_of, write_file, write_stdout
 from .drawing import draw_lines, legend_below, new_figure, save, styles_of
-from .export import as_csv
 from .numbers import bits_per_second, exists, size_value
 from .record import Case, Result, load_all
 from .settings import grouped, telling
@@ -215,8 +216,11 @@ def draw(found, options):
 
 
 def numbers_text(found, options):
-    titles = ["schedule", options.x, relative_label(options.y, options)]
-    return as_csv(titles, [(point.name, point.x, point.y) for point in sorted(found)])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["schedule", options.x, relative_label(options.y, options)])
+    writer.writerows((point.name, point.x, point.y) for point in sorted(found))
+    return text.getvalue()
 
 
 def parse(words):

@@ -17,7 +17,6 @@ from .layout import layout
 from .numbers import plural
 from .reader import Reader, guarded
 from .seal import opened
-from .settings import MODEL, grouped, values_of
 from .walk import refuse
 
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
@@ -112,9 +111,7 @@ class Case:
             return [numpy.zeros(BYTE_KINDS, int), numpy.zeros(BYTE_KINDS, int)]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
-        sums = [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
-        # Earlier programs knew fewer kinds.
-        return [numpy.pad(kinds, (0, BYTE_KINDS - len(kinds))) for kinds in sums]
+        return [matrix[chosen].sum(axis=0) for chosen in (~same, same)]
 
 
 @dataclass
@@ -128,71 +125,21 @@ class Result:
     sessions: list = field(default_factory=list)
     cases: list = field(default_factory=list)
     verdict: str = ""  # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
-    merits: list = field(default_factory=list)  # figure of merit of each model, in words
     slowest: str = ""  # a sentence on the rank that is slow in all cases
     # Of `minitaw screen`: verdict, culprits, and {name: (units, [round, rank, partner])}.
     screening: dict = field(default_factory=dict)
 
-    def closing_text(self):
-        """Figures of merit and verdict, as `minitaw show` prints them."""
-        merits = "".join(f"figure of merit: {merit}\n" for merit in self.merits)
-        return f"{merits}RESULT: {self.verdict}\n"
 
-
-# What a file says of all its cases must follow from them.
-
-
-def verdict_of(cases):
-    """Of all cases, as a program says it that wrote none into the file."""
-    if not cases:
-        return "INVALID: no case was run"
-    bad = [case for case in cases if not case.valid]
-    some = bad or [case for case in cases if case.doubt]
-    if not some:
-        return "VALID"
-    first = some[0]
-    where = f"first case {first['case']} ({describe(first)})"
-    text = f"{len(some)} of {plural(len(cases), 'case')}, {where}: "
-    return f"INVALID: {text}{reason_of(first)}" if bad else f"VALID ({text}{first.doubt})"
-
-
-def merit_of(case):
-    """Of the fastest case of a model, likewise."""
-    if case is None:
-        return "none"
-    doubt = f", {case.doubt}" if case.doubt else ""
-    return f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)}){doubt}"
-
-
-def kind_of_verdict(text):
-    """VALID, VALID with a doubt, or INVALID."""
-    return re.match("(VALID( [(]|$))?", text)[0]
-
-
-def is_same_merit(told, found):
-    """The same rate of the same schedule, with its doubt; other settings may stand there."""
-    doubt = found.rpartition("), ")[2] if "), " in found else ""
-    return told.startswith(found.partition(", ")[0]) and doubt in told
-
-
-def closing_of(reader, cases):
-    """Verdict and figures of merit as the file says them, if they follow from its cases."""
-    models = grouped(cases, lambda case: values_of(case, MODEL))
-    merits = [merit_of(fastest(some)) for some in models.values()] or ["none"]
-    verdict = verdict_of(cases)
-    said = reader.attribute("summary", "verdict", verdict)
-    best = reader.attribute("summary", "figures_of_merit", merits)
-    follows = (
-        isinstance(said, str)
-        and isinstance(best, list)
-        and kind_of_verdict(said) == kind_of_verdict(verdict)
-        and len(best) == len(merits)
-        and all(map(is_same_merit, best, merits))
-    )
-    if not follows:
-        what = "has another verdict or figure of merit than follows from its cases"
-        refuse("summary", what)
-    return said, best
+def verdict_of(reader, cases):
+    """Of all cases as the file says it: VALID, VALID with a doubt, or INVALID, as follows from
+    them."""
+    said = reader.attribute("summary", "verdict", "")
+    follows = "INVALID: "
+    if cases and all(case.valid for case in cases):
+        follows = "VALID [(]" if any(case.doubt for case in cases) else "VALID$"
+    if not isinstance(said, str) or not re.match(follows, said):
+        refuse("summary@verdict", "does not follow from the verdicts of the cases")
+    return said
 
 
 # Reading.
@@ -210,7 +157,7 @@ def read_result(result, reader):
     result.settings = list(layout().settings)
     result.sessions = [reader.session(number) for number in range(reader.sessions)]
     result.cases = [read_case(result, reader, row) for row in rows]
-    result.verdict, result.merits = closing_of(reader, result.cases)
+    result.verdict = verdict_of(reader, result.cases)
     result.slowest = reader.attribute("summary", "slowest", "")
     if not isinstance(result.slowest, str):
         refuse("summary@slowest", "is no text")

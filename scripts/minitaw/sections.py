@@ -124,9 +124,6 @@ def screening_section(book):
         blocks.append(f"{found['verdict']} ({found['settings']}).")
         culprits = found["culprits"]
         blocks.append({"Culprits": "\n".join(culprits)} if len(culprits) else "No culprit.")
-        if found["judged"]:
-            names = ("judged", "sure", "not_seen", "next")
-            blocks.append({name.replace("_", " ").capitalize(): found[name] for name in names})
         blocks.append(
             [
                 Picture(name, heat_map(units, values, found["node_of_rank"]))
@@ -228,7 +225,6 @@ def memory_cells(case):
     of_ranks = memory.sum(axis=1)
     rising = numpy.sort(of_ranks)
     kinds = [bytes_text(int(size)) for size in memory[of_ranks.argmax()]]
-    kinds += [NO_FIGURE] * (len(MEMORY_KINDS) - len(kinds))  # earlier records have no tokens
     worst, median, least = (bytes_text(int(rising[rank])) for rank in (-1, case["ranks"] // 2, 0))
     ticks = NO_FIGURE
     if idle.size and case["ticks"]:
@@ -273,7 +269,7 @@ def energy_section(book):
     if not known:
         ended = [case["energy_source"] for case in book.cases if case["status"] == "ok"]
         reasons = dict.fromkeys(text.removeprefix("unavailable: ") for text in ended)
-        return "unavailable: " + ("; ".join(reasons) or "no case ran to its end")
+        return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
     about = "Energy of what the counters cover, the gaps between timed steps included."
     table = figures_table(
         "Energy of the timed steps",

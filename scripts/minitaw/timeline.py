@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Timelines of steps drawn one above the other over a common axis of time, a row for each rank and
-lane, or for Perfetto (docs/show.md)."""
+lane (docs/show.md)."""
 
 import numpy
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from .chrome_trace import chrome_trace
-from .command import PICTURES, BadInput, Parser, suffix_of, write_file, write_stdout
+from .command import PICTURES, BadInput, Parser, suffix_of, write_stdout
 from .drawing import GRID, legend_below, new_figure, save, short
 from .events import PHASES, measured_timeline, predicted_timelines, rows_of
 from .numbers import plural, time_unit
@@ -236,8 +235,7 @@ def main(words=None):
         "--output",
         metavar="OUT",
         default="timeline.png",
-        help="a picture (.png, .svg, .pdf), or a Chrome trace for ui.perfetto.dev (.json); "
-        "default: timeline.png",
+        help="a picture (.png, .svg, .pdf; default: %(default)s)",
     )
     parser.add_argument(
         "--case",
@@ -245,15 +243,12 @@ def main(words=None):
         help="numbers of cases of the result file, as 0,2 or all, if several have a timeline",
     )
     options = parser.parse_args(words)
-    suffix = suffix_of(options.output, *PICTURES, ".json")
+    suffix_of(options.output, *PICTURES)
     timelines = []
     for path in options.files:
         if path.endswith(".json"):
             timelines += predicted_timelines(path)
         else:
             timelines += map(measured_timeline, chosen_cases(path, options.case))
-    if suffix == ".json":
-        write_file(options.output, chrome_trace(timelines))
-    else:
-        save(draw(timelines), options.output)
+    save(draw(timelines), options.output)
     write_stdout(f"{options.output}\n")

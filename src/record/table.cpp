@@ -294,6 +294,31 @@ std::string to_json(const std::vector<Row>& rows) {
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+/// In quotes where it holds a comma, a quote or a line break.
+static std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos)
+    return text;
+  std::string quoted = "\"";
+  for (const char c : text)
+    quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string to_csv(const std::vector<Row>& rows) {
+  const auto title = [](const Column& column) {
+    return column.has_unit() ? fmt::format("{} [{}]", column.name, column.units)
+                             : std::string(column.name);
+  };
+  const auto field = [](const Column& column) {
+    const auto* real = std::get_if<double>(&column.value);
+    return real != nullptr && std::isnan(*real) ? std::string() : csv_field(column.text());
+  };
+  std::string text = fmt::format("{}\n", fmt::join(list_of(empty_row().columns, title), ","));
+  for (const Row& row : rows)
+    text += fmt::format("{}\n", fmt::join(list_of(row.columns, field), ","));
+  return text;
+}
+
 TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
   std::vector<TableColumn<Row>> columns = all_columns();
   auto at = std::ranges::find(columns, "seq", &TableColumn<Row>::name);

@@ -36,4 +36,6 @@ struct Missing {
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 /// A list of objects with the columns by their names; NaN is null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
+/// A line of titles, "median_s [s]", and one for each row (RFC 4180); NaN is an empty field.
+[[nodiscard]] std::string to_csv(const std::vector<Row>& rows);
 }  // namespace minitaw::record

@@ -32,7 +32,7 @@ PLACES = {
     "minitaw_comm": f"{BENCH}/comm/minitaw_comm",
     "minitaw_baseline": f"{BENCH}/baseline/minitaw_baseline",
 }
-OWN_BUNDLE = "results/2-core-xeon/2026-11-23-small/bundle.tar.gz"
+OWN_RECORD = "results/*/*/small.tar.gz", "small.h5"  # an archive, and the file in it
 
 SHELL = ("export ", "cd ", "tar ")  # they do nothing by themselves
 # Instead of what takes long: fewer points of a measurement.
@@ -48,7 +48,7 @@ FEWER = [
     (r"(?<=2x2-50mbit\.h5) --cores .* --skip", " --skip"),
 ]
 # Verdicts on the sample, which has cases that failed, may be 1.
-VERDICT = re.compile(r"minitaw (show|screen)\b|scripts/(compare|check-rules|bundle --check)")
+VERDICT = re.compile(r"minitaw (show|screen)\b|scripts/(compare|check-rules)")
 ADVICE = (
     "mend the page or the program; a command that cannot be executed in a test goes into "
     "tests/commands/not_run.txt, with its reason"
@@ -148,7 +148,7 @@ def make_tree():
     (TREE / "scripts/cluster").unlink()
     (TREE / "scripts/cluster").symlink_to(stand_in)
     subprocess.run(
-        [TREE / "scripts/bundle", SAMPLE, "-o", FOLDER / "sample.tar.gz"],
+        [TREE / "scripts/check-rules", SAMPLE, "--archive", FOLDER / "sample.tar.gz"],
         stdout=subprocess.DEVNULL,
         check=False,
     )
@@ -170,9 +170,10 @@ def add_files(folder, commands):
     (folder / "STEP.py").write_text(PEER, encoding="utf-8")
     shutil.copy(TREE / "inputs/machines/cluster-2x2.toml", folder / "here.toml")
     if commands[0].page == "results/README.md":  # one's own record, of the same deck
-        with tarfile.open(REPOSITORY / OWN_BUNDLE) as archive:
-            own = archive.extractfile("bundle/record.h5").read()
-        (folder / "mine.h5").write_bytes(own)
+        pattern, name = OWN_RECORD
+        (path,) = REPOSITORY.glob(pattern)
+        with tarfile.open(path) as archive:
+            (folder / "mine.h5").write_bytes(archive.extractfile(name).read())
     if commands[0].page.startswith("results/2"):
         for file in (REPOSITORY / commands[0].page).parent.glob("records.tar.xz"):
             shutil.copy(file, folder)

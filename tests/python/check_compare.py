@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """scripts/compare as a user and a CI job meet it: exit codes, JSON alone, a JUnit report that the
-usual readers take, Markdown that shows names as they are. Called with the program too, which
-measures."""
+usual readers take. Called with the program too, which measures."""
 
 import functools
 import json
+import os
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree
 
-from support import FOLDER, accepted
+from support import FOLDER, REPOSITORY, accepted, process
 from support import refused as refused_by
 import programs
 
@@ -167,17 +168,45 @@ def check_junit(a):
     junit("--base", a, a, "--new", a, a, "--strict", code=1, failures=["AMBIGUOUS"] * 2)
 
 
-def check_markdown(a):
-    """The text, where no name can be read as more than text."""
-    said = compared(a, BROKEN, "--markdown", "table.md", code=1)
-    head, rest = (FOLDER / "table.md").read_text(encoding="utf-8").split("\n\n", 1)
-    assert head == "### miniTaw: REGRESSION"
-    assert [line[4:] for line in rest.splitlines()] == said.splitlines()
-    assert all(line.startswith("    ") for line in rest.splitlines())
+def check_full_disk(a):
+    with open("/dev/full", "w") as full:
+        done = process("compare", a, a, "--json", stdout=full)
+    programs.refused(done, "standard output", "No space left", name="compare", begun=True)
+
+
+def check_pipe(a):
+    """A reader that has seen enough: the end is quiet."""
+    called = subprocess.Popen(
+        [sys.executable, REPOSITORY / "scripts/compare", a, a, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    called.stdout.close()
+    complaint = called.stderr.read()
+    assert called.wait() in (0, -13) and complaint == b"", (called.returncode, complaint)
+
+
+def check_help(_):
+    """Every script explains itself."""
+    for path in sorted((REPOSITORY / "scripts").iterdir()):
+        if path.is_file() and os.access(path, os.X_OK):
+            done = process(path.name, "--help", stdin=subprocess.DEVNULL)
+            assert done.returncode == 0, (path, done)
+            assert path.name in done.stdout, (path, done)
+            assert len(done.stdout.splitlines()) > 1, (path, done)
 
 
 (FOLDER / "deck.toml").write_text(DECK)
 FIRST = measure(PLAIN)
 measure(BROKEN, "steps=2", code=1)
-for check in (check_text, check_json, check_missing, check_junit, check_markdown, check_refusals):
+for check in (
+    check_text,
+    check_json,
+    check_missing,
+    check_junit,
+    check_refusals,
+    check_full_disk,
+    check_pipe,
+    check_help,
+):
     check(FIRST)

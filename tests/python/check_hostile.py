@@ -26,11 +26,8 @@ from support import FOLDER, SAMPLE, call
 
 # Once, before all children.
 for module in (
-    "bundle",
     "check_rules",
     "compare",
-    "energy",
-    "export",
     "plot",
     "report",
     "timeline",
@@ -39,7 +36,7 @@ for module in (
     importlib.import_module(f"minitaw.{module}")
 
 SEED = int(os.environ.get("MINITAW_SEED", random.randrange(10**8)))
-BASE, FILE, METER = FOLDER / "base.h5", FOLDER / "f.h5", FOLDER / "meter.csv"
+BASE, FILE = FOLDER / "base.h5", FOLDER / "f.h5"
 MOST_MEMORY, MOST_SECONDS = 1 << 20, 60  # KiB; of all commands for a file
 DECK = """schedule = "serial"
 layers = 1
@@ -52,16 +49,12 @@ steps = 3
 warmup = 1
 """
 COMMANDS = {
-    "export": ["f.h5"],
-    "export ": ["f.h5", "--samples", "--json"],
     "report": ["f.h5", "-o", "out.html", "-o", "out.svg"],
-    "bundle": ["f.h5", "-o", "out.tar.gz"],
     "compare": ["f.h5", "base.h5"],
     "compare ": ["base.h5", "f.h5", "--junit", "out.xml"],
     "trend": ["f.h5", "-o", "out.png"],
-    "timeline": ["f.h5", "--case", "0", "-o", "out.json"],
-    "check-rules": ["f.h5"],
-    "energy": ["f.h5", "meter.csv"],
+    "timeline": ["f.h5", "--case", "0", "-o", "out.svg"],
+    "check-rules": ["f.h5", "--archive", "out.tar.gz"],
     "plot": ["f.h5", "-o", "out.csv"],
 }
 
@@ -168,25 +161,23 @@ def answered(name, *arguments, refused=False):
 
 
 def others():
-    """Complaints about other input: archives and meters are all refused, the rest may have a
-    sense."""
+    """Complaints about other input: archives are all refused, the rest may have a sense."""
 
     def every(kind, contents, name, *arguments):
         found = []
         for what, content in contents.items():
-            path = next(word for word in arguments if word in ("x", "x.json"))
-            pathlib.Path(path).write_bytes(
+            pathlib.Path(arguments[0]).write_bytes(
                 content if isinstance(content, bytes) else content.encode()
             )
-            said = answered(name, *arguments, refused=kind in ("archive", "meter"))
+            said = answered(name, *arguments, refused=kind == "archive")
             found += [f"{kind} with {what}: {one}" for one in said if one]
         return found
 
     return [
-        *in_child(lambda: every("archive", hostile_input.ARCHIVES, "bundle", "--check", "x")),
+        *in_child(lambda: every("archive", hostile_input.ARCHIVES, "check-rules", "x.tar.gz")),
         *in_child(
             lambda: every(
-                "timeline", hostile_input.timelines(), "timeline", "x.json", "-o", "out.json"
+                "timeline", hostile_input.timelines(), "timeline", "x.json", "-o", "out.svg"
             )
         ),
         *in_child(
@@ -194,7 +185,6 @@ def others():
                 "prediction", hostile_input.predictions(), "plot", "x.json", "-o", "out.csv"
             )
         ),
-        *in_child(lambda: every("meter", hostile_input.METERS, "energy", "base.h5", "x")),
     ]
 
 
@@ -204,9 +194,6 @@ for left in FOLDER.iterdir():
 (FOLDER / "canary").write_text(CANARY)
 with h5py.File(FOLDER / "canary.h5", "w") as other:
     other["x"] = CANARY
-METER.write_text(
-    "time,watts\n" + "".join(f"2026-07-18T09:30:{second:02}Z,100\n" for second in range(30))
-)
 hostile.sound(SAMPLE, BASE)
 print(f"MINITAW_SEED={SEED}")
 begin = time.monotonic()

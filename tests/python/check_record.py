@@ -87,7 +87,7 @@ def check_traffic():
             expected[group[start] == group[end]][kind] += count
         assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
     (failed,) = subject.load(
-        files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 4), int)})])
+        files.make(SAMPLE, "failed.h5", [(6, {}, {"bytes/counted": numpy.zeros((0, 0, 5), int)})])
     ).cases
     assert [list(kinds) for kinds in failed.traffic()] == [[0] * 5] * 2
 
@@ -108,7 +108,7 @@ def check_timeline():
 
 
 def check_verdict():
-    """The file's verdict and figures of merit are those of its rows."""
+    """The file's verdict is that of its rows."""
     result = subject.load(SAMPLE)
     bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
     assert bad, result.verdict
@@ -119,29 +119,12 @@ def check_verdict():
         subject.fastest([subject.Case(result, bad[0].row | {"tokens_per_s": 1e9}), *result.cases])
         is result.cases[4]
     )
-    models = {}
-    for case in result.cases:
-        models.setdefault(
-            tuple(case[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "ffn")),
-            [],
-        ).append(case)
-    assert len(result.merits) == len(models)
-    for merit, cases in zip(result.merits, models.values()):
-        rate = max(
-            (case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")),
-            default=None,
-        )
-        assert merit.startswith("none" if rate is None else f"{rate:.6g} tokens/s ("), (merit, rate)
     for case in filter(lambda case: case.valid, result.cases):
         assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case[
             "case"
         ]
     quiet = subject.quietest(result.cases)
     assert quiet is None or not quiet.doubt, quiet["case"]
-    said = result.closing_text().splitlines()
-    assert said == [f"figure of merit: {merit}" for merit in result.merits] + [
-        f"RESULT: {result.verdict}"
-    ]
 
 
 run_checks(globals())

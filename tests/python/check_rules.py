@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the run rules demand of a result, rule by rule, on results as runs of the shipped decks
-would leave them. Called with the program too, which reads the commands that are printed."""
+would leave them; and archives of results, sound and foreign ones."""
 
 import copy
-import json
-import shlex
-import sys
+import io
+import pathlib
+import shutil
+import tarfile
 import tomllib
 from unittest import mock
 
-from support import REPOSITORY, SAMPLE, accepted, run_all
-import programs
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
+from minitaw import archive
 from minitaw import check_rules as subject
 from minitaw.numbers import size_value
 from minitaw.record import Result, load
@@ -219,132 +220,6 @@ def every_length_weighs_the_same():
     assert "estimate of small: " in less.text()
 
 
-def noisy_cases_are_all_named_and_can_be_measured_again_alone():
-    result = result_of(
-        "small",
-        sessions=[
-            SESSION
-            | {"command": "minitaw run a.toml --set seq=128,512 --set steps=9 --set=repeats=5"}
-        ],
-    )
-    # tawpipe at 128 and 512 tokens, weipipe at 128
-    for number, doubt, percent in ((0, "", 12), (2, "no warm-up; ", 11), (3, "", 20)):
-        noisy = f"noisy: quartiles {percent} % of the median apart"
-        result.cases[number].row["verdict"] = f"VALID ({doubt}{noisy})"
-    result.cases[3].row["repeats"] = 7
-    for case in result.cases:
-        case.file, case.row["session"] = result, 0
-    lines = subject.official(result).text().splitlines()
-    assert lines[0].startswith("estimate of small: "), lines
-    assert lines[1].startswith("official: no: case 0: VALID (noisy"), lines
-    named = [line for line in lines if line.startswith("# case ")]
-    assert not any(line.startswith("# also: ") for line in lines), "a noisy case is named once"
-    assert [line.partition(" (")[0] for line in named] == [
-        "# case 0",
-        "# case 2",
-        "# case 3",
-    ], lines
-    assert "# case 3 (weipipe, 4 ranks in groups" in named[2], lines
-    assert named[2].endswith("128 tokens): noisy: quartiles 20 % of the median apart"), lines
-    assert [line for line in lines if line.startswith("# again: ")] == [
-        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=128 --set "
-        "schedule=tawpipe,weipipe --set repeats=14",
-        "# again: mpiexec -n 4 minitaw run a.toml --set steps=9 --set seq=512 --set "
-        "schedule=tawpipe --set repeats=10",
-    ], lines
-
-
-def planned_settings(deck, *sets):
-    """Settings of the cases that the program finds in a deck of the acceptance tests."""
-    path = REPOSITORY / "inputs/acceptance" / deck
-    done = programs.call(*sys.argv[4:], "plan", path, *sets, "--json")
-    return [case["settings"] for case in json.loads(programs.output_of(done))["cases"]]
-
-
-def measured(result, line):
-    """What the printed command would leave, noise apart: the cases that the program finds in it,
-    with its counts."""
-    words = shlex.split(line.partition(": ")[2])
-    assert words[:3] == ["mpiexec", "-n", "4"] and words[3:5] == ["minitaw", "run"], line
-    deck, sets = words[5], ["-o" if word == "--output" else word for word in words[6:]]
-    to_another = line.startswith("# again, ")
-    assert sets.count("-o") == 1, line
-    assert sets[sets.index("-o") + 1] == ("again.h5" if to_another else "mine.h5"), line
-    del sets[sets.index("-o") : sets.index("-o") + 2]
-    for settings in planned_settings(deck, *sets):
-        names = ("schedule", "seq", *(() if to_another else ("steps", "warmup")))
-        wanted = {name: settings[name] for name in names}
-        (row,) = [case.row for case in result.cases if wanted.items() <= case.row.items()]
-        row.update({name: settings[name] for name in subject.COUNTED})
-        row.update(verdict="VALID", samples=settings["steps"] * settings["repeats"])
-
-
-def printed_commands_lead_to_an_official_result():
-    """Too few repetitions, noise, both, too few steps or too short ones, no warm-up: by the words
-    of the program."""
-    noisy = "VALID (noisy: quartiles 12 % of the median apart)"
-    for name, changed, count in [
-        ("small", {"repeats": 2}, 3),
-        ("small", {"repeats": 2, "verdict": noisy}, 3),
-        ("small", {"repeats": 4}, 3),
-        ("small", {"repeats": 5, "verdict": noisy}, 3),
-        ("small", {"first": {"repeats": 1, "verdict": noisy}}, 1),
-        ("small", {"first": {"repeats": 9, "verdict": noisy}}, 1),
-        ("small", {"steps": 4, "repeats": 2}, 1),
-        ("small", {"warmup": 0}, 1),
-        ("medium", {"ranks": 4, "micro_batches": 32, "first": {"median_s": 0.25}}, 1),
-        ("medium", {"ranks": 4, "steps": 2, "verdict": noisy}, 1),
-    ]:
-        command = (
-            f"minitaw run {name}.toml --set repeats=2 --set=steps=2 --set warmup=0 --set ranks=4 "
-            "-o mine.h5"
-        )
-        if (
-            "warmup" not in changed
-            and changed.get("steps", 5) >= 5
-            and "median_s" not in changed.get("first", {})
-        ):
-            command = f"minitaw run {name}.toml --set repeats=2 --set ranks=4 -o mine.h5"
-        result = result_of(name, sessions=[SESSION | {"command": command}], **changed)
-        for case in result.cases:
-            case.file, case.row["session"] = result, 0
-        found = subject.official(result)
-        lines = [line for line in found.text().splitlines() if line.startswith("# again")]
-        assert found.reason and len(lines) == count, (name, changed, lines)
-        for line in lines:
-            measured(result, line)
-        assert subject.official(result).reason == "", (
-            name,
-            changed,
-            lines,
-            subject.official(result).reasons,
-        )
-
-
-def keys_in_place_of_others_are_replaced():
-    """Where groups and micro-batches were swept by keys that stand for them, the command names each
-    of them once."""
-    command = (
-        "minitaw run small.toml --set group_size=2,4 --set micro_batches_per_rank=2 "
-        "--set tokens_per_micro_batch=1K -o mine.h5"
-    )
-    result = result_of(
-        "small", sessions=[SESSION | {"command": command}], verdict="VALID (noisy: x)"
-    )
-    for number, case in enumerate(result.cases):
-        case.file = result
-        size = 1 + number % 2
-        case.row.update(
-            session=0, groups=("4", "2+2")[number % 2], micro_batch=size, micro_batches=8 // size
-        )
-    said = subject.official(result).text().splitlines()
-    lines = [line for line in said if line.startswith("# again: ")]
-    assert len(lines) == 6, lines
-    for line in lines:
-        words = shlex.split(line.partition(": ")[2])[6:]
-        assert words[:2] == ["-o", "mine.h5"] and planned_settings("small.toml", *words[2:]), line
-
-
 def the_scope_is_told():
     """Which cases, of which commit, and what no program can see; of many broken rules, ten."""
     text = subject.official(result_of("small")).text()
@@ -368,19 +243,98 @@ def the_scope_is_told():
 
 
 def the_command_prints_the_answer():
-    assert (
-        accepted("check-rules", SAMPLE, code=1)
-        == "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
-    )
-    with mock.patch.object(subject, "load", lambda _: result_of("small")):
+    none = "official: no: its model is that of none of small, medium, large, 8b, 70b, 405b\n"
+    assert accepted("check-rules", SAMPLE, code=1) == none
+    with mock.patch.object(subject, "load", lambda *_: result_of("small")):
         assert "official: yes (small, ported)\n" in accepted(
-            "check-rules", "x", "--tier", "ported", "--published", "ba9876543210"
+            "check-rules", SAMPLE, "--tier", "ported", "--published", "ba9876543210"
         )
         assert "is the published one" in accepted(
-            "check-rules", "x", "--tier", "ported", "--published", SESSION["git_hash"], code=1
+            "check-rules", SAMPLE, "--tier", "ported", "--published", SESSION["git_hash"], code=1
         )
 
 
+def an_archive_has_the_records_and_the_verdict():
+    """One that is official and one that is not; packed again by hand, with another verdict."""
+    for name in ("a.h5", "b.h5"):
+        shutil.copy(SAMPLE, FOLDER / name)
+
+    def loaded(path, _):
+        return result_of("small" if "a.h5" in path else "medium", seed=1 if "a.h5" in path else 2)
+
+    with mock.patch.object(subject, "load", loaded):
+        said = accepted("check-rules", "a.h5", "b.h5", "--archive", "both.tar.gz", code=1)
+        again = accepted("check-rules", "both.tar.gz", code=1)
+        assert accepted("check-rules", "a.h5", "--archive", "one.tgz").startswith("rate of small")
+        assert accepted("check-rules", "one.tgz") == accepted("check-rules", "a.h5")
+    parts = said.split("# b.h5\n")
+    assert parts[0].startswith("# a.h5\nrate of small: ") and "official: yes" in parts[0], said
+    assert parts[1].startswith("estimate of medium: ") and "seed" in parts[1], said
+    assert again == said
+    with tarfile.open("both.tar.gz") as packed:
+        assert packed.getnames() == ["verdict.txt", "a.h5", "b.h5"]
+        packed.extractall("unpacked", filter="data")
+    assert pathlib.Path("unpacked/verdict.txt").read_text(encoding="utf-8") == said
+    assert pathlib.Path("unpacked/b.h5").read_bytes() == SAMPLE.read_bytes()
+    with tarfile.open("by-hand.tar.gz", "w:gz") as packed:
+        (FOLDER / "verdict.txt").write_text("official: yes\n", encoding="utf-8")
+        packed.add("verdict.txt")
+        packed.add("a.h5")
+    assert accepted("check-rules", "by-hand.tar.gz", code=1).startswith("official: no: its model")
+
+
+def bad_archives_are_refused():
+    (FOLDER / "folder").mkdir()
+    for path in (FOLDER / "folder/a.h5", FOLDER / "a b.h5"):
+        shutil.copy(SAMPLE, path)
+    whole = (FOLDER / "both.tar.gz").read_bytes()
+    (FOLDER / "cut.tar.gz").write_bytes(whole[: len(whole) // 2])
+    (FOLDER / "no.tar.gz").write_text("hello\n", encoding="utf-8")
+    for words, says in (
+        ("cut.tar.gz", "damaged"),
+        ("no.tar.gz", "not a tar.gz archive"),
+        ("missing.tar.gz", "cannot be read"),
+        ("folder", "cannot be read"),
+        ("no.tar.gz a.h5", "no.tar.gz is not a tar.gz archive"),
+        ("a.h5 --archive a.h5", "must end in .tar.gz"),
+        ("both.tar.gz --archive ./both.tar.gz", "none of the files to check"),
+        ("a.h5 --archive missing/x.tar.gz", "cannot be written"),
+        ("a.h5 folder/a.h5 --archive x.tar.gz", "another name, one of its own"),
+    ):
+        refused("check-rules", *words.split(), says=says)
+    refused("check-rules", "a b.h5", "--archive", "x.tar.gz", says="letters and digits")
+    assert (FOLDER / "both.tar.gz").read_bytes() == whole
+    assert not (FOLDER / "x.tar.gz").exists()
+
+
+def foreign_archives_are_refused():
+    """Links, paths that lead out, files of other names, one twice, none, more than fits."""
+    with mock.patch.object(archive, "MOST_BYTES", 1000):
+        for members, says in (
+            ([("a.h5", None)], "may have plain files NAME.h5 and verdict.txt only"),
+            ([("../a.h5", b"1")], "'../a.h5'"),
+            ([("/a.h5", b"1")], "'/a.h5'"),
+            ([(".h5", b"1")], "'.h5'"),
+            ([("folder/a.h5", b"1")], "'folder/a.h5'"),
+            ([("a.txt", b"1")], "'a.txt'"),
+            ([("a" * 200 + ".h5", b"1")], "may have plain files"),
+            ([("a.h5", b"1"), ("a.h5", b"2")], "a file twice"),
+            ([(f"{number}.h5", b"1") for number in range(101)], "more than 100 files"),
+            ([("verdict.txt", b"official: yes")], "no result file"),
+            ([("a.h5", bytes(600)), ("b.h5", bytes(600))], "unpacks to more than 1000 bytes"),
+            ([("a.h5", b"1")], "foreign.tar.gz/a.h5 is not a miniTaw result"),
+        ):
+            with tarfile.open("foreign.tar.gz", "w:gz") as packed:
+                for name, data in members:
+                    member = tarfile.TarInfo(name)
+                    member.size, member.linkname = len(data or b""), "/etc/passwd"
+                    member.type = tarfile.SYMTYPE if data is None else tarfile.REGTYPE
+                    packed.addfile(member, io.BytesIO(data or b""))
+            refused("check-rules", "foreign.tar.gz", says=says)
+
+
+for left in FOLDER.iterdir():
+    shutil.rmtree(left) if left.is_dir() else left.unlink()
 run_all(
     shipped_decks_are_official,
     free_settings_may_change,
@@ -389,9 +343,9 @@ run_all(
     tiers_go_with_commits,
     a_submission_ends_within_a_day,
     every_length_weighs_the_same,
-    noisy_cases_are_all_named_and_can_be_measured_again_alone,
-    printed_commands_lead_to_an_official_result,
-    keys_in_place_of_others_are_replaced,
     the_scope_is_told,
     the_command_prints_the_answer,
+    an_archive_has_the_records_and_the_verdict,
+    bad_archives_are_refused,
+    foreign_archives_are_refused,
 )

@@ -139,15 +139,8 @@ def all_said_valid(file):
     file["summary"].attrs["verdict"] = "VALID"
 
 
-def without_doubt(file):
-    """Both valid cases are noisy."""
-    file["summary"].attrs["verdict"] = "INVALID: 1 of 3 cases"
-    merit = f"{file['summary/tokens_per_s'][:2].max():.6g} tokens/s (tawpipe, 3 ranks)"
-    file["summary"].attrs["figures_of_merit"] = [merit]
-
-
-def better_merit(file):
-    file["summary"].attrs["figures_of_merit"] = ["9e9 tokens/s (tawpipe)"]
+def no_verdict(file):
+    del file["summary"].attrs["verdict"]
 
 
 def faster(file):
@@ -234,27 +227,15 @@ SPECIAL = [
     Damage("2^62 repetitions asked for", in_summary_and_cases(repeats=2**62)),
     Damage("a failed case said to be valid", said_valid),
     Damage("all said to be valid", all_said_valid, "scripts"),
-    Damage("a better figure of merit", better_merit, "scripts"),
-    Damage("a figure of merit without its doubt", without_doubt, "scripts"),
     Damage("a faster median", faster),
     Damage("a byte more than planned", other_bytes),
     Damage("a verdict that is a number", attribute("summary", "verdict", 7), "scripts"),
     Damage("a verdict of many", attribute("summary", "verdict", ["VALID"] * 9), "scripts"),
+    Damage("no verdict", no_verdict, "scripts"),
+    Damage("1000 sentences", attribute("summary", "stands_out", ["x"] * 1000), "scripts"),
     Damage(
-        "figures of merit that are numbers",
-        attribute("summary", "figures_of_merit", [1, 2]),
-        "scripts",
-    ),
-    Damage(
-        "1000 figures of merit",
-        attribute("summary", "figures_of_merit", ["none"] * 1000),
-        "scripts",
-    ),
-    Damage(
-        "a figure of merit as a reference",
-        lambda file: attribute(
-            "summary", "figures_of_merit", file["cases"].ref, dtype=h5py.ref_dtype
-        )(file),
+        "a verdict as a reference",
+        lambda file: attribute("summary", "verdict", file["cases"].ref, dtype=h5py.ref_dtype)(file),
         "scripts",
     ),
     Damage(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Foreign input of the commands beside result files: archives, predictions, timelines and samples
-of meters, named by what is strange about them."""
+"""Foreign input of the commands beside result files: archives, predictions and timelines, named
+by what is strange about them."""
 
 import gzip
 import io
@@ -29,50 +29,71 @@ def special(name, kind, target=""):
 
 
 def with_words(size):
-    info = tarfile.TarInfo("bundle/x")
+    info = tarfile.TarInfo("x.h5")
     info.pax_headers = {"comment": "x" * size}
     return info
 
 
 def sparse():
-    info = tarfile.TarInfo("bundle/record.h5")
+    info = tarfile.TarInfo("x.h5")
     info.pax_headers = {
         "GNU.sparse.major": "1",
         "GNU.sparse.minor": "0",
-        "GNU.sparse.name": "bundle/record.h5",
+        "GNU.sparse.name": "x.h5",
         "GNU.sparse.realsize": str(1 << 50),
     }
     return info
 
 
+def sparse_of_gnu(blocks):
+    """As GNU tar wrote them; so many blocks go on with the list of its parts."""
+    info = tarfile.TarInfo("x.h5")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1
+    header[148:156] = b"%06o\0 " % tarfile.calc_chksums(header)[0]
+    more = bytearray(512)
+    more[504] = 1
+    return gzip.compress(bytes(header) + bytes(more) * blocks)
+
+
+def of_negative_size():
+    info = tarfile.TarInfo("x.h5")
+    info.size = -5
+    return gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20))
+
+
 def bomb(mebibytes):
     """Zeros in a file of that many MiB."""
-    info = tarfile.TarInfo("bundle/added/zeros")
+    info = tarfile.TarInfo("zeros.h5")
     info.size = mebibytes << 20
     return gzip.compress(info.tobuf()) + gzip.compress(bytes(1 << 20)) * mebibytes
 
 
 ARCHIVES = {
-    "a link to a file": archive(special("bundle/record.h5", tarfile.SYMTYPE, "../canary")),
-    "a hard link": archive(special("bundle/record.h5", tarfile.LNKTYPE, "canary")),
-    "a device": archive(special("bundle/record.h5", tarfile.CHRTYPE)),
-    "a pipe": archive(special("bundle/record.h5", tarfile.FIFOTYPE)),
-    "a path upwards": archive(("bundle/../canary", b"x")),
-    "an absolute path": archive(("/bundle/record.h5", b"x")),
-    "a file twice": archive(("bundle/x", b"x"), ("bundle/x", b"y")),
-    "many files": archive(*((f"bundle/{i}", b"") for i in range(2000))),
-    "deep folders": archive(("bundle/" + "x/" * 60 + "x", b"")),
+    "a link to a file": archive(special("x.h5", tarfile.SYMTYPE, "../canary")),
+    "a hard link": archive(special("x.h5", tarfile.LNKTYPE, "canary")),
+    "a device": archive(special("x.h5", tarfile.CHRTYPE)),
+    "a pipe": archive(special("x.h5", tarfile.FIFOTYPE)),
+    "a folder": archive(special("x.h5", tarfile.DIRTYPE)),
+    "a path upwards": archive(("../x.h5", b"x")),
+    "an absolute path": archive(("/x.h5", b"x")),
+    "a file twice": archive(("x.h5", b"x"), ("x.h5", b"y")),
+    "many files": archive(*((f"{i}.h5", b"") for i in range(2000))),
+    "deep folders": archive(("x/" * 60 + "x.h5", b"")),
+    "a long name": archive(("x" * 300 + ".h5", b"")),
     "long words": archive(with_words(1 << 20)),
     "a sparse file": archive(sparse()),
+    "a long sparse file": sparse_of_gnu(1 << 17),
     "1.2 GiB": bomb(1200),
+    "a negative size": of_negative_size(),
+    "no result": archive(("x.h5", b"hello")),
+    "a verdict alone": archive(("verdict.txt", b"official: yes")),
     "no tar": gzip.compress(b"hello"),
     "no gzip": b"hello",
     "nothing": b"",
-    "half": archive(("bundle/x", b"x" * 999))[:-20],
-    "a name of control characters": archive(("bundle/\x1b]0;x", b"")),
-    "sums that are none": archive(
-        ("bundle/SHA256SUMS", bytes(range(256)) * 99), ("bundle/record.h5", b"x")
-    ),
+    "half": archive(("x.h5", b"x" * 999))[:-20],
+    "a name of control characters": archive(("\x1b]0;x.h5", b"")),
 }
 
 EVENTS = {
@@ -164,22 +185,3 @@ def predictions():
             )
         found[f"rate {value}"] = json.dumps({"between_bytes_per_s": value, "cases": [case]})
     return found
-
-
-METERS = {
-    name: f"time,watts\n{rest}".encode()
-    for name, rest in {
-        "year 5 000 000": "157784760000000,100\n",
-        "infinite": "inf,100\n",
-        "huge": "1e400,1e400\n",
-        "negative": "-1e18,100\n",
-        "no number": "x,y\n",
-        "long field": "2026-07-18T09:30:01Z," + "1" * 200000 + "\n",
-        "zero byte": "2026-07-18T09:30:01Z,\0\n",
-        "one cell": "2026-07-18T09:30:01Z\n",
-        "year 0": "0001-01-01T00:00:00+23:59,5\n",
-        "month 13": "2026-13-18T09:30:01Z,5\n",
-        "many watts": "2026-07-18T09:30:01Z,1e308\n2026-07-18T09:30:02Z,1e308\n",
-        "no text": "\xff\xfe",
-    }.items()
-}

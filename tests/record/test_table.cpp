@@ -159,5 +159,19 @@ TEST(Json, IsAListOfObjects) {
   EXPECT_TRUE(list[2]["median_s"].is_null() && list[0]["mfu"].is_null());
   EXPECT_EQ(nlohmann::json::parse(to_json({})).size(), 0U);
 }
+
+/// A quoted field may hold commas, quotes and line breaks.
+TEST(Csv, HasTitlesWithUnitsAndALineForEachCase) {
+  std::vector<Row> some = rows();
+  some[1].set({{"reason", std::string("a \"b\",\nc")}});
+  const std::string text = to_csv(some), titles = text.substr(0, text.find('\n') + 1);
+  EXPECT_TRUE(titles.starts_with("case,session,status,")) << titles;
+  EXPECT_THAT(titles, AllOf(HasSubstr(",median_s [s],"), HasSubstr(",samples,")));
+  EXPECT_EQ(std::ranges::count(titles, ','), std::ssize(empty_row().columns) - 1);
+  EXPECT_EQ(to_csv({}), titles);
+  EXPECT_THAT(text, HasSubstr(",\"a \"\"b\"\",\nc\","));
+  const std::string lines = text.substr(titles.size()), first = lines.substr(0, lines.find('\n'));
+  EXPECT_THAT(first, AllOf(testing::StartsWith("0,0,ok,"), HasSubstr(",2.25,"), HasSubstr(",,")));
+}
 }  // namespace
 }  // namespace minitaw::record
