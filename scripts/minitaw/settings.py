@@ -10,8 +10,8 @@ MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]  # rates of ot
 WORK = ["schedule", "ranks", "groups", "replicas", "context", "seq", "data"]
 BATCH = ["micro_batches", "micro_batch", "micro_batch_per_rank"]
 # How the same is computed: cases that differ in these can be compared if the user allows it.
-VARIANT = ["dtype", "grad_dtype", "context_parts", "context_grad_dtype", "recompute", "attention", "transport",
-           "seed", "learning_rate", "clip_norm"]  # fmt: skip
+VARIANT = ["dtype", "grad_dtype", "context_parts", "context_grad_dtype", "recompute", "attention",
+           "transport", "seed", "learning_rate", "clip_norm"]  # fmt: skip
 EFFORT = ["steps", "warmup", "repeats"]  # how well a case is measured
 DERIVED = ["identity", "group_count", "parameters"]  # follow from the others
 

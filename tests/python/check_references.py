@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every record in results/ opens: `minitaw show` and scripts agree on it, and a comparison finds all
-of its cases. Called with the repository, the sample, a folder and the program.
+"""Every record in results/ opens: `minitaw show` and scripts agree on it, and a comparison finds
+all of its cases. Called with the repository, the sample, a folder and the program.
 """
 
 import csv

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The job scripts of examples/slurm under a real Slurm: they run, a job that is stopped goes on in
-the next, and ranks that do not find each other are told why. Called with the program, the repository and a
-folder to write to."""
+the next, and ranks that do not find each other are told why. Called with the program, the
+repository and a folder to write to."""
 
 import json
 import os
