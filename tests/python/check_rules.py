@@ -276,7 +276,7 @@ def an_archive_has_the_records_and_the_verdict():
         packed.extractall("unpacked", filter="data")
     assert pathlib.Path("unpacked/verdict.txt").read_text(encoding="utf-8") == said
     assert pathlib.Path("unpacked/b.h5").read_bytes() == SAMPLE.read_bytes()
-    with tarfile.open("by-hand.tar.gz", "w:gz") as packed:
+    with tarfile.open("by-hand.tar.gz", "w:gz", format=tarfile.USTAR_FORMAT) as packed:
         (FOLDER / "verdict.txt").write_text("official: yes\n", encoding="utf-8")
         packed.add("verdict.txt")
         packed.add("a.h5")
