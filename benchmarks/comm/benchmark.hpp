@@ -23,13 +23,10 @@ struct CommOptions {
   std::vector<std::int64_t> bytes = {65'536, 1'048'576, 4'194'304};
   std::optional<topology::Groups> groups;  ///< else those of the deck, else one of all ranks
   std::string transport = "auto";
-  int threads = 1;    ///< compute threads of a rank that its waits reckon with
-  bool spin = false;  ///< waits as if every thread had a core, whatever there is
-  int rounds = 21;    ///< measurements of each operation, ours and raw
-  std::uint64_t seed = 1;
+  int rounds = 21;  ///< measurements of each operation, ours and raw
   bool verify = false;
   std::string spoil;  ///< the operation whose result is damaged before it is checked
-  std::string markdown, json;
+  std::string markdown;
 };
 
 enum class Operation {
@@ -159,7 +156,7 @@ public:
 /// What is in the buffers before an operation, and what must be there after it.
 class Contents {
 public:
-  Contents(const Size& size, std::uint64_t seed) : size_(size), seed_(seed) {}
+  explicit Contents(const Size& size) : size_(size) {}
 
   /// Numbers of [-1, 1) in the size's type, different for every rank.
   [[nodiscard]] std::vector<std::byte> before(int rank) const;
@@ -176,7 +173,6 @@ private:
   [[nodiscard]] float number(int rank, std::int64_t i) const;
 
   Size size_;
-  std::uint64_t seed_;
 };
 
 /// One operation in one scope with one size.

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "benchmark.hpp"
@@ -20,7 +19,6 @@ namespace {
 /// The text to print instead of measuring anything (--help), or empty. Throws InputError.
 std::string read_options(int argc, char** argv, CommOptions& options) {
   const CLI::Range whole_sizes(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
-  const CLI::Range counts(1, std::numeric_limits<int>::max());
   CLI::App app("Messages and collectives of miniTaw's transport beside the library's own calls, in "
                "turn; start it with mpiexec.",
       "minitaw_comm");
@@ -40,22 +38,15 @@ std::string read_options(int argc, char** argv, CommOptions& options) {
          "groups of the ranks, 2+2 (default: the deck's, or one of all)")
       ->type_name("G");
   app.add_option("--transport", options.transport, "auto, mpi or nccl")->capture_default_str();
-  app.add_option(
-         "--threads", options.threads, "compute threads of a rank that its waits reckon with")
-      ->check(counts)
-      ->capture_default_str();
-  app.add_flag("--spin", options.spin, "wait as if every thread had a core, whatever there is");
   app.add_option("--rounds", options.rounds, "measurements of each operation, ours and raw in turn")
-      ->check(counts)
+      ->check(CLI::Range(1, std::numeric_limits<int>::max()))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the contents")->capture_default_str();
   auto* const verify =
       app.add_flag("--verify", options.verify, "compare what arrives with what must");
   app.add_option(
          "--spoil", options.spoil, "damage the result of this operation, for --verify to see")
       ->needs(verify);
   app.add_option("--markdown", options.markdown, "write the table there")->type_name("FILE");
-  app.add_option("--json", options.json, "write the time of every round there")->type_name("FILE");
   const std::string help = cli::parse(app, argc, argv);
   if (!options.spoil.empty() && std::ranges::count(operation_names, options.spoil) == 0)
     throw InputError(fmt::format("there is no operation '{}'; there are {}",
@@ -203,45 +194,21 @@ std::string markdown_table(const std::vector<Measured>& results) {
   return text + "\n";
 }
 
-std::string json_text(const std::vector<Measured>& results) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const Measured& m : results)
-    all.push_back({{"groups", m.size.groups.text()},
-        {"where", m.scope},
-        {"operation", name_of(m.operation)},
-        {"bytes", m.size.bytes()},
-        {"what", m.size.what},
-        {"transport", m.backend},
-        {"raw", m.raw_backend},
-        {"ours_s", m.ours},
-        {"raw_s", m.raw}});
-  return all.dump(1) + "\n";
-}
-
-void write(const std::string& path, const std::string& text) {
-  if (path.empty())
-    return;
-  std::ofstream file(path);
-  if (!(file << text << std::flush))
-    throw InputError(fmt::format("{} cannot be written", path));
-}
-
-/// As a run waits: the compute threads of a rank and the one that communicates want a core each.
-/// While the calls of this benchmark wait nothing computes, so with a core for each compute thread
-/// they give way for some milliseconds, as long as the longest messages take inside a node, before
+/// As a run waits: the compute thread of a rank and the one that communicates want a core each.
+/// While the calls of this benchmark wait nothing computes, so with a core for each rank they give
+/// way for some milliseconds, as long as the longest messages take inside a node, before
 /// they sleep.
-comm::WaitPolicy waiting(const CommOptions& options) {
+comm::WaitPolicy waiting() {
   const topology::Placement place = comm::mpi::detect_placement(MPI_COMM_WORLD);
   const int ranks = place.nodes.size(place.node);
-  const int threads = ranks * (options.threads + 1);
-  comm::WaitPolicy policy = comm::wait_policy(options.spin ? threads : place.node_cores, threads);
-  if (place.node_cores >= ranks * options.threads)
+  comm::WaitPolicy policy = comm::wait_policy(place.node_cores, 2 * ranks);
+  if (place.node_cores >= ranks)
     policy.eager = std::chrono::milliseconds(20);
   return policy;
 }
 
 std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
-  const comm::WaitPolicy policy = waiting(options);
+  const comm::WaitPolicy policy = waiting();
   std::vector<Measured> results;
   for (const Size& size : sizes_of(options, ranks)) {
     const Scopes scopes = scopes_of(size.groups);
@@ -261,8 +228,11 @@ void print_results(const CommOptions& options, const std::vector<Measured>& resu
       options.rounds,
       options.verify ? ", contents verified" : "",
       plain_table(results));
-  write(options.markdown, markdown_table(results));
-  write(options.json, json_text(results));
+  if (options.markdown.empty())
+    return;
+  std::ofstream file(options.markdown);
+  if (!(file << markdown_table(results) << std::flush))
+    throw InputError(fmt::format("{} cannot be written", options.markdown));
 }
 
 int run(int argc, char** argv, int rank, int ranks) {

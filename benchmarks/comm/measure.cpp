@@ -29,7 +29,7 @@ public:
         options_(options),
         rank_(comm::mpi::rank_in(MPI_COMM_WORLD)),
         member_(member_of(scopes, scope, rank_)),
-        contents_(size, options.seed),
+        contents_(size),
         before_(contents_.before(rank_)) {}
 
   /// Of the slowest rank.

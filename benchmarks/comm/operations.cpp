@@ -98,7 +98,7 @@ Scopes scopes_of(const topology::Groups& groups) {
 }
 
 float Contents::number(int rank, std::int64_t i) const {
-  std::uint64_t bits = seed_ * 0x9e3779b97f4a7c15u +
+  std::uint64_t bits = 0x9e3779b97f4a7c15u +
                        static_cast<std::uint64_t>(rank) * 0xbf58476d1ce4e5b9u +
                        static_cast<std::uint64_t>(i);
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;

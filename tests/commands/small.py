@@ -7,7 +7,6 @@ The name that it is called by says for which one. REAL_BUILD is the build whose 
 REAL_MPIEXEC the launcher.
 """
 
-import lzma
 import os
 import pathlib
 import re
@@ -40,7 +39,6 @@ LESS_OF = {
         "--hidden": "64",
     },
     "minitaw_comm": {"--rounds": "2", "--bytes": "4096"},
-    "minitaw_baseline": {"--pairs": "2"},
 }
 ALWAYS = ("--triad-mib", "--benchmark_min_time", "--rounds", "--seconds", "--pairs")  # said or not
 PLACEHOLDERS = {"N": 2, "P": 2}
@@ -117,7 +115,6 @@ def program(name, words):
     folder = {
         "minitaw_kernels": "benchmarks",
         "minitaw_comm": "benchmarks/comm",
-        "minitaw_baseline": "benchmarks/baseline",
     }
     real = str(build / folder.get(name, ".") / name)
     verb = words[0] if words else ""
@@ -188,8 +185,6 @@ def main():
             f"rate={options.rate / 1e6:g}mbit latency=0us mtu=9000"
         )
         command = launch(options.nodes * options.ranks_per_node, words[words.index("--") + 1 :])
-    elif name == "xz":  # tar calls it with -d
-        sys.exit(sys.stdout.buffer.write(lzma.decompress(sys.stdin.buffer.read())) == 0)
     else:
         command = program(name, words)
     sys.stdout.flush()
