@@ -3,16 +3,15 @@
 """How close a step on the host comes to the rate of sgemm, and how it compares with another
 program, all in one run.
 
-    OMP_NUM_THREADS=2 scripts/env benchmarks/results/host_speed.py build/host
-        inputs/performance/host*.toml [--peer STEP.py] [--rounds 3] -o OUT
+    OMP_NUM_THREADS=2 scripts/env benchmarks/results/host_speed.py measure build/host TABLE.csv
+        inputs/performance/host*.toml [--peer STEP.py]
+    scripts/env benchmarks/results/host_speed.py tables TABLE.csv
 
-For each case of the decks, in turn and several times over: minitaw run between two rates of a
-square sgemm (minitaw_kernels), and the peer. A peer is a Python program that takes --layers,
---hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads,
---no-recompute and prints a JSON object with tokens_per_s and version; it has no answer to
-keep-attention. The fastest of the rounds stands for each; the table is Markdown. OUT gets a result
-file per round, and rounds.json with everything measured. Peak memory is that of the whole process,
-as the kernel counts it (maximum resident set).
+For each case of the decks, in turn: minitaw run between two rates of a square sgemm
+(minitaw_kernels), and the peer. A peer is a Python program that takes --layers, --hidden, --heads,
+--kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads, --no-recompute and prints a
+JSON object with tokens_per_s; it has no answer to keep-attention. Peak memory is that of the whole
+process, as the kernel counts it (maximum resident set).
 """
 
 import json
@@ -20,18 +19,22 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
-from pages import end, markdown, parser_of, set_words
+from pages import end, parser_of, print_table, read_table, set_words, write_table
 from minitaw.command import BadInput
 from minitaw.record import load
 
 GIGA = 1e9
-COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
+SIZES = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
 HEAD = ("L", "H", "V", "S", "recompute", "sgemm, GFLOP/s", "its mean", "token/s", "model GFLOP/s",
-        "of sgemm", "done", "done, of the mean", "MiB", "peer, token/s", "MiB", "ratio",
-        "ratio at sgemm's rate")  # fmt: skip
+        "of sgemm", "done, GFLOP/s", "done, of the mean", "MiB", "peer, token/s", "peer, MiB",
+        "ratio", "ratio at sgemm's rate")  # fmt: skip
 SGEMM = ("--benchmark_filter=limit/matmul/fp32", "--dtype", "fp32", "--triad-mib", "16",
          "--benchmark_format=json")  # fmt: skip
+
+
+# Measuring.
 
 
 def measured(command):
@@ -59,25 +62,14 @@ def sgemm_rates(build):
     return found["FLOP/s"] / GIGA, found["mean FLOP/s"] / GIGA
 
 
-def flops_done(case):
-    """FLOPs per token of what the program computes, products only: attention backward takes 5 of
-    them, not the 4 of the model's count; `block` computes again all but w2, `keep-attention` all
-    but w2 and attention."""
-    layers, hidden = case["layers"], case["hidden"]
-    ffn = sum(case["ffn_per_layer"]) / layers
-    projections = hidden * hidden * (2 + 2 * case["kv_heads"] / case["heads"])
-    again = 0 if case["recompute"] == "none" else 2 * (projections + 2 * hidden * ffn)
-    attention = (9 if case["recompute"] == "block" else 7) * case["seq"] * hidden
-    block = 6 * (projections + 3 * hidden * ffn) + again + attention
-    return layers * block + 6 * hidden * case["vocab"]
-
-
-def measure_own(build, deck, case, file):
-    """Runs the case as the next one of the file, between two measurements of sgemm."""
+def measure_own(build, deck, case):
+    """Runs the case between two measurements of sgemm."""
     before = sgemm_rates(build)
-    settings = [f"{name}={case[name]}" for name in (*COLUMNS, "recompute")]
-    _, memory = measured([build / "minitaw", "run", deck, *set_words(settings), "-o", file])
-    row = load(str(file)).cases[-1]
+    settings = set_words(f"{name}={case[name]}" for name in (*SIZES, "recompute"))
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "result.h5"
+        _, memory = measured([build / "minitaw", "run", deck, *settings, "-o", file])
+        row = load(str(file)).cases[0]
     after = sgemm_rates(build)
     return {
         "sgemm": max(before[0], after[0]),
@@ -89,7 +81,7 @@ def measure_own(build, deck, case, file):
 
 
 def measure_peer(peer, case):
-    options = {f"--{name.replace('_', '-')}": case[name] for name in COLUMNS} | {
+    options = {f"--{name.replace('_', '-')}": case[name] for name in SIZES} | {
         "--micro-batch": case["micro_batch"],
         "--accumulate": case["micro_batches"],
         "--steps": case["steps"],
@@ -101,67 +93,83 @@ def measure_peer(peer, case):
     words = [str(word) for option in options.items() for word in option]
     words += ["--no-recompute"] if case["recompute"] == "none" else []
     out, memory = measured([sys.executable, peer, *words])
-    found = json.loads(out)
-    return {"tokens_per_s": found["tokens_per_s"], "version": found["version"], "mib": memory}
+    return {"peer_tokens_per_s": json.loads(out)["tokens_per_s"], "peer_mib": memory}
 
 
-def best(rounds):
-    return max(rounds, key=lambda one: one["tokens_per_s"])
+def measure(options):
+    """Writes the table after each case; the peer's columns are empty where it did not run."""
+    rows = []
+    for deck in options.decks:
+        for case in cases_of(options.build, deck):
+            row = {name: case[name] for name in (*SIZES, "recompute")}
+            row |= measure_own(options.build, deck, case)
+            row |= {"peer_tokens_per_s": "", "peer_mib": ""}
+            if options.peer and case["recompute"] != "keep-attention":
+                row |= measure_peer(options.peer, case)
+            rows.append(row)
+            write_table(options.table, rows)
 
 
-def row_of(result):
-    """One line of the table; the peer's columns are empty where it did not run."""
-    case, own = result["case"], best(result["own"])
-    sgemm = max(one["sgemm"] for one in result["own"])
-    done = flops_done(case) / GIGA
-    rate = own["tokens_per_s"] * done
-    cells = [case["layers"], case["hidden"], case["vocab"], case["seq"], case["recompute"]]
+# The table.
+
+
+def flops_done(sizes, recompute):
+    """FLOPs per token of what the program computes, products only: attention backward takes 5 of
+    them, not the 4 of the model's count; `block` computes again all but w2, `keep-attention` all
+    but w2 and attention."""
+    layers, hidden, heads, kv_heads, ffn, vocab, seq = sizes
+    projections = hidden * hidden * (2 + 2 * kv_heads / heads)
+    again = 0 if recompute == "none" else 2 * (projections + 2 * hidden * ffn)
+    attention = (9 if recompute == "block" else 7) * seq * hidden
+    block = 6 * (projections + 3 * hidden * ffn) + again + attention
+    return layers * block + 6 * hidden * vocab
+
+
+def cells_of(row):
+    done = flops_done([int(row[name]) for name in SIZES], row["recompute"]) / GIGA
+    names = ("sgemm", "sgemm_mean", "tokens_per_s", "gflops", "mib")
+    sgemm, mean, rate, gflops, memory = (float(row[name]) for name in names)
+    cells = [row[name] for name in ("layers", "hidden", "vocab", "seq", "recompute")]
     cells += [
         f"{sgemm:.0f}",
-        f"{own['sgemm_mean']:.0f}",
-        f"{own['tokens_per_s']:.0f}",
-        f"{own['gflops']:.0f}",
-        f"{100 * own['gflops'] / sgemm:.0f} %",
+        f"{mean:.0f}",
         f"{rate:.0f}",
-        f"{100 * rate / own['sgemm_mean']:.0f} %",
-        f"{own['mib']:.0f}",
+        f"{gflops:.0f}",
+        f"{100 * gflops / sgemm:.0f} %",
+        f"{rate * done:.0f}",
+        f"{100 * rate * done / mean:.0f} %",
+        f"{memory:.0f}",
     ]
-    if not result["peer"]:
+    if not row["peer_tokens_per_s"]:
         return cells + ["-"] * 4
-    peer = best(result["peer"])
-    peer_rate = peer["tokens_per_s"]
+    peer = float(row["peer_tokens_per_s"])
     return cells + [
-        f"{peer_rate:.0f}",
-        f"{peer['mib']:.0f}",
-        f"{own['tokens_per_s'] / peer_rate:.2f}",
-        f"{sgemm / done / peer_rate:.2f}",
+        f"{peer:.0f}",
+        f"{float(row['peer_mib']):.0f}",
+        f"{rate / peer:.2f}",
+        f"{sgemm / done / peer:.2f}",
     ]
+
+
+def tables(options):
+    print("# docs/performance.md\n\n## One rank on a host\n")
+    print_table(HEAD, map(cells_of, read_table(options.table)))
 
 
 def main():
     parser = parser_of(__doc__)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("decks", nargs="+")
-    parser.add_argument("--peer")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
+    verbs = parser.add_subparsers(required=True)
+    for work in (measure, tables):
+        verb = verbs.add_parser(work.__name__)
+        verb.set_defaults(work=work)
+        if work == measure:
+            verb.add_argument("build", type=pathlib.Path)
+        verb.add_argument("table", type=pathlib.Path)
+        if work == measure:
+            verb.add_argument("decks", nargs="+")
+            verb.add_argument("--peer")
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    files = [options.output / f"round{turn}.h5" for turn in range(options.rounds)]
-    for file in files:
-        file.unlink(missing_ok=True)
-    results = []
-    cases = [(deck, case) for deck in options.decks for case in cases_of(options.build, deck)]
-    for deck, case in cases:
-        result = {"case": case, "own": [], "peer": []}
-        for file in files:
-            result["own"].append(measure_own(options.build, deck, case, file))
-            if options.peer and case["recompute"] != "keep-attention":
-                result["peer"].append(measure_peer(options.peer, case))
-        results.append(result)
-        rounds = json.dumps(results, indent=1)
-        (options.output / "rounds.json").write_text(rounds, encoding="utf-8")
-    print(markdown(HEAD, map(row_of, results)))
+    options.work(options)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the scripts of this folder share: they measure again and print what pages in docs/ and
-results/ say, as the tables of Markdown that stand there."""
+"""What the scripts of this folder share: they measure or predict again what pages in docs/ say, and
+print it as the tables of Markdown that stand there."""
 
 import csv
 import json
-import os
 import pathlib
 import sys
 
@@ -16,7 +15,6 @@ from minitaw.command import BadInput, Parser, guarded, output_of  # noqa: E402
 PROGRAM = ROOT / "build/host/minitaw"
 MACHINES = ROOT / "inputs/machines"
 DECKS = ROOT / "inputs/paper"
-KEEPS = {"reshard=group", "fetch=step", "reduce=group"}  # options that keep all in the group
 
 
 def parser_of(description):
@@ -34,16 +32,12 @@ def add_program(parser):
     )
 
 
-def markdown(head, rows, rule="---"):
-    """The lines of a table."""
-    lines = [head, *rows]
-    texts = [f"| {' | '.join(map(str, line))} |" for line in lines]
-    texts.insert(1, f"|{f'{rule}|' * len(head)}")
-    return "\n".join(texts)
-
-
 def print_table(head, rows):
-    print(markdown(head, rows) + "\n")
+    print(row_text(head), f"|{'---|' * len(head)}", *map(row_text, rows), sep="\n", end="\n\n")
+
+
+def row_text(cells):
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def set_words(settings, option="--set"):
@@ -51,32 +45,19 @@ def set_words(settings, option="--set"):
     return [word for setting in settings for word in (option, setting)]
 
 
-def read_table(path, made_by="predict"):
-    """The rows of a CSV file that a verb of the script has left."""
+def read_table(path):
+    """The rows of a CSV file."""
     if not path.exists():
-        raise BadInput(f"{path}: no such table; '{made_by}' makes it")
+        raise BadInput(f"{path}: there is no such table")
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def named_if_kept(schedule, words):
-    """Returns "tawpipe, WORDS" of a schedule that keeps all weights and sums in the group; others
-    as they are."""
-    options = schedule.split(":")
-    if not KEEPS <= set(options):
-        return schedule
-    return f"{':'.join(option for option in options if option not in KEEPS)}, {words}"
-
-
-def cluster_words(nodes, ranks_per_node, rate, *faults):
-    """What starts a program on nodes made of this machine (docs/cluster.md)."""
-    sizes = ["--nodes", str(nodes), "--ranks-per-node", str(ranks_per_node), "--rate", rate]
-    return ["scripts/cluster", *sizes, *faults, "--"]
-
-
-def one_thread():
-    """The environment of ranks that share cores."""
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+def write_table(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def cases_of(program, verb, deck, *words):

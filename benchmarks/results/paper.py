@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The predicted numbers of docs/paper.md, and the plan in the README: their tables and some of
+"""The predicted numbers of docs/paper.md, and the plan in docs/plan.md: their tables and some of
 their sentences, as they stand there.
 
     scripts/env benchmarks/results/paper.py [--fit]
@@ -89,6 +89,36 @@ BOTTLENECK = [
     Change("two messages, `prefetch=4:grad_ticks=6`", EARLY, TWO_MESSAGES),
     Change("hierarchical FSDP", ["fsdp:hierarchical=on"], ONE_MESSAGE),
 ]
+WEIGHT_PASSING = "schedule=fsdp,fsdp:hierarchical=on,weipipe,tawpipe"
+EXPERIMENTS = {  # title: deck, and of each of its lines settings, and changes of the machine
+    "between nodes, Gbit/s": (
+        "groups",
+        {
+            f"{rate:g}": (
+                ("groups=3", "schedule=fsdp:hierarchical=on,tawpipe,tawpipe:cco=off"),
+                (f"between.rate={0.94 * rate} Gbit/s",),
+            )
+            for rate in (1, 2.5, 5, 10, 25, 100)
+        },
+    ),
+    "inside nodes, Gbit/s": (
+        "groups",
+        {
+            f"{rate}": (
+                ("groups=3", "hidden=4096", WEIGHT_PASSING),
+                (f"inside.rate={rate} Gbit/s",),
+            )
+            for rate in (10, 20, 30, 50, 1200)
+        },
+    ),
+    "blocks": (
+        "heterogeneous",
+        {
+            "equal": ((WEIGHT_PASSING, "micro_batch=1", "ffn=2816"), ()),
+            "of three widths": ((WEIGHT_PASSING, "micro_batch=1"), ()),
+        },
+    ),
+}
 CONSTANTS = {
     "device.bf16.products": "TFLOP/s",
     "device.bf16.attention": "TFLOP/s",
@@ -169,6 +199,11 @@ def adapter_of(case):
     return case["adapter_busy"]
 
 
+def rate_and_overlap(case):
+    overlap = f" ({share_text(case['overlap'])})" if case["fits"] else ""
+    return rate_text(case) + overlap
+
+
 def print_pivot(cases, key):
     """A row for each value of a setting, a column for each schedule."""
     lines = {}
@@ -176,9 +211,7 @@ def print_pivot(cases, key):
         value = case["settings"][key]
         if key == "groups":
             value = str(value.count("+") + 1)
-        overlap = f" ({share_text(case['overlap'])})" if case["fits"] else ""
-        name = case["settings"]["schedule"]
-        lines.setdefault(value, {})[name] = rate_text(case) + overlap
+        lines.setdefault(value, {})[case["settings"]["schedule"]] = rate_and_overlap(case)
     names = next(iter(lines.values()))
     rows = [[value, *line.values()] for value, line in lines.items()]
     print_table([key, *(f"`{name}`" for name in names)], rows)
@@ -409,6 +442,16 @@ def bottleneck(page):
         yield change.title, steps, share_text(adapter_of(cases[0]))
 
 
+def print_experiments(page):
+    for title, (deck, lines) in EXPERIMENTS.items():
+        rows = []
+        for name, (settings, changes) in lines.items():
+            cases = page.predict(deck, *settings, changes=changes)
+            rows.append([name, *map(rate_and_overlap, cases)])
+        names = [case["settings"]["schedule"] for case in cases]
+        print_table([title, *(f"`{name}`" for name in names)], rows)
+
+
 def plans(page):
     for plan in page.plan("plan", "schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe,1f1b"):
         inside = plan["bytes_per_step"]["inside"]["total"] / plan["settings"]["ranks"]
@@ -446,6 +489,8 @@ def print_tables(page):
     print("## Scaling\n")
     for deck in ("strong-scaling", "weak-scaling"):
         print_pivot(page.cases(deck), "ranks")
+    print("## Links and blocks\n")
+    print_experiments(page)
     print("# docs/plan.md\n\n## An example\n")
     print_table(PLAN_HEAD, plans(page))
 

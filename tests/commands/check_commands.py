@@ -30,22 +30,14 @@ PLACES = {
     "minitaw": "minitaw",
     "minitaw_kernels": f"{BENCH}/minitaw_kernels",
     "minitaw_comm": f"{BENCH}/comm/minitaw_comm",
-    "minitaw_baseline": f"{BENCH}/baseline/minitaw_baseline",
 }
 OWN_RECORD = "results/*/*/small.tar.gz", "small.h5"  # an archive, and the file in it
 
 SHELL = ("export ", "cd ", "tar ")  # they do nothing by themselves
 # Instead of what takes long: fewer points of a measurement.
 FEWER = [
-    (r"inputs/performance/host\*\.toml", "inputs/performance/tiny.toml"),
-    (r"(experiments\.py (?:measure|tables) \S+)", r"\1 storage"),
+    (r"inputs/performance/host\*\.toml", "inputs/performance/host.toml"),
     (r"(link_speeds\.py measure \S+)", r"\1 --nodes 2 --rates 100mbit"),
-    (r"(compare_trials\.py) (--drawn)", r"\1 --tries 1 --most 9 \2"),
-    (
-        r"22-links/\*\.csv .* --skip",
-        "22-links/pipes-2x2-100mbit.csv --cores kept-2x2-50mbit.h5 --skip",
-    ),
-    (r"(?<=2x2-50mbit\.h5) --cores .* --skip", " --skip"),
 ]
 # Verdicts on the sample, which has cases that failed, may be 1.
 VERDICT = re.compile(r"minitaw (show|screen)\b|scripts/(compare|check-rules)")
@@ -91,7 +83,7 @@ def program_of(words):
         return None
     name = words[0].lstrip("./")
     if name.startswith(("scripts/", "benchmarks/")) and (REPOSITORY / name).exists():
-        verbs = r"measure|tables|draw|measured|map"
+        verbs = r"measure|tables|draw|predict|check|picture"
         verb = [word for word in words[1:2] if re.fullmatch(verbs, word)]
         return [*([sys.executable] if name.endswith(".py") else []), str(TREE / name), *verb]
     name = name.rpartition("/")[2]
@@ -138,7 +130,7 @@ def make_tree():
     for name in ("minitaw", "mpiexec", "README.md"):
         shutil.copy(REPOSITORY / name, TREE)
     stand_in = HERE / "small.py"
-    for name in (*PLACES, "mpiexec", "srun", *([] if shutil.which("xz") else ["xz"])):
+    for name in (*PLACES, "mpiexec", "srun"):
         (FOLDER / "bin" / name).symlink_to(stand_in)
     for place in PLACES.values():
         for build in ("host", "cuda"):
@@ -174,9 +166,6 @@ def add_files(folder, commands):
         (path,) = REPOSITORY.glob(pattern)
         with tarfile.open(path) as archive:
             (folder / "mine.h5").write_bytes(archive.extractfile(name).read())
-    if commands[0].page.startswith("results/2"):
-        for file in (REPOSITORY / commands[0].page).parent.glob("records.tar.xz"):
-            shutil.copy(file, folder)
 
 
 def script_of(commands):
@@ -273,8 +262,8 @@ def notices_what_is_wrong():
         "minitaw run has no --interleaved",
     ]
     assert missing("minitaw rum DECK") == ["no help of minitaw rum"]
-    with_setting = "OMP_NUM_THREADS=2 minitaw_baseline DECK --pair 3"
-    assert missing(with_setting) == ["minitaw_baseline has no --pair"]
+    with_setting = "OMP_NUM_THREADS=2 minitaw_comm --deck DECK --pair 3"
+    assert missing(with_setting) == ["minitaw_comm has no --pair"]
     form = next(pages.of_page("p", "```\nminitaw plan DECK [--json\n    | --program]\n```\n"))
     assert form[0].is_form and form[0].words == "minitaw plan DECK [--json | --program]", form
     two = (

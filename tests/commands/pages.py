@@ -6,7 +6,7 @@ import re
 
 # How a command begins, after settings of the environment.
 OURS = (
-    r"(?:\./|(?:\.\./)+)?(?:scripts/[\w-]+|benchmarks/(?:results/)?\w+\.py|examples/[\w/-]+"
+    r"(?:\./)?(?:scripts/[\w-]+|benchmarks/(?:results/)?\w+\.py|examples/[\w/-]+"
     r"|minitaw(?:_\w+)?|mpiexec|build/[\w/]+|\.ci/run)"
 )
 THEIRS = (
@@ -22,7 +22,6 @@ SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 FORM = re.compile(r"(?:^| )\[|\w\[[,=-]|\.\.\.|<\w")
 # Commands in sentences that are executed, beside those that name a deck.
 SENTENCES = {
-    "tar xJf records.tar.xz && scripts/env python3 benchmarks/results/link_speeds.py tables .",
     "minitaw help keys --markdown",
 }
 HEADS = ("inputs", "examples", "scripts", "benchmarks")
@@ -101,9 +100,7 @@ def of_page(path, text):
     for block in BLOCK.finditer(text):
         first = text[: block.start(2)].count("\n") + 1
         found = of_block(path, first, block[2]) if block[1] in ("", "sh") else []
-        if found and found[0].text.startswith("../"):  # it goes on in the folder of the one before
-            blocks[-1] += found
-        elif found:
+        if found:
             blocks.append(found)
     yield from blocks
     yield from of_sentences(path, text)

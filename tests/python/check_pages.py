@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The numbers in docs/paper.md, docs/long.md, docs/plan.md and docs/run-rules.md are those that the
-commands of benchmarks/results print now: cell by cell, whatever other columns the page has."""
+"""The numbers in tables of docs/ are those that the commands of benchmarks/results print now, of
+results/ or predicted: cell by cell, whatever other columns the page has."""
 
 import re
 import sys
@@ -76,15 +76,19 @@ def notices_every_change():
         assert list(differences(PAGE, printed.replace(old, new))), (old, new)
 
 
-RECORDS = REPOSITORY / "results/2-core-epyc/2026-11-26-long"
-RIVALS = REPOSITORY / "results/predicted/rivals.csv"
-SIZES = REPOSITORY / "results/predicted/sizes.csv"
+RESULTS = REPOSITORY / "results"
+HOST = RESULTS / "2-core-xeon/2026-11-22-host/host.csv"
+LINKS = RESULTS / "2-core-xeon/2026-11-23-links/links.csv"
+LONG = RESULTS / "2-core-epyc/2026-11-26-long"
 COMMANDS = {  # words, and the pages of which they print
     ("paper.py", "--minitaw", PROGRAM): ["docs/paper.md", "docs/plan.md"],
-    ("long.py", "predict", "--minitaw", PROGRAM): ["docs/long.md"],
-    ("long.py", "tables", str(RECORDS)): ["docs/long.md"],
-    ("rivals.py", "tables", str(RIVALS)): ["docs/long.md"],
-    ("sizes.py", "tables", str(SIZES)): ["docs/run-rules.md"],
+    ("fastest.py", "tables", "long", "--minitaw", PROGRAM): ["docs/long.md", "docs/predict.md"],
+    ("fastest.py", "tables", "rivals"): ["docs/long.md"],
+    ("fastest.py", "tables", "sizes"): ["docs/run-rules.md"],
+    ("host_speed.py", "tables", HOST): ["docs/performance.md"],
+    ("link_speeds.py", "tables", "links", LINKS): ["docs/performance.md"],
+    ("link_speeds.py", "tables", "long", LONG / "nodes.csv"): ["docs/long.md"],
+    ("link_speeds.py", "tables", "slices", LONG / "slices.csv"): ["docs/long.md"],
 }
 
 
@@ -105,9 +109,9 @@ def pages_are_true():
 
 
 def some_rows_are_predicted_as_they_stand_there():
-    for name, table, every in (("rivals.py", RIVALS, "197"), ("sizes.py", SIZES, "20")):
-        script = REPOSITORY / "benchmarks/results" / name
-        words = ["check", table, "--every", every, "--minitaw", PROGRAM]
+    script = REPOSITORY / "benchmarks/results/fastest.py"
+    for name, every in (("rivals", "197"), ("sizes", "55")):
+        words = ["check", name, "--every", every, "--minitaw", PROGRAM]
         programs.call(sys.executable, script, *words, check=True, timeout=None)
 
 

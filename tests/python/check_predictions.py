@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scripts/fit-machine and benchmarks/results/predictions.py on fixed numbers: a stand-in for
-`minitaw predict` whose steps follow a formula. Called with the program too, which must accept the machine
-file that is made."""
+"""scripts/fit-machine on fixed numbers, and predictions on a small cluster. Called with the program
+too, which must accept the machine file that is made."""
 
 import json
 import sys
 
 from support import FOLDER, REPOSITORY, accepted, programs, refusal_of, refused
-
-sys.path.append(str(REPOSITORY / "benchmarks/results"))
-import experiments  # noqa: E402
-import predictions  # noqa: E402
-from schedule_map import best_of  # noqa: E402
 
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
@@ -21,89 +15,6 @@ TEXT = (
     'products = "60 GFLOP/s"\nattention = "30 GFLOP/s"\n[inside]\nrate = "4 GB/s"\n[between]\n'
     'rate = "100 Mbit/s"\n'
 )
-
-
-class Case(dict):
-    def __init__(self, rate, nodes, **columns):
-        super().__init__(schedule="tawpipe", **columns)
-        self.links = {"nodes": str(nodes), "ranks_per_node": "2", "rate": rate}
-
-
-class Formula(predictions.Cluster):
-    """Computing takes 2 s at the file's rates, moving 1 s, and both share a core; the link adds the
-    rest."""
-
-    def __call__(self, case):
-        computing, moving = 2 / self.device, 1 / self.moving
-        step = 1.5 + computing + 0.5 * moving
-        return {"compute": (computing + 0.25 * moving) / step, "step_s": step}
-
-
-def fitting():
-    """Two numbers are planted, and found from a step and a share of computing."""
-    planted, cluster = Formula("", MACHINE, 0.976), Formula("", MACHINE, 0.976)
-    planted.device, planted.moving = 0.83, 0.45
-    truth = planted(None)
-    case = Case(
-        "400mbit", 2, median_s=truth["step_s"], exposed_share=0.5, idle_share=0.5 - truth["compute"]
-    )
-    predictions.fit(cluster, case, "device", "moving")
-    assert abs(cluster.device / 0.83 - 1) < 0.02 and abs(cluster.moving / 0.45 - 1) < 0.05, (
-        cluster.device,
-        cluster.moving,
-    )
-    case["median_s"] = 1.0  # the link alone takes 1.5 s
-    assert "no factor from 0.1 to 10 on moving" in refusal_of(
-        predictions.fit, cluster, case, "device", "moving"
-    ), "a fit that ends at its bounds"
-
-
-def links():
-    cluster = predictions.Cluster("", MACHINE, 0.9)
-    cluster.device = 2
-    two = cluster.changes(Case("400mbit", 2).links)
-    assert "between.rate=360.0 Mbit/s" in two, two
-    assert "device.processors=1" in two, two
-    assert "device.pools=2" in two, two
-    assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
-    three = cluster.changes(Case("1gbit", 3).links)
-    assert "between.rate=900.0 Mbit/s" in three, three
-    assert "device.processors=2" in three, three
-    assert "device.pools=1" in three, three
-
-
-def judging():
-    rows = [
-        ("2", "a", "x", 1.0, 1.1),
-        ("2", "a", "y", 1.04, 1.0),
-        ("2", "a", "z", 2.0, 1.0),
-        ("2", "b", "x", 0.5, 0.5),
-    ]
-    median, worst, wrong = predictions.judge([predictions.Pair(*row) for row in rows])
-    assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
-    assert wrong == [
-        ("x", "z", "2", "a"),
-        ("y", "z", "2", "a"),
-    ], wrong  # x and y are too close to count, b is another link
-
-
-def best():
-    def case(schedule, rate, fits=True):
-        return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "fits": fits}
-
-    found = best_of(
-        [
-            case("fsdp", 5),
-            case("fsdp:hierarchical=on", 7),
-            case("zb1", 6),
-            case("tawpipe", 9, False),
-            case("1f1b", 4),
-        ]
-    )
-    assert [(kind, rate) for kind, rate, _ in found] == [
-        ("FSDP", 7),
-        ("1F1B, zero bubble", 6),
-    ], found
 
 
 def kernel(name, flops, size, seconds):
@@ -241,45 +152,6 @@ def memory_and_transfers():
     assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
 
 
-def experiment_rates():
-    """Relative to a schedule at a place, to the schedule at the same place, and each to its own at
-    the last place."""
-    cases = [
-        experiments.Figures(place, name, rate, idle=rate / 100)
-        for place, rates in (("a", (2, 8)), ("b", (5, 10)))
-        for name, rate in zip("xy", rates)
-    ]
-    for reference, expected in (
-        (("y", "a"), (0.25, 0.625, 1, 1.25)),
-        (("y", None), (0.25, 0.5, 1, 1)),
-        ((None, -1), (0.4, 1, 0.8, 1)),
-    ):
-        found = experiments.relative(
-            experiments.Experiment("", "", "", {}, {}, reference, "idle"), cases
-        )
-        assert [cell for line in found.values() for cell in line.values()] == list(
-            zip(expected, (0.02, 0.05, 0.08, 0.1))
-        ), (reference, found)
-
-
-def experiment_decks():
-    """Each launch of an experiment is one that the program accepts."""
-    for name, experiment in experiments.EXPERIMENTS.items():
-        for deck, points in (
-            (f"paper/{experiment.deck}", experiment.predicted),
-            ("small/groups", experiment.measured),
-        ):
-            for point in points.values():
-                ranks = (
-                    [] if deck.startswith("paper") else [f"ranks={point.nodes[0] * point.nodes[1]}"]
-                )
-                words = [
-                    word for setting in [*ranks, *point.settings] for word in ("--set", setting)
-                ]
-                done = programs.call(PROGRAM, "plan", REPOSITORY / f"inputs/{deck}.toml", *words)
-                assert done.returncode == 0, (name, point, done.stderr)
-
-
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files:
     tests/instruments/predict."""
@@ -292,15 +164,9 @@ def refusals():
 
 MACHINE.write_text(TEXT, encoding="utf-8")
 for check in (
-    fitting,
-    links,
-    judging,
-    best,
     machine_file,
     memory_and_transfers,
     cases_that_do_not_fit_are_left_out,
-    experiment_rates,
-    experiment_decks,
     refusals,
 ):
     check()

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Predictions for long sequences: which lengths fit a device and how fast (docs/long.md), beside
+steps that were measured here and rates that others published (docs/predict.md)."""
+
+from pages import DECKS, MACHINES, ROOT, cases_of, predict, print_table, read_table, set_words
+from minitaw.numbers import count_text
+
+GB = 1e9
+K = 1024
+LENGTHS = (32, 64, 128, 256, 512, 1024)  # K tokens
+SHARERS = (1, 2, 4, 8)  # ranks a sequence
+LLAMA, H100 = DECKS / "long-8b.toml", MACHINES / "dgx-h100.toml"
+TOKENS = 8 * K  # K a step
+SMALL, LARGE = 80, 141  # GB of a device
+# torchtitan, 8 B parameters on 8 H100: tokens/s a GPU.
+PUBLISHED = {(32, 1): 3890, (64, 2): 2540, (128, 4): 1071, (256, 8): 548}
+MEASURED = ROOT / "results/2-core-epyc/2026-11-26-long/slices.csv"
+WIRES = {"50mbit": "48.8 Mbit/s", "1gbit": "976 Mbit/s"}  # what is left of a rate for data
+
+
+def rate_of(case):
+    """Tokens/s of a GPU."""
+    return case["tokens_per_s"] / int(case["settings"]["ranks"])
+
+
+def predict_8b(program, *settings):
+    return predict(program, LLAMA, H100, settings, ["nodes=1"])
+
+
+def cell_8b(program, *settings):
+    """Rate, what waits for keys and values, GB that the worst rank takes with libraries."""
+    words = [*set_words(settings), "--device-memory", "80G"]
+    (planned,), (case,) = cases_of(program, "plan", LLAMA, *words), predict_8b(program, *settings)
+    device = planned["device"]
+    size = (device["arena_bytes"] + device["libraries_estimate_bytes"]) / GB
+    text = f"{size:.0f} GB" if size <= SMALL else f"**{size:.0f}** GB"
+    if size > LARGE:
+        return text
+    return f"{rate_of(case):.0f}, {100 * case['exposed']['context']:.1f} %, {text}"
+
+
+def print_8b(program):
+    """For each schedule: lengths and ranks a sequence, TOKENS a step."""
+    for schedule in ("tawpipe", "fsdp", "1f1b"):
+        rows = []
+        for seq in LENGTHS:
+            row = [count_text(seq * K)]
+            for n in SHARERS:
+                sizes = (f"seq={seq}K", f"context={n}", f"micro_batches={TOKENS // seq}")
+                row.append(cell_8b(program, f"schedule={schedule}", *sizes))
+            rows.append(row)
+        print_table([f"`{schedule}`, S", *(f"n = {n}" for n in SHARERS)], rows)
+
+
+def print_published(program):
+    rows, first = [], None
+    for (seq, n), published in PUBLISHED.items():
+        sizes = (f"seq={seq}K", f"context={n}", f"micro_batches={8 // n}", "schedule=fsdp")
+        (block,), (kept,) = (
+            predict_8b(program, *sizes, f"recompute={kind}") for kind in ("block", "keep-attention")
+        )
+        rates = published, rate_of(block), rate_of(kept)
+        first = first or rates
+        texts = [f"{rate:.0f} ({rate / base:.2f})" for rate, base in zip(rates, first)]
+        rows.append([f"{seq}K", n, *texts, f"{rates[1] / published:.1f}"])
+    head = ["S", "n", "published", "predicted", "`keep-attention`", "predicted over published"]
+    print_table(head, rows)
+
+
+def print_errors(program):
+    """By how much predicted steps are off those that two nodes took."""
+    places, errors = {}, {}
+    for row in read_table(MEASURED):
+        if row["ranks"] == "2":
+            place = places.setdefault((row["rate"], row["seq"]), {})
+            place[row["schedule"]] = float(row["median_s"])
+    for (rate, seq), steps in places.items():
+        for case in predict(
+            program,
+            ROOT / "inputs/wires/slices.toml",
+            MACHINES / "cluster-2x1.toml",
+            ["ranks=2", "groups=2", f"seq={seq}"],
+            [f"between.rate={WIRES[rate]}"],
+        ):
+            schedule = case["settings"]["schedule"]
+            error = case["step_s"] / steps[schedule] - 1
+            errors.setdefault(schedule, []).append(f"{100 * error:+.1f} %")
+    names = {"50mbit": "50 Mbit/s", "1gbit": "1 Gbit/s"}
+    head = [f"{names[rate]}, {count_text(int(seq))}" for rate, seq in places]
+    print_table(["schedule", *head], [[f"`{name}`", *row] for name, row in errors.items()])
+
+
+def print_tables(program):
+    print("# docs/long.md\n\n## Predicted: Llama 3.1 8B on eight H100\n")
+    print_8b(program)
+    print("# docs/predict.md\n\n## Predicted and measured\n")
+    print_errors(program)
+    print("## Predicted and published\n")
+    print_published(program)
