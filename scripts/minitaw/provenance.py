@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a result comes from, as texts for people: program, machine, environment, deck and log of
-each session (docs/results.md)."""
+"""Where a result comes from, as texts for people: program, machine, environment and deck of each
+session."""
 
 from .layout import layout
 
-IN_TEXTS_OF_THEIR_OWN = ("deck", "log", "environment")
+IN_TEXTS_OF_THEIR_OWN = ("deck", "environment")
 
 
 def program_of(session):
@@ -34,10 +34,6 @@ def environment_text(session):
     return lines_text([*facts_of(session), *session.get("environment", [])])
 
 
-def log_text(session):
-    return lines_text(session.get("log", []))
-
-
 def by_session(result, text_of):
     parts = []
     for number, session in enumerate(result.sessions):
@@ -56,5 +52,4 @@ def session_texts(result):
     return {
         "environment": by_session(result, environment_text),
         **{name: deck for deck, name in decks.items()},
-        "log": by_session(result, log_text),
     }

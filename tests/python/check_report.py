@@ -407,7 +407,6 @@ def check_texts():
         "deck": EVIL,
         "command": EVIL,
         "environment": [f"OMP_X={EVIL}"],
-        "log": [EVIL],
         "hosts": [EVIL] * 3,
         "devices": [EVIL] * 3,
         "overrides": [EVIL],

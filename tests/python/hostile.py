@@ -22,7 +22,7 @@ from minitaw import layout, seal
 class Damage:
     name: str
     change: Callable  # of an open h5py.File
-    # True: by everybody; "scripts": by those, as minitaw does not read it; False: it may be used
+    # True: by everybody; "scripts": by those, which look at all parts; False: it may be used
     is_refused: object = True
     on_bytes: Callable = None  # of the HDF5 file instead
     on_file: Callable = lambda file: file  # of its bytes with the seal, afterwards
@@ -161,16 +161,16 @@ def attribute(path, name, value, **options):
 
 
 def one_text_for_all(file):
-    """Every line of a log names the same long text, 400 GB in all."""
-    lines = replaced(file, "provenance/log", shape=(100000,), dtype=TEXT)
+    """Every variable names the same long text, 400 GB in all."""
+    lines = replaced(file, "provenance/environment", shape=(100000,), dtype=TEXT)
     lines[:] = ""
     lines[0] = "x" * 4_000_000
 
 
 def names_of_one(image):
-    """The places of all texts of /provenance/log become that of the first one."""
+    """The places of all texts of /provenance/environment become that of the first one."""
     with h5py.File(h5py.h5f.open_file_image(image)) as file:
-        dataset = file["provenance/log"]
+        dataset = file["provenance/environment"]
         at, count = dataset.id.get_offset(), len(dataset)
     return image[:at] + image[at : at + 16] * count + image[at + 16 * count :]
 
@@ -207,32 +207,32 @@ def prepared(first, then):
 
 
 SPECIAL = [
-    Damage("groups in a cycle", cycle),
+    Damage("groups in a cycle", cycle, "scripts"),
     Damage("200 groups in one another", deep),
     Damage("2000 unknown groups", many_groups, False),
     Damage("a named type", named_type),
-    Damage("no /cases/0001", no_case),
-    Damage("no settings of a case", no_settings),
-    Damage("case 7 of 3", hole_in_cases),
-    Damage("one case more than rows", case_more),
-    Damage("session 9 of 2", hole_in_sessions),
-    Damage("cases of session 99", other_session),
-    Damage("2^40 ranks", in_summary_and_cases(ranks=2**40, groups=str(2**40))),
-    Damage("groups of 2^40", in_summary_and_cases(groups=str(2**40))),
-    Damage("groups that are none", in_summary_and_cases(groups="1+x")),
-    Damage("groups of a huge number", in_summary_and_cases(groups="1+" + "9" * 5000)),
-    Damage("no replica", in_summary_and_cases(replicas=0)),
-    Damage("no token in a sequence", in_summary_and_cases(seq=0)),
+    Damage("no /cases/0001", no_case, "scripts"),
+    Damage("no settings of a case", no_settings, "scripts"),
+    Damage("case 7 of 3", hole_in_cases, "scripts"),
+    Damage("one case more than rows", case_more, "scripts"),
+    Damage("session 9 of 2", hole_in_sessions, "scripts"),
+    Damage("cases of session 99", other_session, "scripts"),
+    Damage("2^40 ranks", in_summary_and_cases(ranks=2**40, groups=str(2**40)), "scripts"),
+    Damage("groups of 2^40", in_summary_and_cases(groups=str(2**40)), "scripts"),
+    Damage("groups that are none", in_summary_and_cases(groups="1+x"), "scripts"),
+    Damage("groups of a huge number", in_summary_and_cases(groups="1+" + "9" * 5000), "scripts"),
+    Damage("no replica", in_summary_and_cases(replicas=0), "scripts"),
+    Damage("no token in a sequence", in_summary_and_cases(seq=0), "scripts"),
     Damage("2^62 tokens in a sequence", in_summary_and_cases(seq=2**62), False),
-    Damage("2^62 repetitions asked for", in_summary_and_cases(repeats=2**62)),
-    Damage("a failed case said to be valid", said_valid),
+    Damage("2^62 repetitions asked for", in_summary_and_cases(repeats=2**62), "scripts"),
+    Damage("a failed case said to be valid", said_valid, "scripts"),
     Damage("all said to be valid", all_said_valid, "scripts"),
-    Damage("a faster median", faster),
-    Damage("a byte more than planned", other_bytes),
+    Damage("a faster median", faster, "scripts"),
+    Damage("a byte more than planned", other_bytes, "scripts"),
     Damage("a verdict that is a number", attribute("summary", "verdict", 7), "scripts"),
     Damage("a verdict of many", attribute("summary", "verdict", ["VALID"] * 9), "scripts"),
     Damage("no verdict", no_verdict, "scripts"),
-    Damage("1000 sentences", attribute("summary", "stands_out", ["x"] * 1000), "scripts"),
+    Damage("1000 sentences", attribute("summary", "slowest", ["x"] * 1000), "scripts"),
     Damage(
         "a verdict as a reference",
         lambda file: attribute("summary", "verdict", file["cases"].ref, dtype=h5py.ref_dtype)(file),
@@ -287,7 +287,7 @@ def damages(sample, seed, count):
             Damage(
                 f"/{path} {name}",
                 functools.partial(change.do, path=path, entry=entry),
-                change.is_refused(entry) and not may_lack,
+                change.is_refused(entry) and not may_lack and change.refused_by(path),
             )
         )
     for number in range(flips):
