@@ -39,7 +39,7 @@ std::string groups_text(const topology::Groups& groups) {
 /// The settings in which the cases differ, but those that the table has anyway.
 Columns varying_columns(const Plans& plans) {
   const auto rows = record::preview(list_of(plans, &CasePlan::settings));
-  const std::vector<std::string_view> varying = record::varying_settings(rows);
+  const std::vector<std::string> varying = record::varying_settings(rows);
   Columns columns;
   for (const deck::Setting& setting : deck::columns()) {
     const std::string& name = setting.name;

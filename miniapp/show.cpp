@@ -14,17 +14,14 @@ namespace {
 struct ShowOptions {
   std::string file;
   bool json = false, csv = false;
-  std::vector<std::string> columns;
 };
 
 /// Shaped links of the sessions, settings, table, figure of merit and verdict.
-std::string text_of(const record::Contents& file, const std::vector<std::string>& columns) {
+std::string text_of(const record::Contents& file) {
   std::set<std::string> links;
   for (const std::vector<std::string>& session : file.links)
     links.insert(record::links_text(session));
-  const TextTable<record::Row> table =
-      columns.empty() ? record::make_table(file.rows, isatty(STDOUT_FILENO) != 0)
-                      : record::chosen_table(file.rows, columns);
+  const auto table = record::make_table(file.rows, isatty(STDOUT_FILENO) != 0);
   std::string text =
       fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
   for (const record::Row& row : file.rows)
@@ -36,7 +33,7 @@ int show(const ShowOptions& options) {
   const record::Contents file = record::read_contents(options.file);
   write_stdout(options.json  ? record::to_json(file.rows)
                : options.csv ? record::to_csv(file.rows)
-                             : text_of(file, options.columns));
+                             : text_of(file));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 }  // namespace
@@ -47,11 +44,6 @@ void add_show(CLI::App& app, Invocation& invocation) {
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   CLI::Option* json = verb->add_flag("--json", options->json, "every column, as a JSON list");
   verb->add_flag("--csv", options->csv, "every column, with units in the titles")->excludes(json);
-  verb->add_option("--columns",
-          options->columns,
-          "these columns of the table or of the summary: step,memory,cv")
-      ->delimiter(',')
-      ->type_name("NAMES");
   verb->callback([&invocation, options] { invocation.code = show(*options); });
 }
 }  // namespace minitaw::app

@@ -125,7 +125,6 @@ private:
   void print(const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
-    recorder_.log(text);
   }
 
   /// FLOP/s of a rank's device for this case.

@@ -1,28 +1,54 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <array>
 #include <cstddef>
-#include <optional>
+#include <istream>
 #include <span>
 #include "record/hdf5.hpp"
 
 namespace minitaw::record {
 using Bytes = std::span<const std::byte>;
-/// Tells one state of a file from another: device, inode, size, seconds and nanoseconds of the last
-/// change.
-using FileState = std::array<std::int64_t, 5>;
-[[nodiscard]] std::optional<FileState> state_of(const std::string& path);
-/// The name of the copy that replaces `path`, beside it.
-[[nodiscard]] std::string copy_name(const std::string& path);
 
-/// Replaces the file by `bytes`, if it is still in the state `expected` (nothing: it is not there):
-/// a copy is written, forced to disk and renamed, so that the path always names the old or the new
-/// content. Returns the new state. Throws std::runtime_error if the disk is full, the folder is
-/// read-only, or another program writes it; the old file stays.
-FileState replace_file(
-    const std::string& path, Bytes bytes, const std::optional<FileState>& expected);
-/// Removes what a killed run may have left beside the file.
-void remove_stale_copy(const std::string& path);
+/// A file that this process has opened.
+class Descriptor {
+public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+
+  Descriptor(const Descriptor&) = delete;
+
+  ~Descriptor();
+
+  operator int() const { return fd_; }
+
+private:
+  int fd_;
+};
+
+/// FILE.h5.running, beside a result file while a program writes that: it keeps other programs away,
+/// and names the case that runs.
+class RunningMark {
+public:
+  /// Throws InputError if another program has the file.
+  explicit RunningMark(const std::string& path);
+
+  ~RunningMark() { remove(); }
+
+  void set(const std::string& identity) const;
+  /// Nothing runs any more.
+  void remove() const;
+
+  /// What the mark of a program that has died names; empty: nothing.
+  [[nodiscard]] const std::string& left() const { return left_; }
+
+private:
+  std::string name_;
+  Descriptor file_;  ///< its lock goes with the process
+  std::string left_;
+};
+
+/// Replaces the file by `bytes`: a copy is written, forced to disk and renamed, so that the path
+/// always names the old or the new content. Throws std::runtime_error if the disk is full or the
+/// folder is read-only; the old file stays.
+void replace_file(const std::string& path, Bytes bytes);
 /// Version of the layout in docs/results.md. Programs read and add to files of their own version.
 inline constexpr std::int64_t schema_version = 4;
 /// Length of the seal in front of the HDF5 file: its smallest user block, which all its readers
@@ -31,9 +57,9 @@ inline constexpr std::size_t seal_size = 512;
 /// The seal of an HDF5 file: a line with its length and CRC-32 (zlib's), then spaces to
 /// `seal_size`, and a newline.
 [[nodiscard]] std::string make_seal(std::int64_t schema, Bytes image);
-/// The HDF5 file after its seal, a part of `file`. Throws InputError if it is another one, or of
+/// The HDF5 file behind the seal. Throws InputError if it is not the one that was sealed, or of
 /// another schema.
-[[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
+[[nodiscard]] std::string unseal(std::istream& file, const std::string& path);
 
 // Result files in memory: a run that is killed inside HDF5 would leave a file that cannot be
 // opened.

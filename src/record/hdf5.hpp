@@ -2,7 +2,6 @@
 #pragma once
 #include <hdf5.h>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include "case/dataset.hpp"
 
@@ -27,35 +26,30 @@ private:
 
 void check(herr_t status, const std::string& what);
 
-/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be rewritten from
-/// `first` on.
-void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
+/// Writes a dataset and the groups above it. One that `grows`, of one axis, may be written again.
+void write(hid_t parent, const Dataset& dataset, bool grows = false);
 /// One element, or a list.
 void write_attribute(
     hid_t object, const std::string& name, const Values& values, bool list = false);
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
 
-struct Extent {
-  H5T_class_t type;            ///< of the values; H5T_NO_CLASS: a group
-  std::vector<hsize_t> shape;  ///< {}: a scalar; of a group: how many members it has
-};
-
-/// All groups and datasets of a file by their paths, "cases/0000/seconds".
-using Objects = std::unordered_map<std::string, Extent>;
-
+[[nodiscard]] bool has(hid_t parent, const std::string& path);
+/// Removes a group, if there is one.
+void remove(hid_t parent, const std::string& path);
 /// Throws unless the file holds nothing but groups, and datasets of numbers and texts that lie in
-/// the file themselves, each reached by one way. Links to other places, storage outside of the
-/// file, filters (whose code HDF5 would load), references, and extents without bytes in the
-/// file are no part of a result. Reads no value.
-[[nodiscard]] Objects objects_of(hid_t file);
+/// the file themselves. Links to other places, storage outside of the file, filters (whose code
+/// HDF5 would load), references, and extents without bytes in the file are no part of a result.
+/// Reads no value.
+void require_plain(hid_t file);
 
 template <class T>
 struct Array {
   std::vector<hsize_t> shape;
   std::vector<T> values;  ///< row-major
 };
-/// A whole dataset; throws unless it has so many dimensions and this type, one of Values.
+/// A whole dataset; throws unless it has so many dimensions and this type, one of Values. Texts
+/// have no control characters: these could command the terminal on which they are shown.
 template <class T>
 [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
 }  // namespace minitaw::record::h5

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <regex>
 #include <sstream>
+#include <unistd.h>
 #include "base/error.hpp"
 #include "case/result.hpp"
 #include "topology/system.hpp"
@@ -43,6 +44,23 @@ std::string shell_quoted(const std::string& word) {
   return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
 
+/// How the names of variables begin whose values a record keeps. A list of what is kept cannot miss
+/// a secret whose name was not thought of.
+constexpr const char* kept_variables = R"(
+NCCL_ALGO NCCL_PROTO NCCL_MIN_ NCCL_MAX_ NCCL_NTHREADS NCCL_BUFFSIZE NCCL_P2P_ NCCL_SHM_ NCCL_NET
+NCCL_CROSS_NIC NCCL_IB_ NCCL_SOCKET_ NCCL_NVLS_ NCCL_PXN_ NCCL_CUMEM_ NCCL_DMABUF_ NCCL_DEBUG
+UCX_TLS UCX_NET_DEVICES UCX_RNDV_ UCX_MAX_ UCX_ZCOPY_ UCX_PROTO_ UCX_IB_ UCX_RC_ UCX_DC_ UCX_UD_
+UCX_CUDA_ UCX_MEMTYPE_CACHE FI_PROVIDER FI_DOMAIN FI_CXI_ FI_EFA_ FI_HMEM FI_MR_CACHE_ FI_OFI_RXM_
+PSM2_ PSM3_ MPICH_GPU_ MPICH_OFI_ MPICH_SMP_ MPICH_RANK_REORDER_METHOD MPICH_ASYNC_PROGRESS
+MPICH_VERSION MPIR_CVAR_ OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_mtl OMPI_MCA_osc OMPI_MCA_coll
+OMPI_MCA_smsc OMPI_COMM_WORLD_SIZE MINITAW_MPI_DIRECT
+OMP_ GOMP_ KMP_ MKL_NUM_THREADS MKL_DYNAMIC OPENBLAS_ KOKKOS_NUM_ KOKKOS_DEVICE_ID KOKKOS_MAP_
+CUBLAS_ CUBLASLT_ CUDA_VISIBLE_DEVICES CUDA_DEVICE_ CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING
+NVIDIA_TF32_OVERRIDE ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES
+SLURM_JOB_ID SLURM_RESTART_COUNT SLURM_NNODES SLURM_JOB_NUM_NODES SLURM_NTASKS SLURM_TASKS_PER_NODE
+SLURM_CPUS_ SLURM_CPU_ SLURM_JOB_CPUS_PER_NODE SLURM_THREADS_PER_CORE SLURM_GPUS SLURM_GPU_
+SLURM_MEM_ SLURM_DISTRIBUTION SLURM_HINT
+)";
 }  // namespace
 
 HostNames::HostNames(std::vector<std::string> of_node, bool shown)
@@ -77,6 +95,23 @@ std::string HostNames::hidden(const std::string& text) const {
     at += found ? form->first.size() : 1;
   }
   return result;
+}
+
+std::vector<std::string> recorded_environment(const HostNames& hosts) {
+  std::istringstream words(kept_variables);
+  const std::vector<std::string> begins(std::istream_iterator<std::string>(words), {});
+  std::vector<std::string> kept;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string variable = *at, name = variable.substr(0, variable.find('=') + 1);
+    const auto begins_name = [&](const std::string& begin) { return name.starts_with(begin); };
+    if (std::ranges::none_of(begins, begins_name))
+      continue;
+    const std::string value = variable.substr(name.size());
+    const bool is_plain = value.find('/') == std::string::npos && hosts.hidden(value) == value;
+    kept.push_back(name + (is_plain ? value : "(not kept)"));
+  }
+  std::ranges::sort(kept);
+  return kept;
 }
 
 std::vector<std::string> shaped_links() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <optional>
 #include <string_view>
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
@@ -38,12 +37,8 @@ private:
   bool shown_ = false;
 };
 
-/// "NAME=value" as the record keeps it: of variables on a list, with a value made of numbers,
-/// devices and known words, which names no host (unless names are shown). "NAME=(not kept)" of all
-/// others that tune a library; else nothing.
-[[nodiscard]] std::optional<std::string> recorded(
-    const std::string& name, const std::string& value, const HostNames& hosts);
-
+/// "NAME=value" of each variable that tunes a library or counts what the job has. A value with a
+/// path or a host's name (unless names are shown) is "(not kept)".
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
 /// The settings of links that scripts/cluster exports: "nodes=3", "rate=100mbit", ...; empty
 /// without it.

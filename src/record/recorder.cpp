@@ -4,14 +4,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fmt/ranges.h>
-#include <fstream>
-#include <functional>
 #include <iterator>
 #include <set>
-#include <sstream>
 #include "base/error.hpp"
 #include "record/layout.hpp"
-#include "record/summary.hpp"
 
 namespace minitaw::record {
 namespace fs = std::filesystem;
@@ -36,11 +32,11 @@ void require(bool holds, const std::string& what) {
 }
 
 std::string case_path(int number) {
-  return fmt::format("cases/{:04}/", number);
+  return fmt::format("cases/{:04}", number);
 }
 
 std::string session_path(int n) {
-  return n == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", n);
+  return n == 0 ? "provenance" : fmt::format("provenance/resumed/{:04}", n);
 }
 
 // Datasets of a case. Their units are those of layout.txt.
@@ -165,35 +161,30 @@ std::vector<Dataset> datasets_of(const CaseResult& r) {
 /// Writes datasets into a group.
 void write(hid_t file, const std::string& group, std::vector<Dataset> datasets) {
   for (Dataset& dataset : datasets) {
-    dataset.path.insert(0, group);
+    dataset.path.insert(0, group + "/");
     h5::write(file, dataset);
   }
 }
 
-void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
+void write_case(hid_t file, const std::string& group, const CaseResult& result, const Row& row) {
   std::vector<Dataset> all = datasets_of(result);
   for (const Column& column : row.columns) {
     if (column.in_case.empty())
       continue;
     std::erase_if(all, [&](const Dataset& d) { return d.path == column.in_case; });
-    all.push_back({.path = std::string(column.in_case),
-        .units = std::string(column.units),
-        .values = one(column.value)});
+    all.push_back({.path = column.in_case, .units = column.units, .values = one(column.value)});
   }
-  write(file, path, std::move(all));
+  write(file, group, std::move(all));
 }
 
-/// The rows of a table of all ranks: as many as `count` says, or none at all.
-std::vector<std::vector<double>> read_table(
-    hid_t file, const std::string& path, std::size_t ranks, std::size_t count) {
+/// Seconds [timed step][rank], as many as there are.
+std::vector<std::vector<double>> read_seconds(hid_t file, const std::string& path) {
   const h5::Array<double> found = h5::read<double>(file, path, 2);
-  std::vector<std::vector<double>> table;
-  for (auto at = found.values.begin(); at != found.values.end();
-      at += static_cast<std::ptrdiff_t>(ranks)) {
-    require(found.shape == std::vector<hsize_t>{count, ranks}, path + " has another shape");
-    table.emplace_back(at, at + static_cast<std::ptrdiff_t>(ranks));
-  }
-  return table;
+  const auto ranks = static_cast<std::ptrdiff_t>(found.shape[1]);
+  std::vector<std::vector<double>> seconds;
+  for (auto at = found.values.begin(); at != found.values.end(); at += ranks)
+    seconds.emplace_back(at, at + ranks);
+  return seconds;
 }
 
 std::vector<int> read_counts(hid_t file, const std::string& path) {
@@ -201,15 +192,25 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   return {values.begin(), values.end()};
 }
 
-/// Returns whether the file has a dataset; its group may be missing as well.
-bool is_there(hid_t file, const std::string& path) {
-  const std::string group = path.substr(0, path.rfind('/'));
-  return H5Lexists(file, group.c_str(), H5P_DEFAULT) > 0 &&
-         H5Lexists(file, path.c_str(), H5P_DEFAULT) > 0;
-}
-
 std::vector<std::string> read_list(hid_t file, const std::string& path) {
   return h5::read<std::string>(file, path, 1).values;
+}
+
+std::vector<Row> read_rows(hid_t file) {
+  const std::size_t cases = h5::read<std::int64_t>(file, "summary/case", 1).values.size();
+  std::vector<Row> rows(cases, empty_row());
+  for (std::size_t at = 0; at < empty_row().columns.size(); ++at) {
+    const Column& column = empty_row().columns[at];
+    const auto read = [&]<class T>(const T&) {
+      const std::string path = "summary/" + column.name;
+      const std::vector<T> cells = h5::read<T>(file, path, 1).values;
+      require(cells.size() == cases, path + " has no value for each case");
+      for (std::size_t row = 0; row < cases; ++row)
+        rows[row].columns[at].value = cells[row];
+    };
+    std::visit(read, column.value);
+  }
+  return rows;
 }
 
 /// The file that is to be replaced: not a link to it.
@@ -230,10 +231,6 @@ std::string resolved(const std::string& path) {
   return target.string();
 }
 
-std::string running_name(const std::string& path) {
-  return path + ".running";
-}
-
 /// Puts what the file has of a case before the new repetitions.
 template <class T>
 void prepend(std::vector<T> earlier, std::vector<T>& later) {
@@ -243,16 +240,13 @@ void prepend(std::vector<T> earlier, std::vector<T>& later) {
 
 /// Puts what the file has along repetitions before what an instrument has found. Readings of some
 /// repetitions only would be taken for those of all: then there are none.
-void prepend_found(
-    hid_t file, const std::string& group, const CaseResult& earlier, Dataset& later) {
-  if (!later.axes.starts_with("repetition"))
-    return;
-  const std::size_t expected = earlier.position.size();
+/// `expected`: so many values were measured before.
+void prepend_found(hid_t file, const std::string& path, std::size_t expected, Dataset& later) {
   std::visit(
       [&]<class T>(std::vector<T>& values) {
         h5::Array<T> before{std::vector<hsize_t>(later.shape.size()), {}};
-        if (is_there(file, group + later.path))
-          before = h5::read<T>(file, group + later.path, later.shape.size());
+        if (h5::has(file, path))
+          before = h5::read<T>(file, path, later.shape.size());
         if (before.shape[0] != expected || before.values.empty() || values.empty()) {
           values.clear();
           std::ranges::fill(later.shape, 0);
@@ -275,43 +269,30 @@ void require_unprotected(const std::string& path) {
 }  // namespace
 
 void Recorder::join(const Row& row, int number, CaseResult& result) const {
-  CaseResult earlier = read_case(file_, path_, number, static_cast<int>(row.integer("ranks")));
   reading(path_, [&] {
-    for (Dataset& dataset : result.found)
-      prepend_found(file_, case_path(number), earlier, dataset);
+    const std::string group = case_path(number) + "/";
+    const std::vector<int> repetition = read_counts(file_, group + "repetition"),
+                           position = read_counts(file_, group + "position");
+    for (Dataset& found : result.found)
+      if (found.axes.starts_with("repetition"))
+        prepend_found(file_, group + found.path, position.size(), found);
+    prepend(read_seconds(file_, group + "seconds"), result.seconds);
+    prepend(repetition, result.repetition);
+    prepend(position, result.position);
+    prepend(read_list(file_, group + "window/begin"), result.begun);
+    prepend(read_list(file_, group + "window/end"), result.ended);
   });
-  prepend(std::move(earlier.seconds), result.seconds);
-  prepend(std::move(earlier.repetition), result.repetition);
-  prepend(std::move(earlier.position), result.position);
-  prepend(std::move(earlier.begun), result.begun);
-  prepend(std::move(earlier.ended), result.ended);
   for (const Extension& extension : extensions_)
     if (extension.join)
       extension.join(row, result);
 }
 
-CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
-  return reading(path, [&] {
-    const std::string group = case_path(number);
-    CaseResult found;
-    found.position = read_counts(file, group + "position");
-    found.repetition = read_counts(file, group + "repetition");
-    found.seconds = read_table(
-        file, group + "seconds", static_cast<std::size_t>(ranks), found.repetition.size());
-    found.begun = read_list(file, group + "window/begin");
-    found.ended = read_list(file, group + "window/end");
-    for (auto* times : {&found.begun, &found.ended})
-      times->resize(found.position.size());
-    return found;
-  });
-}
-
 Contents read_contents(hid_t file, const std::string& path) {
   return reading(path, [&] {
-    auto [rows, sessions] = read_summary(file);
-    Contents found{std::move(rows), {}, {}};
-    for (int number = 0; number < sessions; ++number) {
-      const std::string session = session_path(number);
+    h5::require_plain(file);
+    Contents found{read_rows(file), {}, {}};
+    for (int number = 0; number == 0 || h5::has(file, session_path(number)); ++number) {
+      const std::string session = session_path(number) + "/";
       found.git_hashes.push_back(h5::read<std::string>(file, session + "git_hash", 0).values.at(0));
       found.links.push_back(read_list(file, session + "links"));
     }
@@ -327,18 +308,21 @@ Recorder::Recorder(const std::string& path, Provenance session, Extensions exten
     : path_(resolved(path)),
       provenance_(std::move(session)),
       extensions_(std::move(extensions)),
-      state_(state_of(path_)),
-      file_(state_ ? load_file(path_) : new_file()) {
-  remove_stale_copy(path_);
-  std::getline(std::ifstream(running_name(path_)), interrupted_);
-  state_ ? resume() : begin();
+      mark_(path_),
+      file_(fs::exists(path_) ? load_file(path_) : new_file()) {
+  fs::exists(path_) ? resume() : begin();
 }
 
 void Recorder::begin() {
   write_session();
   (void)h5::make_group(file_, "provenance/resumed");
   (void)h5::make_group(file_, "cases");
-  write_progress(0);
+  write_progress();
+  const auto name = [](const Column& column) { return column.name; };
+  h5::write_attribute(h5::open_group(file_, "summary"),
+      "columns",
+      list_of(empty_row().columns, name),
+      true);  // HDF5 keeps no order
   try {
     save();
   } catch (const std::runtime_error& error) {
@@ -362,60 +346,33 @@ void Recorder::resume() {
 }
 
 void Recorder::write_session() {
+  if (written_)
+    return;
   write(file_, session_path(sessions_), provenance_);
   written_ = true;
 }
 
-void Recorder::write_progress(std::size_t first) {
-  const Row sample = empty_row();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < sample.columns.size(); ++i) {
-    const Column& column = sample.columns[i];
-    names.emplace_back(column.name);
-    std::visit(
-        [&]<class T>(const T&) {
-          const auto cell = [&](const Row& row) { return std::get<T>(row.columns[i].value); };
-          Dataset cells = by("case", fmt::format("summary/{}", column.name), list_of(rows_, cell));
-          cells.units = column.units;
-          h5::write(file_, cells, true, first);
-        },
-        column.value);
+void Recorder::write_progress() {
+  for (std::size_t at = 0; at < empty_row().columns.size(); ++at) {
+    const Column& column = empty_row().columns[at];
+    const auto write = [&]<class T>(const T&) {
+      const auto cell = [&](const Row& row) { return std::get<T>(row.columns[at].value); };
+      Dataset cells = by("case", "summary/" + column.name, list_of(rows_, cell));
+      cells.units = column.units;
+      h5::write(file_, cells, true);
+    };
+    std::visit(write, column.value);
   }
   const h5::Id summary = h5::open_group(file_, "summary");
-  if (first == 0)
-    h5::write_attribute(summary, "columns", names, true);  // HDF5 keeps no order
   h5::write_attribute(summary, "verdict", one(verdict(rows_)));
   h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
   for (const Extension& extension : extensions_)
     if (extension.sentence)
       h5::write_attribute(summary, extension.attribute, one(extension.sentence(rows_)));
-  h5::write(file_, entry(session_path(sessions_) + "log", "line", lines_), true, logged_);
-  logged_ = lines_.size();
-}
-
-void Recorder::log(const std::string& text) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    lines_.push_back(line);
-}
-
-void Recorder::finish() {
-  std::error_code error;
-  std::filesystem::remove(running_name(path_), error);
-  if (!written_)
-    return;
-  write_progress(rows_.size());
-  save();
-}
-
-void Recorder::begin_case(const Case& c) const {
-  std::ofstream(running_name(path_)) << deck::identity(c) << '\n';
 }
 
 Row Recorder::append(CaseResult result, int repetition) {
-  const bool begins = !written_;
-  if (begins)
-    write_session();
+  write_session();
   const std::string identity = deck::identity(result.settings);
   const auto known =
       std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
@@ -426,32 +383,26 @@ Row Recorder::append(CaseResult result, int repetition) {
   Row row = make_row(result, number, sessions_);
   for (const Extension& extension : extensions_)
     row.set(extension.columns(result));
-  const std::string path = case_path(number);
-  if (known == rows_.end()) {
+  if (known == rows_.end())
     rows_.push_back(row);
-  } else {
+  else
     *known = row;
-    h5::check(
-        H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
-  }
-  write_case(file_, path, result, row);
-  // Columns that another program than minitaw has copied may not grow.
-  write_progress(begins ? 0 : static_cast<std::size_t>(number));
+  h5::remove(file_, case_path(number));
+  write_case(file_, case_path(number), result, row);
+  write_progress();
   save();
   return row;
 }
 
 void Recorder::put(const std::string& group, std::vector<Dataset> datasets) {
-  if (!written_)
-    write_session();
-  if (H5Lexists(file_, group.c_str(), H5P_DEFAULT) > 0)
-    h5::check(H5Ldelete(file_, group.c_str(), H5P_DEFAULT), "replace a group");
-  write(file_, group + "/", std::move(datasets));
+  write_session();
+  h5::remove(file_, group);
+  write(file_, group, std::move(datasets));
   save();
 }
 
 void Recorder::save() {
-  state_ = replace_file(path_, bytes_of(file_), state_);
+  replace_file(path_, bytes_of(file_));
 }
 
 int repetitions_of(const Row& row) {

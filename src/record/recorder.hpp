@@ -16,32 +16,28 @@ struct Contents {
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
 /// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
-/// Reads from case `number` what repetitions need: seconds, places, windows. Throws InputError
-/// if damaged.
-[[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
-/// The result file of a sweep, held by one rank, complete on disk after every call. A file beside
-/// it names what runs.
+/// The result file of a sweep, held by one rank, complete on disk after every call.
 class Recorder {
 public:
-  /// Creates the file, or opens it to go on. Throws InputError for one that is damaged or of
-  /// another format or schema.
+  /// Creates the file, or opens it to go on. Throws InputError for one that another program writes,
+  /// that is damaged or of another format or schema.
   Recorder(const std::string& path, Provenance session, Extensions extensions = {});
 
-  void begin_case(const Case& c) const;
+  void begin_case(const Case& c) const { mark_.set(deck::identity(c)); }
+
   /// Writes a repetition of a case after the others; the first one (0) replaces what the file has.
   /// Returns the row of the summary. Throws std::runtime_error, and the file stays, if the disk is
-  /// full or another program changed it.
+  /// full.
   Row append(CaseResult result, int repetition = 0);
 
   /// Identity of the case that was running when the last program that wrote the file died; empty if
   /// none.
-  [[nodiscard]] const std::string& interrupted() const { return interrupted_; }
+  [[nodiscard]] const std::string& interrupted() const { return mark_.left(); }
 
-  /// Keeps a line that the user has seen; it is written with the next case.
-  void log(const std::string& text);
-  /// Writes what was logged since, if this session has measured anything.
-  void finish();
+  /// No case runs any more.
+  void finish() { mark_.remove(); }
+
   /// Writes datasets that are not of a case into a group of their own, which loses what it had, at
   /// once.
   void put(const std::string& group, std::vector<Dataset> datasets);
@@ -58,8 +54,8 @@ private:
   void begin();
   void resume();
   void write_session();
-  /// The rows of /summary from this one on, and what was logged since.
-  void write_progress(std::size_t first);
+  /// The rows of /summary.
+  void write_progress();
   void save();
 
   /// Puts what the file has of a case before a repetition of it. `row`: of the summary.
@@ -68,14 +64,12 @@ private:
   std::string path_;
   Provenance provenance_;
   Extensions extensions_;
-  std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
+  RunningMark mark_;
   h5::Id file_;
   std::vector<Row> rows_;
-  std::string note_, interrupted_;
-  std::vector<std::string> lines_;  ///< of the log
-  std::size_t logged_ = 0;          ///< of them in the file
-  int sessions_ = 0;                ///< in the file before this one
-  bool written_ = false;            ///< this session is in the file
+  std::string note_;
+  int sessions_ = 0;      ///< in the file before this one
+  bool written_ = false;  ///< this session is in the file
 };
 
 /// Returns whether a row needs no further run: its case ended ok, with all repetitions.

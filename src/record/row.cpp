@@ -231,13 +231,6 @@ Cells cells_of(const CaseResult& result, int number, int session) {
   return cells;
 }
 
-Row empty_row() {
-  Row row;
-  for (const Entry& e : layout().columns)
-    row.columns.push_back({e.path, e.units, e.is_setting, e.in_case, empty_cell(e)});
-  return row;
-}
-
 Row make_row(const CaseResult& result, int number, int session) {
   Row row = empty_row();
   row.set(cells_of(result, number, session));

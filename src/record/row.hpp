@@ -9,10 +9,10 @@ using Cells = std::vector<std::pair<std::string_view, Cell>>;
 
 /// A column of /summary, as scripts/minitaw/layout.txt has it, and what a case has in it.
 struct Column {
-  std::string_view name;
-  std::string_view units;    ///< "1": a number without unit, "text"
-  bool is_setting;           ///< what was asked for, as opposed to what came out
-  std::string_view in_case;  ///< path of the same value in the group of its case; empty: nowhere
+  std::string name;
+  std::string units;    ///< "1": a number without unit, "text"
+  bool is_setting;      ///< what was asked for, as opposed to what came out
+  std::string in_case;  ///< path of the same value in the group of its case; empty: nowhere
   Cell value;
 
   /// Without a unit; as many digits as tell the number from any other.
@@ -35,8 +35,6 @@ struct Row {
 
 /// The columns of the core, from a result.
 [[nodiscard]] Cells cells_of(const CaseResult& result, int number = 0, int session = 0);
-/// A row of cells that have the types of the columns: NaN, 0 and empty texts.
-[[nodiscard]] Row empty_row();
 /// The row of a result without what instruments add.
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
 /// Rows of cases that have not run yet, for widths and settings_text().

@@ -8,12 +8,13 @@
 #include <set>
 #include <sstream>
 #include "base/error.hpp"
+#include "record/layout.hpp"
 
 namespace minitaw::record {
-std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
+std::vector<std::string> varying_settings(const std::vector<Row>& rows) {
   constexpr std::array derived = {"identity", "group_count", "parameters"};
   constexpr std::array follow_hidden = {"heads", "kv_heads", "ffn"};
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
     const Column& column = rows.front().columns[i];
     if (!column.is_setting || std::ranges::find(derived, column.name) != derived.end())
@@ -162,31 +163,6 @@ std::vector<TableColumn<Row>> all_columns() {
     column.wide = std::ranges::find(narrow, column.name) == narrow.end();
   return columns;
 }
-
-/// Case, schedule, and the columns of these names.
-std::vector<TableColumn<Row>> chosen_columns(const std::vector<std::string>& names) {
-  const std::vector<TableColumn<Row>> all = all_columns();
-  const Row sample = empty_row();
-  std::vector<TableColumn<Row>> chosen(all.begin(), all.begin() + 2);
-  std::vector<std::string> known = list_of(all, &TableColumn<Row>::title);
-  for (const Column& column : sample.columns)
-    known.emplace_back(column.name);
-  for (const std::string& name : names) {
-    if (std::ranges::find(known, name) == known.end())
-      throw InputError(fmt::format(
-          "--columns: there is no column \"{}\"{} (docs/results.md lists those of the summary)",
-          name,
-          did_you_mean(name, known)));
-    const auto column = std::ranges::find(sample.columns, name, &Column::name);
-    if (column != sample.columns.end())
-      chosen.push_back(
-          of(name, {.title = name, .units = column->has_unit() ? std::string(column->units) : ""}));
-    else
-      std::ranges::copy_if(
-          all, std::back_inserter(chosen), [&](const auto& one) { return one.title == name; });
-  }
-  return chosen;
-}
 }  // namespace
 
 bool is_valid(const std::string& verdict) {
@@ -288,7 +264,7 @@ std::string to_json(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
     for (const Column& column : row.columns)
-      std::visit([&](const auto& cell) { object[std::string(column.name)] = cell; }, column.value);
+      std::visit([&](const auto& cell) { object[column.name] = cell; }, column.value);
     list.push_back(std::move(object));
   }
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -307,7 +283,7 @@ static std::string csv_field(const std::string& text) {
 std::string to_csv(const std::vector<Row>& rows) {
   const auto title = [](const Column& column) {
     return column.has_unit() ? fmt::format("{} [{}]", column.name, column.units)
-                             : std::string(column.name);
+                             : column.name;
   };
   const auto field = [](const Column& column) {
     const auto* real = std::get_if<double>(&column.value);
@@ -331,10 +307,6 @@ TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow) {
       at = columns.insert(at, of(name, {.title = name})) + 1;
   }
   return {std::move(columns), rows, narrow};
-}
-
-TextTable<Row> chosen_table(const std::vector<Row>& rows, const std::vector<std::string>& names) {
-  return {chosen_columns(names), rows};
 }
 
 std::string settings_text(const std::vector<Row>& rows) {

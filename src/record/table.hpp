@@ -6,7 +6,7 @@
 namespace minitaw::record {
 /// Settings in which the rows differ, in the order of the columns, but not what follows from
 /// another one.
-[[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
+[[nodiscard]] std::vector<std::string> varying_settings(const std::vector<Row>& rows);
 
 struct Missing {
   std::size_t cases = 0;
@@ -28,10 +28,6 @@ struct Missing {
 /// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview(). A
 /// narrow one has only the main figures and the settings in which the rows differ.
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows, bool narrow = false);
-/// Returns the table of case, schedule and these: titles of the whole table or columns of the
-/// summary. Throws InputError for other names.
-[[nodiscard]] TextTable<Row> chosen_table(
-    const std::vector<Row>& rows, const std::vector<std::string>& names);
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 /// A list of objects with the columns by their names; NaN is null.

@@ -294,8 +294,6 @@ def check_repeats():
             assert list(case["position"]) == sorted(case["position"])
             positions += list(case["position"])
         assert sorted(positions) == list(range(16)) and positions != list(range(16)), positions
-        log = "\n".join(record["provenance/log"].asstr()[:])
-    assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
 
 
 def check_slowest_rank():

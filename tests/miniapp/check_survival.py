@@ -218,7 +218,7 @@ def check_two_signals():
     job = start(*settings[1])
     try:
         wait_for(
-            lambda: len(ranks()) == 2 and FILE.with_name(FILE.name + ".running").exists(),
+            lambda: len(ranks()) == 2 and FILE.with_name(FILE.name + ".running").read_text(),
             "the case does not begin",
         )
         send(signal.SIGTERM, *ranks())

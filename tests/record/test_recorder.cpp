@@ -29,11 +29,10 @@ protected:
 
   [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
 
-  [[nodiscard]] CaseResult stored(const std::string& file) const {
-    return read_case(load_file(file), file, 0, 3);
+  template <class T>
+  [[nodiscard]] h5::Array<T> stored(const std::string& name, std::size_t dimensions) const {
+    return h5::read<T>(load_file(file_), "cases/0000/" + name, dimensions);
   }
-
-  [[nodiscard]] CaseResult stored() const { return stored(file_); }
 
   static std::string refusal(const std::string& file) {
     return refusal_of([&] { (void)open(file); });
@@ -53,7 +52,7 @@ protected:
   std::string changed(const auto& change) {
     const h5::Id image = load_file(file_);
     change(image);
-    replace_file(path("changed.h5"), bytes_of(image), state_of(path("changed.h5")));
+    replace_file(path("changed.h5"), bytes_of(image));
     return path("changed.h5");
   }
 };
@@ -70,10 +69,12 @@ TEST_F(File, ReadsBackWhatWasWritten) {
     EXPECT_EQ(row.columns[i].text(), written.columns[i].text()) << row.columns[i].name;
   EXPECT_EQ(row.text("ffn"), "7,8,9,10,11");
   EXPECT_TRUE(std::isnan(row.real("loss_error")));
-  const CaseResult found = stored();
-  EXPECT_EQ(found.seconds, r.seconds);
-  EXPECT_EQ(std::tie(found.repetition, found.position), std::tie(r.repetition, r.position));
-  EXPECT_EQ(found.begun.at(0) + found.ended.at(0), r.begun[0] + r.ended[0]);
+  EXPECT_THAT(stored<double>("seconds", 2).shape, ElementsAre(4, 3));
+  EXPECT_EQ(stored<double>("seconds", 2).values[4], 1.25);
+  EXPECT_THAT(stored<std::int64_t>("repetition", 1).values, ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(stored<std::int64_t>("position", 1).values, ElementsAre(3));
+  EXPECT_EQ(stored<std::string>("window/begin", 1).values, r.begun);
+  EXPECT_EQ(stored<std::string>("window/end", 1).values, r.ended);
   const h5::Id file = load_file(file_);
   for (const Dataset& dataset : r.found) {
     const std::string path = "cases/0000/" + dataset.path;
@@ -99,28 +100,39 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
     Recorder first = open();
     first.append(failed);
     EXPECT_EQ(first.append(sample_case("ddp")).integer("case"), 1);
-    EXPECT_EQ(files_in_folder(), 1U);
   }
+  EXPECT_EQ(files_in_folder(), 1U);
   const std::string before = read(file_);
-  Recorder second = open();
-  EXPECT_EQ(read(file_), before) << "changed without a new case";
-  EXPECT_TRUE(
-      second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
-  EXPECT_THAT(second.rows(),
-      ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
-  EXPECT_EQ(second.note(), "") << "of the same sources";
-  second.begin_case(sample_case("ddp").settings);
-  EXPECT_EQ(open().interrupted(), second.rows()[1].text("identity"));
-  second.append(sample_case("ddp"));  // of this session from here on
-  const Row row = second.append(sample_case("tawpipe"));
-  EXPECT_EQ(std::tuple(row.integer("case"), row.integer("session")), std::tuple(0, 1));
-  EXPECT_EQ(row.integer("samples"), 4) << "none of those that failed";
-  second.finish();
-  EXPECT_EQ(open().interrupted(), "");
+  {
+    Recorder second = open();
+    EXPECT_EQ(read(file_), before) << "changed without a new case";
+    EXPECT_TRUE(
+        second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
+    EXPECT_THAT(second.rows(),
+        ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
+    EXPECT_EQ(second.note(), "") << "of the same sources";
+    second.append(sample_case("ddp"));  // of this session from here on
+    const Row row = second.append(sample_case("tawpipe"));
+    EXPECT_EQ(std::tuple(row.integer("case"), row.integer("session")), std::tuple(0, 1));
+    EXPECT_EQ(row.integer("samples"), 4) << "none of those that failed";
+    EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
+  }
   ASSERT_THAT(rows(), SizeIs(2));
   EXPECT_EQ(rows()[0].text("status") + rows()[0].text("reason"), "ok");
   EXPECT_EQ(rows()[1].text("schedule"), "ddp");
-  EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
+}
+
+TEST_F(File, OfAProgramThatDiedNamesTheCaseThatRan) {
+  const Case running = sample_case("ddp").settings;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Recorder recorder = open();
+    recorder.begin_case(running);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(open().interrupted(), deck::identity(running));
+  EXPECT_EQ(open().interrupted(), "");
 }
 
 TEST_F(File, OfACaseThatFailedBeforeItsBytesWereCountedHasNone) {
@@ -156,13 +168,13 @@ TEST_F(File, OfRepetitionsHasWhatInstrumentsFoundInEachOfThem) {
       energy.shape = {has ? 1UL : 0UL, has ? 3UL : 0UL};
       recorder.append(r, number);
     }
-    const CaseResult found = stored();
-    EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
-    EXPECT_THAT(found.seconds, SizeIs(8));
-    EXPECT_THAT(found.begun, ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
-    EXPECT_THAT(found.ended, SizeIs(2));
-    const h5::Id file = load_file(file_);
-    const auto energy = h5::read<double>(file, "cases/0000/energy", 2);
+    EXPECT_THAT(stored<std::int64_t>("repetition", 1).values, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+    EXPECT_THAT(stored<double>("seconds", 2).shape, ElementsAre(8, 3));
+    EXPECT_EQ(stored<double>("seconds", 2).values[13], 0.25);
+    EXPECT_THAT(stored<std::string>("window/begin", 1).values,
+        ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
+    EXPECT_THAT(stored<std::string>("window/end", 1).values, SizeIs(2));
+    const auto energy = stored<double>("energy", 2);
     EXPECT_EQ(energy.values,
         first && second ? (std::vector<double>{1, 2, 3, 2, 2, 3}) : std::vector<double>{});
   }
@@ -177,7 +189,7 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
              {"empty", ""},
              {"unsealed", read(hollow).substr(seal_size)}})
       EXPECT_THAT(refuse(write(name, content)), HasSubstr("not a miniTaw result")) << name;
-    EXPECT_THAT(refuse(folder_.string()), HasSubstr("is not a file"));
+    EXPECT_THAT(refuse(folder_.string()), HasSubstr("not a miniTaw result"));
     EXPECT_THAT(refuse(hollow), HasSubstr("is damaged"));
   }
   EXPECT_THAT(refusal(path("missing/r.h5")), HasSubstr("no folder"));
@@ -190,54 +202,90 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   EXPECT_THAT(refusal(path("link.h5")), HasSubstr("cannot be read"));
 }
 
-TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
+/// What another repetition of the case would be joined to.
+TEST_F(File, WhoseCaseLacksWhatARepetitionNeedsIsRefused) {
   open().append(sample_case());
-  const auto complaint =
-      [&](const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
-        const std::string file = changed([&](hid_t root) {
-          drop(root, "cases/0000/" + name);
-          if (!shape.empty())
-            h5::write(root, {"cases/0000/" + name, "1", "", values, shape});
-        });
-        return refusal_of([&] { (void)stored(file); });
-      };
-  for (const char* name : {"seconds", "repetition", "position"})
-    EXPECT_THAT(complaint(name, {}, {}),
-        AllOf(HasSubstr("is damaged"), HasSubstr("0000"), HasSubstr(name)));
-  using Reals = std::vector<double>;
-  using Integers = std::vector<std::int64_t>;
-  EXPECT_THAT(complaint("seconds", Reals(8, 0.5), {4, 2}), HasSubstr("seconds has another shape"));
-  EXPECT_THAT(complaint("seconds", Reals(12, 0.5), {12}), HasSubstr("dimensions"));
-  EXPECT_THAT(complaint("seconds", Integers(12, 1), {4, 3}), HasSubstr("type"));
-  const std::string energy = "cases/0000/energy";
-  const std::string longer = changed([&](hid_t root) {
-    drop(root, energy);
-    h5::write(root, {energy, "J", "", Reals(6, 1), {2, 3}});
-  });
-  EXPECT_THAT(read_refusal(longer), HasSubstr(energy + " has the length 2"));
-  EXPECT_THAT(
-      complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("seconds has another shape"));
+  const auto complaint = [&](const std::string& name, const Dataset& other) {
+    const std::string file = changed([&](hid_t root) {
+      drop(root, "cases/0000/" + name);
+      if (!other.path.empty())
+        h5::write(root, other);
+    });
+    return refusal_of([&] { open(file).append(sample_case(), 1); });
+  };
+  for (const std::string name : {"seconds", "repetition", "position"})
+    EXPECT_THAT(complaint(name, {}), AllOf(HasSubstr("is damaged"), HasSubstr("0000/" + name)));
+  const std::string seconds = "cases/0000/seconds";
+  EXPECT_THAT(complaint("seconds", {seconds, "s", "", std::vector<double>(12, 0.5), {12}}),
+      HasSubstr("dimensions"));
+  EXPECT_THAT(complaint("seconds", {seconds, "s", "", std::vector<std::int64_t>(12, 1), {4, 3}}),
+      HasSubstr("type"));
 }
 
-TEST_F(File, ThatLacksAColumnIsRefused) {
+TEST_F(File, WhoseColumnsAreNotThoseOfTheProgramIsRefused) {
   open().append(sample_case("ddp"));
-  for (const char* name : {"seq", "mfu"}) {
-    const std::string lacking =
-        changed([&](hid_t root) { drop(root, fmt::format("summary/{}", name)); });
-    EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr(name)));
+  const std::vector<std::int64_t> two = {128, 256};
+  for (const auto& other : {Dataset{},
+           {"summary/seq", "token", "case", two, {2}},
+           {"summary/seq", "token", "case", std::vector<double>{128}, {1}}}) {
+    const std::string file = changed([&](hid_t root) {
+      drop(root, "summary/seq");
+      if (!other.path.empty())
+        h5::write(root, other);
+    });
+    for (const auto& refuse : {refusal, read_refusal})
+      EXPECT_THAT(refuse(file), AllOf(HasSubstr("is damaged"), HasSubstr("summary/seq")));
   }
 }
 
-/// As h5py leaves it where no more is asked for.
-TEST_F(File, WhoseColumnsCannotGrowIsGoneOnWith) {
+TEST_F(File, ThatLeadsElsewhereOrClaimsMoreThanItHoldsIsRefused) {
   open().append(sample_case("ddp"));
-  const std::string other = changed([](hid_t root) {
-    drop(root, "summary/seq");
-    h5::write(root, {"summary/seq", "token", "case", std::vector<std::int64_t>{128}, {1}});
-  });
-  open(other).append(sample_case("tawpipe", 256));
-  const std::vector<Row> rows = read_contents(other).rows;
-  EXPECT_EQ(std::tuple(rows.at(0).integer("seq"), rows.at(1).integer("seq")), std::tuple(128, 256));
+  const h5::Id options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create options"),
+      chunks(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create options"),
+      filter(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "create options");
+  const hsize_t huge = hsize_t{1} << 31, small = 4;
+  const h5::Id claimed(H5Screate_simple(1, &huge, nullptr), H5Sclose, "create a space"),
+      plain(H5Screate_simple(1, &small, nullptr), H5Sclose, "create a space"),
+      none(H5Screate(H5S_NULL), H5Sclose, "create a space");
+  H5Pset_external(options, "canary", 0, 4);
+  H5Pset_chunk(chunks, 1, &small);
+  H5Pset_chunk(filter, 1, &small);
+  H5Pset_shuffle(filter);
+  const auto dataset = [](hid_t root, hid_t type, hid_t space, hid_t properties) {
+    (void)h5::Id(H5Dcreate2(root, "summary/seq", type, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+        H5Dclose,
+        "create a dataset");
+  };
+  const std::vector<std::pair<const char*, std::function<void(hid_t)>>> changes = {
+      {"another place", [](hid_t root) { H5Lcreate_soft("/cases", root, "summary/seq", {}, {}); }},
+      {"another place",
+          [](hid_t root) { H5Lcreate_external("other.h5", "/x", root, "summary/seq", {}, {}); }},
+      {"another place", [&](hid_t root) { dataset(root, H5T_NATIVE_UINT8, plain, options); }},
+      {"filtered", [&](hid_t root) { dataset(root, H5T_NATIVE_INT64, plain, filter); }},
+      {"claims 2147483648", [&](hid_t root) { dataset(root, H5T_NATIVE_INT64, claimed, chunks); }},
+      {"neither numbers", [&](hid_t root) { dataset(root, H5T_STD_REF_OBJ, plain, {}); }},
+      {"neither numbers", [&](hid_t root) { dataset(root, H5T_NATIVE_INT64, none, {}); }},
+      {"a group that", [](hid_t root) {
+         const h5::Id type(H5Tcopy(H5T_NATIVE_INT), H5Tclose, "copy a type");
+         H5Tcommit2(root, "summary/seq", type, {}, {}, {});
+       }}};
+  for (const auto& [words, change] : changes) {
+    const std::string file = changed([&](hid_t root) {
+      drop(root, "summary/seq");
+      change(root);
+    });
+    for (const auto& refuse : {refusal, read_refusal})
+      EXPECT_THAT(refuse(file), AllOf(HasSubstr("/summary/seq"), HasSubstr(words)));
+  }
+}
+
+/// They could command the terminal on which `show` prints them.
+TEST_F(File, HasTextsWithoutControlCharacters) {
+  CaseResult r = sample_case();
+  r.status = Status::error;
+  r.reason = "\x1b]0;owned\x07 a\tb\n";
+  open().append(r);
+  EXPECT_EQ(rows()[0].text("reason"), "?]0;owned? a\tb\n");
 }
 
 TEST_F(File, WithAStaleCopyIsCleanedAndAProtectedOneIsNotAddedTo) {
@@ -271,7 +319,7 @@ TEST_F(File, OnAFullDiskStaysAsItWas) {
       testing::ThrowsMessage<std::runtime_error>(HasSubstr("cannot be written")));
   setrlimit(RLIMIT_FSIZE, &whole);
   EXPECT_EQ(read(file_), before);
-  EXPECT_EQ(files_in_folder(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(path("r.h5.part")));
 }
 
 /// How many cases were appended to a file, by their ticks. From the 20th on, a case replaces an

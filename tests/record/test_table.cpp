@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include "fixtures.hpp"
+#include "record/layout.hpp"
 #include "record/table.hpp"
 #include "sample.hpp"
 
@@ -109,20 +110,6 @@ TEST(Table, ANarrowLineKeepsWhatTellsCasesApartAndTheMainFigures) {
     EXPECT_THAT(table.header(), HasSubstr(name));
   for (const char* name : {"groups", "TFLOP/s", "check"})  // equal, or of less interest
     EXPECT_THAT(table.header(), testing::Not(HasSubstr(name)));
-}
-
-TEST(Table, ShowsTheColumnsThatAreAskedFor) {
-  const std::vector<Row> some = {make_row(sample_case())};
-  const TextTable<Row> table = chosen_table(some, {"step", "cv", "energy_per_token", "inside"});
-  std::istringstream words(table.header().substr(1, table.header().find('\n')));
-  std::vector<std::string> found;
-  for (std::string word; words >> word;)
-    found.push_back(word);
-  EXPECT_THAT(found,
-      testing::ElementsAre(
-          "case", "schedule", "step", "cv", "energy_per_token", "inside", "inside"));
-  const std::string refusal = test::refusal_of([&] { (void)chosen_table(some, {"memry"}); });
-  EXPECT_THAT(refusal, test::Says({"memry", "memory"}));
 }
 
 TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {
