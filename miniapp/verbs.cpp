@@ -7,6 +7,7 @@ void add_verbs(CLI::App& app, Invocation& invocation) {
   add_verify(app, invocation);
   add_plan(app, invocation);
   add_show(app, invocation);
+  add_topo(app, invocation);
   add_help(app, invocation);
   add_instruments(app, invocation);
 }

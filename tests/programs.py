@@ -70,8 +70,8 @@ def run_all(*tests):
 
 
 def has_instruments(program):
-    """Whether a minitaw was built with instruments: the mini-app alone has no verb `topo`."""
-    return "\n  topo " in output_of(call(program, "--help"))
+    """Whether a minitaw was built with instruments: the mini-app alone has no verb `screen`."""
+    return "\n  screen " in output_of(call(program, "--help"))
 
 
 def run_checks(names, without=()):

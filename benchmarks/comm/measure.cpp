@@ -1,20 +1,56 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
+#include <functional>
+#include <thread>
 
 #include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "instruments/links/messages.hpp"
 
 namespace minitaw::bench {
 namespace {
 using Host = Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 using ConstHost = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
+/// Times what the ranks of the job do at the same time.
+class Stopwatch {
+public:
+  /// `share_cores`: the ranks are on one machine and outnumber its cores. Those in a barrier of
+  /// MPI's would keep the others from leaving it, and slices of the scheduler be what is measured.
+  explicit Stopwatch(bool share_cores) : share_cores_(share_cores) {}
+
+  /// Returns the seconds until `work` has ended on the slowest rank; all begin together.
+  /// Collective.
+  double slowest(const std::function<void()>& work) const {
+    begin_together();
+    const double begin = MPI_Wtime();
+    work();
+    return comm::mpi::largest(MPI_Wtime() - begin, MPI_COMM_WORLD);
+  }
+
+private:
+  /// All have slept until the last one is here. Who shares cores then sleeps until an agreed moment
+  /// on the clock of the machine.
+  void begin_together() const {
+    using Clock = std::chrono::steady_clock;
+    using comm::mpi::check;
+    (void)comm::mpi::largest(0, MPI_COMM_WORLD);
+    if (!share_cores_)
+      return check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+    constexpr Clock::duration soon = std::chrono::milliseconds(20);
+    std::int64_t moment = (Clock::now() + soon).time_since_epoch().count();
+    check(MPI_Bcast(&moment, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    std::this_thread::sleep_until(Clock::time_point(Clock::duration(moment)));
+  }
+
+  bool share_cores_;
+};
+
 /// An operation with its backend, on this rank.
 class Trial {
 public:
-  Trial(const links::Stopwatch& stopwatch,
+  Trial(const Stopwatch& stopwatch,
       const Size& size,
       const Scopes& scopes,
       const Scope& scope,
@@ -69,7 +105,7 @@ private:
     return contents_.fault(operation_, member_, rank_, backend.slices_in_place(), after);
   }
 
-  const links::Stopwatch& stopwatch_;
+  const Stopwatch& stopwatch_;
   const Size& size_;
   const Scope& scope_;
   Operation operation_;
@@ -102,8 +138,7 @@ std::vector<Measured> measure(const Size& size,
     const CommOptions& options) {
   Buffers buffers(size.bytes());
   const topology::Placement place = comm::mpi::detect_placement(MPI_COMM_WORLD);
-  const links::Stopwatch stopwatch(
-      MPI_COMM_WORLD, place.nodes.count() == 1 && place.nodes.ranks() > place.node_cores);
+  const Stopwatch stopwatch(place.nodes.count() == 1 && place.nodes.ranks() > place.node_cores);
   std::vector<Measured> results;
   for (const Scope& scope : scopes.scopes)
     for (std::size_t o = 0; o < operation_names.size(); ++o) {

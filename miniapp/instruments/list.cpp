@@ -39,7 +39,6 @@ void add_predictor(CLI::App& /*app*/, const Invocation& /*invocation*/) {}
 void add_instruments(CLI::App& app, Invocation& invocation) {
   add_predictor(app, invocation);
   add_screen(app, invocation);
-  add_topo(app, invocation);
 }
 
 record::Extensions extensions() {

@@ -11,33 +11,23 @@ struct Screening {
   std::vector<std::string> nodes{};          ///< their names
   std::string settings{};                    ///< what was measured
   std::vector<screen::Measured> measured{};  ///< by quantity
-  screen::Judgement judgement{};             ///< of the rounds that have been measured
-  screen::Words words{};                     ///< empty before the last round
+  screen::Judgement judgement{};             ///< of all rounds; empty before the last one
+  screen::Verdict verdict{};                 ///< of the judgement
 
   /// That have been measured.
   [[nodiscard]] int rounds() const { return std::ssize(measured.front().rounds); }
 };
 
-/// The group /screen of a result file.
-class ScreenFile {
-public:
-  ScreenFile(const std::string& path, const record::Provenance& provenance)
-      : path_(path),
-        recorder_(path, provenance) {}
+// The group /screen of a result file.
 
-  /// Adds the rounds that the file has. Throws InputError if these are of something else.
-  void read(Screening& screening);
-  void write(const Screening& screening);
-
-private:
-  std::string path_;
-  record::Recorder recorder_;
-};
+/// Adds the rounds that the file has. Throws InputError if these are of something else.
+void read_rounds(const record::Recorder& file, const std::string& path, Screening& screening);
+void write(record::Recorder& file, const Screening& screening);
 
 /// Of each quantity: lowest, median and highest of all rounds, the smallest loss that would have
-/// been named, and what is known.
+/// been named, and what is expected.
 [[nodiscard]] std::string table_text(const Screening& screening);
-/// The culprits with their evidence, and the words.
+/// The culprits with their evidence, and the verdict.
 [[nodiscard]] std::string findings_text(const Screening& screening, const MpiJob& mpi);
 [[nodiscard]] Json to_json(const Screening& screening);
 }  // namespace minitaw::app

@@ -4,7 +4,6 @@
 
 namespace minitaw::app {
 void add_screen(CLI::App& app, Invocation& invocation);
-void add_topo(CLI::App& app, Invocation& invocation);
 /// In minitaw-predict, of builds with SimGrid.
 void add_predict(CLI::App& app, Invocation& invocation);
 

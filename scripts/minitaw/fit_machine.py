@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The machine at hand as a machine file for minitaw predict: runs `minitaw_kernels --deck DECK`
-and, under --launch, `minitaw topo` (docs/predict.md)."""
+and, under --launch, `minitaw screen` (docs/predict.md)."""
 
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -72,30 +73,27 @@ def device_lines(kernels, precision):
 
 
 def link_lines(links):
-    if inside := links["inside"]:
+    measured = {quantity["name"]: quantity["median"] for quantity in links["quantities"]}
+    if inside := measured.get("rate inside the node"):
         yield "\n[inside]"
         yield 'kind = "switch"'
-        yield from rate_and_latency(inside["shared_bytes_per_s"], inside)
-    if between := links["between"]:
+        yield f'rate = "{inside / GIGA:.4g} GB/s"'
+    if between := measured.get("rate between nodes"):
         yield "\n[between]"
         yield f"adapters = {links['adapters']}"
-        yield from rate_and_latency(between["both_bytes_per_s"] / links["adapters"], between)
-
-
-def rate_and_latency(bytes_per_s, link):
-    yield f'rate = "{bytes_per_s / GIGA:.4g} GB/s"'
-    yield f'latency = "{link["latency_s"] * 1e6:.4g} us"'
+        yield f'rate = "{between / GIGA:.4g} GB/s"'
+        yield f'latency = "{measured["latency between nodes"] * 1e6:.4g} us"'
 
 
 def machine_text(links, kernels, source):
-    groups = links["groups"]
-    if len(set(groups)) > 1:
-        raise BadInput(f"groups of {groups} ranks: a machine file has as many ranks in each node")
+    nodes = links["nodes"]
+    if len(set(nodes)) > 1:
+        raise BadInput(f"nodes of {nodes} ranks: a machine file has as many ranks in each node")
     memory = rate_of(fitting(kernels, MEMORY_KERNELS), "bytes", "B/s")
     lines = [
         f"# Measured: {source}.",
-        f"nodes = {len(groups)}",
-        f"ranks_per_node = {groups[0]}",
+        f"nodes = {len(nodes)}",
+        f"ranks_per_node = {nodes[0]}",
         "\n[device]",
         f'memory_rate = "{memory}"',
         *device_lines(kernels, "fp32"),
@@ -103,6 +101,15 @@ def machine_text(links, kernels, source):
         *link_lines(links),
     ]
     return "\n".join(lines) + "\n"
+
+
+def measured_links(launch, program):
+    """Also where the verdict is that something is slow: medians tell of the others."""
+    words = [*launch.split(), program, "screen", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise BadInput(f"{' '.join(map(str, words))} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def measured_kernels(program, deck):
@@ -135,7 +142,7 @@ def parse(words):
         "--links",
         metavar="FILE.json",
         type=pathlib.Path,
-        help="output of minitaw topo --json, instead of a job",
+        help="output of minitaw screen --json, instead of a job",
     )
     add(
         "--kernels",
@@ -159,6 +166,6 @@ def main(words=None):
     if options.links:
         links = options.links.read_text(encoding="utf-8")
     else:
-        links = output_of(*options.launch.split(), options.minitaw, "topo", "--json")
+        links = measured_links(options.launch, options.minitaw)
     source = options.deck or f"{options.links}, {options.kernels}"
     write_stdout(machine_text(json.loads(links), kernels, source))

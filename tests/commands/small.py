@@ -30,7 +30,7 @@ CAPS = {
     "repeats": 1,
 }
 WHOLE = {"ffn_per_layer", "micro_batch_per_rank"}  # lists that are one value
-LESS = {"screen": {"--rounds": "2", "--seconds": "0.005"}, "topo": {"--seconds": "0.01"}}
+LESS = {"screen": {"--rounds": "2", "--seconds": "0.005"}}
 LESS_OF = {
     "minitaw_kernels": {
         "--triad-mib": "1",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with exit 2, limits
-and repetitions hold, topo measures. Called as job.py says, and with the program with the devices
+and repetitions hold, topo tells places. Called as job.py says, and with the program with the devices
 of fake_host.cpp.
 """
 
@@ -13,7 +13,7 @@ import time
 import h5py
 import programs
 from job import DECK, FOLDER, MORE, MPIEXEC, NUMBER, PROGRAM, call, rows
-from programs import has_instruments, output_of, refused, run_checks, settings
+from programs import output_of, refused, run_checks, settings
 
 FILE = FOLDER / "job.h5"
 (NO_DEVICE,) = MORE
@@ -326,37 +326,18 @@ def check_rank_that_cannot_start():
 
 
 def check_topo():
-    """Numbers that can be, for groups of any size."""
-
-    for ranks, groups, options in (
-        (4, [1, 3], ["--groups", "1+*"]),
-        (2, [2], []),
-        (2, [1, 1], ["--groups", "2"]),
-        (1, [1], []),
-    ):
-        done = call(ranks, "topo", "--seconds", "0.05", "--json", *options)
-        assert done.returncode == 0, programs.told(done)
-        said = json.loads(done.stdout)
-        assert said["ranks"] == ranks, said
-        assert said["groups"] == groups, said
-        assert said["shaped_links"] == [], said
-        assert said["adapters"] >= 1, said
-        assert (said["inside"] is None) == (max(groups) == 1), said
-        assert (said["between"] is None) == (len(groups) == 1), said
-        for rates in filter(None, (said["inside"], said["between"])):
-            assert set(rates) == {
-                "latency_s",
-                "alone_bytes_per_s",
-                "shared_bytes_per_s",
-                "both_bytes_per_s",
-            }, said
-            # no message comes before it has been sent, nor faster than memory moves
-            assert min(rates.values()) > 0, said
-            assert rates["latency_s"] > 1e-9, said
-            assert max(rates.values()) < 1e13, said
+    """Places and groups, as a text and in JSON."""
+    done = call(2, "topo", "--json")
+    assert done.returncode == 0, programs.told(done)
+    said = json.loads(done.stdout)
+    assert [place["node"] for place in said["ranks"]] == ["node 0"] * 2, said
+    assert all(place["cores"] and place["computes"].startswith("host, ") for place in said["ranks"])
+    assert said["groups"] == [2] and said["adapters"] >= 1 and said["shaped_links"] == [], said
+    text = call(2, "topo").stdout
+    for rank, place in enumerate(said["ranks"]):
+        assert f"# rank {rank}: node 0, cores {place['cores']}, {place['computes']}\n" in text, text
+    assert "# groups        = 2\n" in text, text
     refused(call(1, "topo", "x"), "x")
-    for options in (["--groups", "3"], ["--seconds", "0"]):
-        refused(call(2, "topo", "--seconds", "0.05", *options))
 
 
-run_checks(globals(), () if has_instruments(PROGRAM) else ("check_topo",))
+run_checks(globals())

@@ -36,8 +36,8 @@ KERNELS = [
     kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3),
     kernel("swiglu/fp32/forward", 1, 3e7, 7e-3),
 ]
-INSIDE = {"latency_s": 2e-6, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 1e9}
-BETWEEN = {"latency_s": 5e-6, "shared_bytes_per_s": 7e8, "both_bytes_per_s": 5e8}
+INSIDE = {"rate inside the node": 2e9}
+BETWEEN = {"rate between nodes": 2.5e8, "latency between nodes": 5e-6}
 MADE = """# Measured: links, kernels.
 nodes = 3
 ranks_per_node = 2
@@ -57,7 +57,6 @@ attention = "800 GFLOP/s"
 [inside]
 kind = "switch"
 rate = "2 GB/s"
-latency = "2 us"
 
 [between]
 adapters = 2
@@ -70,17 +69,18 @@ def write_json(name, content):
     (FOLDER / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-def write_links(name, groups, inside):
-    write_json(name, {"groups": groups, "adapters": 2, "inside": inside, "between": BETWEEN})
+def write_links(name, nodes, measured):
+    quantities = [{"name": name, "lowest": 1, "median": value} for name, value in measured.items()]
+    write_json(name, {"nodes": nodes, "adapters": 2, "quantities": quantities})
 
 
 def machine_file():
-    """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 and 4.3 GB/s, 5 together; links shared
-    by all, those between nodes evenly by both adapters. The program reads it."""
+    """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 and 4.3 GB/s, 5 together; medians of
+    links. The program reads it."""
     write_json("kernels", {"benchmarks": KERNELS})
-    write_links("links", [2, 2, 2], INSIDE)
-    write_links("unlike", [2, 1], None)
-    write_links("alone", [1, 1], None)
+    write_links("links", [2, 2, 2], INSIDE | BETWEEN)
+    write_links("unlike", [2, 1], INSIDE | BETWEEN)
+    write_links("alone", [1, 1], BETWEEN)
 
     def fit(*options):
         return ("fit-machine", *options, "--kernels", "kernels")
@@ -92,11 +92,11 @@ def machine_file():
     refused("fit-machine", "--links", "links", says="no deck")
 
     launch = FOLDER / "launch"
-    launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links\n', encoding="utf-8")
+    launch.write_text('#!/bin/sh\n[ "$4" = --json ] && cat links; exit 1\n', encoding="utf-8")
     launch.chmod(0o755)
     launched = accepted(*fit("a deck", "--launch", "./launch x"))
     assert launched == MADE.replace("links, kernels", "a deck"), launched
-    refused(*fit("a deck", "--launch", "./launch"), says="topo --json failed")
+    refused(*fit("a deck", "--launch", "./launch"), says="screen --json failed")
 
     (FOLDER / "machine.toml").write_text(text, encoding="utf-8")
     done = predict("machine.toml", *programs.settings(schedule="fsdp", ranks=4), "--json")

@@ -120,13 +120,11 @@ def nodes_are_groups_and_adapters_carry_what_is_planned():
             ), f"node {node}: {step:.0f} bytes a step, {way} of the plan: {planned[way]}"
 
 
-def topo_measures_what_links_were_shaped_to():
-    """100 Mbit/s are 12.5 MB/s, one way 20 ms; twice as much or half would be another figure.
-    Inside of a node nothing is shaped."""
+def topo_names_nodes_and_what_links_were_shaped_to():
     cluster_of = [*TWO, "--rate", "100mbit", "--latency", "20ms"]
-    said = json.loads(
-        call(*cluster_of, program=[MINITAW, "topo", "--json", "--seconds", "0.2"]).stdout
-    )
+    said = json.loads(call(*cluster_of, program=[MINITAW, "topo", "--json"]).stdout)
+    assert said["groups"] == [2, 2] and said["adapters"] == 1, said
+    assert [place["node"] for place in said["ranks"]] == ["node 0"] * 2 + ["node 1"] * 2, said
     assert said["shaped_links"] == [
         "nodes=2",
         "ranks_per_node=2",
@@ -134,20 +132,6 @@ def topo_measures_what_links_were_shaped_to():
         "latency=20ms",
         "mtu=9000",
     ], said
-    assert said["message_bytes"] == 1 << 20, said
-    inside, between = said["inside"], said["between"]
-    assert 0.020 <= between.pop("latency_s") < 0.030 and inside.pop("latency_s") < 0.010, said
-    assert all(6.4e6 < rate < 13.2e6 for rate in between.values()), said
-    assert all(rate > 26e6 for rate in inside.values()), said
-    text = call(*cluster_of, program=[MINITAW, "topo", "--seconds", "0.01"]).stdout
-    (latency,) = re.findall(r"between +latency, 8 bytes +(\S+) us", text)
-    rates = [
-        tuple(map(float, pair))
-        for pair in re.findall(r"between .* (\S+) +(\S+)\n", text.replace(f"{latency} us", ""))
-    ]
-    assert 20e3 <= float(latency) < 30e3, text
-    assert len(rates) == 3, text
-    assert all(abs(8 * mbyte / mbit - 1) < 2e-3 for mbyte, mbit in rates), text
 
 
 def nothing_is_left_by_signals():
@@ -326,7 +310,7 @@ for check in (
     nodes_share_the_cores,
     exit_codes_are_passed_on,
     nodes_are_groups_and_adapters_carry_what_is_planned,
-    topo_measures_what_links_were_shaped_to,
+    topo_names_nodes_and_what_links_were_shaped_to,
     a_node_can_be_cut,
     a_cut_link_ends_the_case_and_the_next_one_follows,
     nothing_is_left_by_signals,

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""minitaw screen on a cluster: what is shaped between two nodes is measured between these two.
-Called with the repository, a folder to write to and the program. Ends with 77 where no namespaces
+"""minitaw screen on a cluster: what is shaped between two nodes is measured between these two, by
+its rate and its latency. Called with the repository, a folder to write to and the program. Ends with 77 where no namespaces
 can be had. What is said of such values: miniapp_screen, screen_judge.
 """
 
+import json
 import pathlib
 import sys
 
@@ -52,3 +53,10 @@ assert slow.max() < 0.8e6, rates
 assert others.max() < 19e6, rates
 assert (others.max(axis=0) > 3 * slow.max()).all(), rates
 assert (0 < latencies[:, ::2][~numpy.isnan(latencies[:, ::2])]).all(), latencies
+
+TWO = ("--nodes", "2", "--ranks-per-node", "1", "--rate", "100mbit", "--latency", "20ms")
+words = ("screen", "--json", "--rounds", "2", "--seconds", "0.2")
+done = programs.call(CLUSTER[0], *TWO, "--", MINITAW, *words)
+found = {quantity["name"]: quantity for quantity in json.loads(done.stdout)["quantities"]}
+assert 0.020 <= found["latency between nodes"]["lowest"] < 0.030, found
+assert 6e6 < found["rate between nodes"]["median"] < 19e6, found

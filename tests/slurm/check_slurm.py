@@ -158,7 +158,7 @@ def check_screen(cluster):
     code, said = batch(cluster, "screen.sbatch", file, *words, options=options)
     verdict = re.search(r"^VERDICT: (\w+)", said, re.MULTILINE).group(1)
     assert code == {"CLEAN": 0, "FOUND": 1, "INCONCLUSIVE": 3}[verdict], said
-    assert "4 ranks of 2 nodes" in said and file.exists(), said
+    assert "nodes = 2+2, " in said and file.exists(), said
 
 
 def check_dependency(cluster):

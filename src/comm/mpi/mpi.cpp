@@ -29,6 +29,15 @@ void wait(std::span<MPI_Request> requests, const WaitPolicy& policy) {
   }
 }
 
+double largest(double mine, MPI_Comm comm) {
+  constexpr std::chrono::microseconds nap(200);
+  double all = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, comm, &request), "MPI_Iallreduce");
+  wait({&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap});
+  return all;
+}
+
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   const int ranks = size_of(comm);
   const int size = static_cast<int>(mine.size());

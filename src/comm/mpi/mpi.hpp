@@ -50,6 +50,9 @@ struct OwnComm {
 };
 
 void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
+/// The largest of all ranks of `comm`, on all ranks; a barrier, too. Collective; ranks that wait
+/// for those who measure sleep, 0.2 ms at a time.
+[[nodiscard]] double largest(double mine, MPI_Comm comm);
 
 /// Returns the value of every rank of `comm` on rank 0; elsewhere values that mean nothing.
 /// Collective; throws comm::Error, which says `what`.

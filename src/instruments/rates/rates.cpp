@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "instruments/rates/rates.hpp"
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <fmt/format.h>
 #include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <unistd.h>
-#include "topology/system.hpp"
 
 namespace minitaw::rates {
 namespace {
 namespace fs = std::filesystem;
-using topology::line_of;
 
 /// Seconds of each core: "cpu1 USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", in ticks.
 std::map<int, double> busy_cores(const fs::path& stat) {
@@ -30,14 +25,6 @@ std::map<int, double> busy_cores(const fs::path& stat) {
         busy[std::atoi(name.c_str() + 3)] = (user + nice + system + steal) / sysconf(_SC_CLK_TCK);
   }
   return busy;
-}
-
-/// Values of one register of this width in bits, by the processor's flags.
-int lanes_of(const std::string& flags) {
-  const auto has = [&](const char* flag) {
-    return flags.find(fmt::format(" {} ", flag)) != std::string::npos;
-  };
-  return has("avx512f") ? 16 : has("avx2") && has("fma") ? 8 : 0;
 }
 }  // namespace
 
@@ -62,46 +49,5 @@ double share_of_others(
     if (share_cores(place, ranks[other]))
       others -= uses[other].own;
   return others / (place.cores.size() * uses[rank].elapsed);
-}
-
-std::optional<HardwareRate> core_peak(const fs::path& cpuinfo, const fs::path& cpus) {
-  std::ifstream file(cpuinfo);
-  int lanes = 0;
-  double hertz = 1e3 * std::atof(line_of(cpus / "cpu0/cpufreq/cpuinfo_max_freq").c_str());
-  const bool is_highest = hertz > 0;
-  for (std::string line; std::getline(file, line);) {
-    const std::string value = line.substr(std::min(line.size(), line.find(':') + 1)) + " ";
-    if (line.starts_with("flags"))
-      lanes = lanes_of(value);
-    if (line.starts_with("cpu MHz") && !is_highest)
-      hertz = std::max(hertz, 1e6 * std::atof(value.c_str()));
-  }
-  if (lanes == 0 || hertz <= 0)
-    return {};
-  return HardwareRate{
-      hertz * lanes * 2 * 2, fmt::format("{:.2f} GHz, {} bits", 1e-9 * hertz, 32 * lanes)};
-}
-
-std::optional<HardwareRate> link_rate(const std::string& ports, const fs::path& classes) {
-  constexpr double gbit = 1e9 / 8;
-  const std::string port = ports.substr(0, ports.find(',')), name = port.substr(0, port.find(':'));
-  if (!port.empty()) {
-    const fs::path fabric =
-        classes / "infiniband" / name / "ports" / port.substr(name.size() + 1) / "rate";
-    if (const double rate = std::atof(line_of(fabric).c_str()); rate > 0)
-      return HardwareRate{rate * gbit, "port"};
-    if (const double mbit = std::atof(line_of(classes / "net" / name / "speed").c_str()); mbit > 0)
-      return HardwareRate{1e-3 * mbit * gbit, "port"};
-    return {};
-  }
-  std::set<double> speeds;
-  std::error_code missing;
-  for (const auto& adapter : fs::directory_iterator(classes / "net", missing))
-    if (fs::exists(adapter.path() / "device", missing) &&
-        line_of(adapter.path() / "operstate") == "up")
-      speeds.insert(std::atof(line_of(adapter.path() / "speed").c_str()));
-  if (speeds.size() != 1 || *speeds.begin() <= 0)
-    return {};
-  return HardwareRate{1e-3 * *speeds.begin() * gbit, "network adapter"};
 }
 }  // namespace minitaw::rates

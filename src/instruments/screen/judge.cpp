@@ -1,12 +1,285 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
-#include "instruments/screen/compare.hpp"
+#include <fmt/format.h>
+#include <map>
+#include <ranges>
+#include "base/range.hpp"
+#include "base/statistics.hpp"
+#include "instruments/screen/screening.hpp"
 
 namespace minitaw::screen {
 namespace {
-/// Share of its cores that others may take of a rank that is judged: docs/screen.md.
+// docs/screen.md, "What it says", has these numbers; decision 0022 says why.
+
+/// Losses that are worth a word: where memory comes to lie makes more difference inside a node than
+/// between kernels, and of latencies twice the usual one.
+constexpr double least_loss = 0.1, least_inside = 0.2, least_latency = 0.5;
+/// Losses that no spread excuses, shares of the speed: half of a rate, ten latencies.
+constexpr double gross_rate = 0.5, gross_latency = 0.9;
+/// Time added to a latency before it is compared: what is shorter makes no difference, s.
+constexpr double latency_floor = 10e-6;
+/// Share of what a machine file expects that a healthy part reaches, of latencies twice the time.
+constexpr double least_of_expected = 0.8, least_of_latency = 0.5;
+
+/// Standard deviations that are no chance: of one part from round to round, and of its peers if
+/// they are many.
+constexpr double sigmas = 6;
+/// Of the smallest loss above the threshold, standard deviations.
+constexpr double spare_sigmas = 2;
+/// Of each quantity, expected: the more parts, the more rounds each must stand out in.
+constexpr double false_alarms = 0.05;
+/// Fewer peers tell nothing of their spread: a third of three would be the culprit itself.
+constexpr std::size_t many = 8;
+/// Of its partners: a good adapter has good partners, so that its upper quartile is its own speed.
+constexpr double port_quantile = 0.75;
+/// Share of its cores that others may take of a rank that is judged.
 constexpr double most_load = 0.1;
+
+/// Of the normal distribution: the median of absolute values, standard deviations.
+constexpr double normal_median = 0.6745;
+
+/// The smallest of the values that so large a share of them does not exceed; NaN without values.
+double ranked(std::vector<double> values, double share) {
+  std::erase_if(values, [](double v) { return std::isnan(v); });
+  if (values.empty())
+    return nothing;
+  const auto at = static_cast<std::ptrdiff_t>(std::ceil(share * (values.size() - 1)));
+  const auto found = values.begin() + at;
+  std::ranges::nth_element(values, found);
+  return *found;
+}
+
+/// Of this, more is better: the rate, or 1 / (latency + floor).
+double speed_of(const Quantity& q, double value) {
+  return q.is_latency() ? 1 / (value + latency_floor) : value;
+}
+
+double value_of(const Quantity& q, double speed) {
+  return q.is_latency() ? 1 / speed - latency_floor : speed;
+}
+
+/// What a value is about: a rank's own work (both ends are the rank), all that a rank sends or
+/// receives (the other end is any), or a link.
+struct Path {
+  static constexpr int any = std::numeric_limits<int>::max();
+  int from, to;
+
+  /// Of a rank's own work, or a port; of a link the lower one.
+  [[nodiscard]] int rank() const { return std::min(from, to); }
+
+  friend auto operator<=>(const Path&, const Path&) = default;
+};
+
+/// By round; NaN where nothing was measured.
+using Speeds = std::map<Path, std::vector<double>>;
+
+Speeds speeds_of(const Machine& machine, const Measured& measured) {
+  const auto& [name, units, partner] = measured.quantity;
+  const int partners = machine.partners(partner);
+  Speeds all;
+  for (int rank = 0; rank < machine.nodes.ranks(); ++rank)
+    for (int p = 0; p < partners; ++p) {
+      const auto speed = [&](const std::vector<double>& round) {
+        return speed_of(measured.quantity, round[rank * partners + p]);
+      };
+      std::vector<double> speeds = list_of(measured.rounds, speed);
+      if (!std::ranges::all_of(speeds, [](double v) { return std::isnan(v); }))
+        all[{machine.rank_of(partner, rank, p), rank}] = std::move(speeds);
+    }
+  return all;
+}
+
+/// Of all paths, by round.
+std::vector<double> medians_of(const Speeds& speeds, std::size_t rounds) {
+  std::vector<double> medians;
+  for (std::size_t round = 0; round < rounds; ++round)
+    medians.push_back(
+        ranked(list_of(speeds, [&](const auto& entry) { return entry.second[round]; }), 0.5));
+  return medians;
+}
+
+/// The upper quartile over each port's partners. With one alone no one knows which of the two it
+/// is: that is a link.
+Speeds ports_of(const Speeds& links, std::size_t least_partners = 2) {
+  std::map<Path, std::vector<const std::vector<double>*>> samples;
+  for (const auto& [link, speeds] : links) {
+    samples[{link.from, Path::any}].push_back(&speeds);
+    samples[{Path::any, link.to}].push_back(&speeds);
+  }
+  Speeds ports;
+  for (const auto& [port, some] : samples)
+    for (std::size_t round = 0; round < some[0]->size() && some.size() >= least_partners; ++round)
+      ports[port].push_back(ranked(
+          list_of(some, [&](const auto* speeds) { return (*speeds)[round]; }), port_quantile));
+  return ports;
+}
+
+/// A path in one round beside what its peers let expect.
+struct Compared {
+  double speed, usual;
+  double share = speed / usual;
+};
+
+using Series = std::map<Path, std::vector<Compared>>;
+
+/// `usual_of`: of a path in a round.
+template <class UsualOf>
+Series compared(const Speeds& speeds, const UsualOf& usual_of) {
+  Series series;
+  for (const auto& [path, values] : speeds)
+    for (std::size_t round = 0; round < values.size(); ++round)
+      series[path].push_back({values[round], usual_of(path, round)});
+  return series;
+}
+
+Series beside_all(const Speeds& speeds, std::size_t rounds) {
+  const std::vector<double> medians = medians_of(speeds, rounds);
+  return compared(speeds, [&](const Path&, std::size_t round) { return medians[round]; });
+}
+
+/// Links beside what their two ends reach with others.
+Series beside_ends(const Speeds& links, std::size_t rounds) {
+  const Speeds ports = ports_of(links);
+  const std::vector<double> most = medians_of(ports_of(links, 1), rounds);
+  return compared(links, [&](const Path& link, std::size_t round) {
+    double usual = most[round];
+    for (const Path& port : {Path{link.from, Path::any}, {Path::any, link.to}})
+      if (const auto reached = ports.find(port); reached != ports.end())
+        usual = std::fmin(usual, reached->second[round]);
+    return usual;
+  });
+}
+
+using Found = std::map<Path, Evidence>;
+
+/// The paths of one quantity, round by round: which of them are slower than the others?
+class Outliers {
+public:
+  Outliers(const Quantity& quantity, const Rule& rule, std::size_t rounds, Series series)
+      : quantity_(quantity),
+        rule_(rule),
+        rounds_(rounds),
+        series_(std::move(series)),
+        gross_(quantity.is_latency() ? gross_latency : gross_rate) {
+    for (std::size_t round = 0; round < rounds; ++round) {
+      const double usual =
+          ranked(list_of(series_, [&](const auto& e) { return e.second[round].share; }), 0.5);
+      for (auto& [path, values] : series_)
+        values[round].share /= usual;
+    }
+    // What sends and receives is one part.
+    few_ = series_.size() < (quantity.is_of_links() ? 2 * many : many);
+    noise_ = noise();
+    const double by_chance = sigmas * std::max(noise_, few_ ? 0 : spread_of_peers());
+    least_ = std::max(worth_a_word(), std::min(by_chance, gross_));
+  }
+
+  /// Those that stand out in rounds enough.
+  [[nodiscard]] Found find() const {
+    Found found;
+    for (const auto& [path, values] : series_) {
+      std::vector<Compared> slow = slower_by(least_, values);
+      // Few peers do not tell how far moments reach in which something else ran: what stands out in
+      // a part of the rounds must do so by twice as much.
+      const bool at_times =
+          std::ranges::any_of(values, [this](const Compared& c) { return c.share >= 1 - least_; });
+      if (few_ && at_times)
+        slow = slower_by(std::min(2 * least_, gross_), slow);
+      if (!slow.empty())
+        found[path] = evidence_of(slow);
+    }
+    drop_chances(found);
+    return found;
+  }
+
+  /// The smallest fault that find() would have named: the threshold, and some spare for the noise
+  /// of the fault itself.
+  [[nodiscard]] double smallest() const {
+    const double share = least_ + spare_sigmas * noise_;
+    if (rounds_ < static_cast<std::size_t>(rule_.rounds) || series_.size() < 2 || share >= 1)
+      return nothing;
+    if (!quantity_.is_latency())
+      return share;
+    const double usual =
+        ranked(list_of(series_, [](const auto& e) { return e.second.back().usual; }), 0.5);
+    return value_of(quantity_, usual * (1 - share)) - value_of(quantity_, usual);
+  }
+
+private:
+  /// Share below the usual speed that is worth a word.
+  [[nodiscard]] double worth_a_word() const {
+    if (quantity_.is_latency())
+      return least_latency;
+    if (rule_.least_loss > 0)
+      return rule_.least_loss;
+    return quantity_.partner == Partner::inside ? least_inside : least_loss;
+  }
+
+  /// A standard deviation of one path from round to round, by the differences of any two rounds,
+  /// which have sqrt(2) deviations.
+  [[nodiscard]] double noise() const {
+    std::vector<double> apart;
+    for (const auto& [path, values] : series_)
+      for (std::size_t i = 0; i < values.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j)
+          apart.push_back(std::abs(std::log(values[i].share / values[j].share)));
+    std::erase_if(apart, [](double v) { return std::isnan(v); });
+    return apart.empty() ? 0 : median(std::move(apart)) / (normal_median * std::sqrt(2));
+  }
+
+  /// A standard deviation of the paths' medians, by their median distance from the usual share. Of
+  /// an even number the smaller one: half of the values may be those that are looked for.
+  [[nodiscard]] double spread_of_peers() const {
+    std::vector<double> apart = list_of(series_, [](const auto& entry) {
+      return std::abs(ranked(list_of(entry.second, &Compared::share), 0.5) - 1);
+    });
+    std::ranges::sort(apart);
+    return apart[(apart.size() - 1) / 2] / normal_median;
+  }
+
+  static std::vector<Compared> slower_by(double loss, const std::vector<Compared>& values) {
+    std::vector<Compared> slow;
+    std::ranges::copy_if(
+        values, std::back_inserter(slow), [&](const Compared& c) { return c.share < 1 - loss; });
+    return slow;
+  }
+
+  /// The median over the rounds in which a path stood out.
+  [[nodiscard]] Evidence evidence_of(const std::vector<Compared>& slow) const {
+    return {.quantity = quantity_,
+        .value = value_of(quantity_, median(list_of(slow, &Compared::speed))),
+        .usual = value_of(quantity_, median(list_of(slow, &Compared::usual))),
+        .rounds = static_cast<int>(slow.size())};
+  }
+
+  /// Leaves what stood out in rounds enough: `rule_.rounds`, or more where so many of all paths
+  /// stand out in some round by chance that one of them would stand out so often. What always
+  /// stands out counts as no chance.
+  void drop_chances(Found& found) const {
+    const int rounds = static_cast<int>(rounds_);
+    double chances = 0;
+    for (const auto& [path, evidence] : found)
+      chances += evidence.rounds < rounds ? evidence.rounds : 0;
+    std::erase_if(found, [&](const auto& entry) {
+      const int times = entry.second.rounds;
+      const double others = chances - (times < rounds ? times : 0);
+      const double share = others / (series_.size() * rounds);
+      double alarms = series_.size() * std::pow(share, times);
+      for (int i = 1; i <= times; ++i)  // ways to choose these rounds
+        alarms *= static_cast<double>(rounds - times + i) / i;
+      return times < rule_.rounds || alarms > false_alarms;
+    });
+  }
+
+  const Quantity& quantity_;
+  const Rule& rule_;
+  std::size_t rounds_;
+  Series series_;
+  double gross_;  ///< loss that always counts
+  bool few_ = true;
+  double noise_ = 0, least_ = 0;  ///< the share from which on a path stands out
+};
 
 /// Returns whether a culprit accounts for what is slow at this rank: an adapter for all that passes
 /// it. A rank or node whose kernels are slow by a tenth does not send at a third of the rate, nor
@@ -14,10 +287,9 @@ constexpr double most_load = 0.1;
 /// round trips, each of which needs no more than a moment of a core.
 bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
   const Part& part = culprit.part;
-  if (part.kind == Part::some_ranks || part.kind == Part::link ||
-      std::ranges::count(part.ranks, rank) == 0)
+  if (part.kind == Part::link || std::ranges::count(part.ranks, rank) == 0)
     return false;
-  if (part.is_adapter())
+  if (part.kind == Part::adapter)
     return evidence.quantity.between_nodes();
   if (evidence.quantity.is_latency())
     return false;
@@ -29,21 +301,6 @@ bool explains(const Culprit& culprit, int rank, const Evidence& evidence) {
   }
   // docs/screen.md: "at most the cube of its own loss".
   return evidence.usual / evidence.value <= std::pow(times_slower, 3) && evidence.rounds <= rounds;
-}
-
-/// Adds a culprit, or what more is known of it; the other direction of a link is the same one.
-void add(std::vector<Culprit>& culprits, const Culprit& more) {
-  if (more.evidence.empty())
-    return;
-  Part other_way = more.part;
-  if (more.part.kind == Part::link)
-    std::ranges::reverse(other_way.ranks);
-  const auto known = std::ranges::find_if(
-      culprits, [&](const Culprit& c) { return c.part == more.part || c.part == other_way; });
-  if (known == culprits.end())
-    return culprits.push_back(more);
-  known->both_ways |= more.both_ways || known->part != more.part;
-  known->evidence.insert(known->evidence.end(), more.evidence.begin(), more.evidence.end());
 }
 
 /// Makes one judgement.
@@ -64,16 +321,12 @@ public:
 
   Judgement judge() {
     // Those first that explain what the others measure too.
-    for (const Partner partner : {Partner::none, Partner::node, Partner::inside, Partner::group})
-      each(partner, [&](const Measured& m, Smallest& smallest) {
-        Slower found = slower_parts(machine_, m, rule_, loaded_);
-        smallest.part = found.smallest;
-        add_unexplained(std::move(found.culprits));
-      });
+    for (const Partner partner : {Partner::none, Partner::node, Partner::inside})
+      each(partner, [&](const Measured& m, Smallest& s) { s.part = add_slower(m, false); });
+    for (const Partner partner : {Partner::node, Partner::inside})
+      each(partner, [&](const Measured& m, Smallest& s) { s.link = add_slower(m, true); });
     for (const Measured& m : measured_)
-      add_unexplained(below_known(machine_, m, judgement_.culprits));
-    add_links();
-    divide();
+      add_below_expected(m);
     return std::move(judgement_);
   }
 
@@ -98,18 +351,19 @@ private:
         judgement_.loaded.push_back(rank);
   }
 
-  /// Takes out what was measured while others had the cores of a rank which has other rounds.
+  /// Takes out what was measured while others had the cores of a rank, and ranks with too little
+  /// else.
   Measured without_loaded(Measured measured) const {
     const Partner partner = measured.quantity.partner;
     const int partners = machine_.partners(partner);
     for (std::size_t round = 0; round < std::min(loads_.size(), measured.rounds.size()); ++round) {
       const auto disturbed = [&](int rank) {
-        return rank >= 0 && !loaded_[rank] && has_load(round, rank);
+        return rank >= 0 && (loaded_[rank] || has_load(round, rank));
       };
       for (int rank = 0; rank < machine_.nodes.ranks(); ++rank)
         for (int p = 0; p < partners; ++p)
           if (disturbed(rank) || disturbed(machine_.rank_of(partner, rank, p)))
-            measured.rounds[round][rank * partners + p] = std::nan("");
+            measured.rounds[round][rank * partners + p] = nothing;
     }
     return measured;
   }
@@ -121,54 +375,95 @@ private:
         work(measured_[q], judgement_.smallest[q]);
   }
 
-  /// A node is slow together if one of its ranks is.
+  /// Names links, or else ranks, nodes and adapters. Returns the smallest fault that would have
+  /// been found.
+  double add_slower(const Measured& m, bool links) {
+    const Quantity& quantity = m.quantity;
+    const std::size_t rounds = m.rounds.size();
+    const Speeds speeds = speeds_of(machine_, m);
+    const bool ports = quantity.is_of_links() && !links;
+    const Outliers outliers(quantity,
+        rule_,
+        rounds,
+        links ? beside_ends(speeds, rounds)
+              : beside_all(ports ? ports_of(speeds) : speeds, rounds));
+    const Found found = outliers.find();
+    for (auto [path, evidence] : found) {
+      if (links)
+        evidence.way = fmt::format(", to rank {}", path.to);
+      if (ports)
+        evidence.way = path.from == Path::any ? ", in" : ", out";
+      const Part part = links ? Part{Part::link, {path.rank(), std::max(path.from, path.to)}}
+                              : part_of(path, found, quantity);
+      const bool is_said = part.kind == Part::node && part.ranks[0] != path.rank();
+      if (!is_said && !is_explained(part, evidence))
+        add(part, evidence);
+    }
+    return outliers.smallest();
+  }
+
+  /// All ranks of a node are the node.
+  Part part_of(const Path& path, const Found& found, const Quantity& quantity) const {
+    const int rank = path.rank();
+    if (quantity.is_of_links())
+      return {quantity.between_nodes() ? Part::adapter : Part::rank, {rank}};
+    const topology::Groups& nodes = machine_.nodes;
+    const std::vector<int> members = nodes.members(nodes.group_of(rank));
+    const bool all_slow =
+        std::ranges::all_of(members, [&](int other) { return found.contains({other, other}); });
+    if (all_slow && members.size() > 1 && nodes.count() > 1)
+      return {Part::node, members};
+    return {Part::rank, {rank}};
+  }
+
   bool is_explained(const Part& part, const Evidence& evidence) const {
-    return std::ranges::any_of(judgement_.culprits, [&](const Culprit& known) {
-      if (known.part == part)
-        return false;
-      if (part.kind != Part::node)
-        return explains(known, part.ranks.front(), evidence);
-      return evidence.quantity.partner == Partner::group && known.part.kind == Part::rank &&
-             std::ranges::count(part.ranks, known.part.ranks.front()) > 0;
+    return part.kind != Part::node &&
+           std::ranges::any_of(judgement_.culprits, [&](const Culprit& known) {
+             return known.part != part && std::ranges::any_of(part.ranks, [&](int rank) {
+               return explains(known, rank, evidence);
+             });
+           });
+  }
+
+  /// Adds a culprit, or what more is known of it.
+  void add(const Part& part, const Evidence& evidence) {
+    std::vector<Culprit>& all = judgement_.culprits;
+    const auto known = std::ranges::find(all, part, &Culprit::part);
+    if (known == all.end())
+      all.push_back({part, {evidence}});
+    else
+      known->evidence.push_back(evidence);
+  }
+
+  /// Names those that do not reach what a machine file says and are not named already. A port is as
+  /// good as its partners: no one can tell which of them it is, nor whether it is the network.
+  void add_below_expected(const Measured& m) {
+    if (std::isnan(m.expected))
+      return;
+    const Quantity& quantity = m.quantity;
+    Speeds speeds = speeds_of(machine_, m);
+    if (quantity.is_of_links())
+      speeds = ports_of(speeds, 1);
+    const double least = (quantity.is_latency() ? least_of_latency : least_of_expected) *
+                         speed_of(quantity, m.expected);
+    std::map<int, double> low;
+    for (const auto& [path, values] : speeds)
+      if (const double speed = ranked(values, 0.5); speed < least && !is_named(path.rank()))
+        low[path.rank()] = speed;
+    if (low.empty())
+      return;
+    add({quantity.is_of_links() ? Part::adapter : Part::rank, list_of(low | std::views::keys)},
+        {.quantity = quantity,
+            .value = value_of(quantity, median(list_of(low | std::views::values))),
+            .usual = m.expected,
+            .rounds = static_cast<int>(m.rounds.size()),
+            .expected = true});
+  }
+
+  bool is_named(int rank) const {
+    return std::ranges::any_of(judgement_.culprits, [&](const Culprit& c) {
+      return c.part.kind != Part::link && std::ranges::count(c.part.ranks, rank) > 0;
     });
-  }
-
-  void add_unexplained(std::vector<Culprit> found) {
-    for (Culprit& c : found) {
-      std::erase_if(c.evidence, [&](const Evidence& e) { return is_explained(c.part, e); });
-      add(judgement_.culprits, c);
-    }
-  }
-
-  void add_links() {
-    const auto explained = [&](int rank, const Evidence& evidence) {
-      return std::ranges::any_of(
-          judgement_.culprits, [&](const Culprit& c) { return explains(c, rank, evidence); });
-    };
-    std::vector<Culprit> links;
-    for (const Partner partner : {Partner::node, Partner::inside})
-      each(partner, [&](const Measured& m, Smallest& smallest) {
-        const Slower found = slower_links(machine_, m, rule_, loaded_, explained);
-        smallest.link = found.smallest;
-        for (const Culprit& link : found.culprits)
-          add(links, link);
-      });
-    judgement_.culprits.insert(judgement_.culprits.end(), links.begin(), links.end());
-  }
-
-  /// Separates from the culprits what may be the doing of a load.
-  void divide() {
-    for (Culprit& c : std::exchange(judgement_.culprits, {})) {
-      if (std::ranges::any_of(c.part.ranks, [&](int rank) { return loaded_[rank]; })) {
-        const auto unclear = [](const Evidence& e) { return !e.clear; };
-        if (std::ranges::all_of(c.evidence, unclear)) {
-          judgement_.doubtful.push_back(std::move(c));
-          continue;
-        }
-        std::erase_if(c.evidence, unclear);
-      }
-      judgement_.culprits.push_back(std::move(c));
-    }
   }
 
   const Machine& machine_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include "comm/mpi/mpi.hpp"
 #include "instruments/rates/rates.hpp"
@@ -32,9 +33,6 @@ public:
   [[nodiscard]] virtual std::vector<Kernel> kernels() const = 0;
   /// A block's weights to a rank of this node, and as much from it; amount: bytes of one direction.
   [[nodiscard]] virtual Work exchange(int peer) = 0;
-  /// An all-gather or reduce-scatter of a block by all ranks of this node; amount: bytes of the
-  /// block.
-  [[nodiscard]] virtual Work collect(schedule::Kind kind) = 0;
   /// Seconds of a word to a rank and back.
   [[nodiscard]] virtual double round_trip(int peer) = 0;
   /// Seconds until so many messages of so many bytes are here from a rank, while as many go there.
@@ -55,28 +53,60 @@ struct ProbeOptions {
   bool one_machine = false;   ///< all nodes share the cores of one: scripts/cluster
   bool shared_devices = false;
   /// Told on every rank what comes next; afterwards all ranks have come that far.
-  std::function<void(const std::string& stage)> next = [](const std::string&) {};
+  std::function<void(const std::string& stage)> next{};
   /// Told when this rank has done its part of the stage and waits for the others.
-  std::function<void()> done = [] {};
+  std::function<void()> done{};
 };
+
+/// Steps of disjoint pairs in which each two of 0 .. n - 1 meet once (the circle method): n - 1, or
+/// n if n is odd.
+[[nodiscard]] std::vector<std::vector<std::pair<int, int>>> tournament(int n);
 
 /// Measures all ranks and the links inside and between nodes. Collective; ranks that have no part
 /// sleep.
 class Probe {
 public:
-  Probe& operator=(Probe&&) = delete;
-  virtual ~Probe() = default;
+  Probe(MPI_Comm world,
+      const topology::Placement& place,
+      std::span<const topology::RankPlace> ranks,
+      ProbeOptions options,
+      std::unique_ptr<Workbench> workbench);
 
-  [[nodiscard]] virtual const Machine& machine() const = 0;
+  [[nodiscard]] const Machine& machine() const { return machine_; }
+
   /// All that a round measures, in a fixed order.
-  [[nodiscard]] virtual std::vector<Quantity> quantities() const = 0;
-  /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
-  [[nodiscard]] virtual std::vector<std::vector<double>> round() = 0;
-};
+  [[nodiscard]] const std::vector<Quantity>& quantities() const { return quantities_; }
 
-[[nodiscard]] std::unique_ptr<Probe> make_probe(MPI_Comm world,
-    const topology::Placement& place,
-    std::span<const topology::RankPlace> ranks,
-    ProbeOptions options,
-    std::unique_ptr<Workbench> workbench);
+  /// One round: for each quantity its values, [rank][partner], on rank 0; empty on other ranks.
+  [[nodiscard]] std::vector<std::vector<double>> round();
+
+private:
+  void next(const std::string& stage);
+  void keep(const std::string& quantity, double value, int partner = 0);
+  void measure_kernels();
+  void measure_inside();
+  [[nodiscard]] double rate_of_all(const Work& work);
+  void measure_between();
+  void choose_messages();
+  [[nodiscard]] std::pair<int, int> opponent(const std::vector<std::pair<int, int>>& pairs) const;
+  [[nodiscard]] std::vector<std::vector<double>> gather() const;
+
+  [[nodiscard]] bool has_pairs_inside() const { return machine_.partners(Partner::inside) > 1; }
+
+  [[nodiscard]] double largest(double mine) const { return comm::mpi::largest(mine, own_.comm); }
+
+  ProbeOptions options_;
+  std::unique_ptr<Workbench> workbench_;
+  std::vector<Kernel> kernels_;
+  Machine machine_;
+  std::vector<topology::RankPlace> ranks_;
+  int rank_, node_, local_;
+  comm::mpi::OwnComm own_;
+  int at_once_ = 1;   ///< ranks of a node that may compute at the same time
+  int messages_ = 0;  ///< of a measurement between nodes
+  std::size_t message_bytes_ = 0;
+  std::vector<Quantity> quantities_;
+  /// Of this rank in this round, by the name of the quantity: [partner].
+  std::map<std::string, std::vector<double>> values_;
+};
 }  // namespace minitaw::screen

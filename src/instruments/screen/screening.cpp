@@ -37,29 +37,6 @@ int Machine::rank_of(Partner kind, int rank, int partner) const {
   return partner < nodes.size(node) ? nodes.rank(node, partner) : -1;
 }
 
-double Known::median_value() const {
-  std::vector<double> there = values;
-  std::erase_if(there, [](double v) { return std::isnan(v); });
-  return median(std::move(there));
-}
-
-namespace {
-/// "rank 2 (node17)"
-std::string rank_text(int rank, const Machine& machine, const std::vector<std::string>& names) {
-  return fmt::format("rank {} ({})", rank, names[machine.nodes.group_of(rank)]);
-}
-
-/// "all 6 ranks", "4 of 6 ranks: 0,2-3,5"
-std::string ranks_text(const std::vector<int>& ranks, const Machine& machine) {
-  if (std::ssize(ranks) == machine.nodes.ranks())
-    return fmt::format("all {}", counted(std::ssize(ranks), "rank"));
-  return fmt::format("{} of {}: {}",
-      ranks.size(),
-      counted(machine.nodes.ranks(), "rank"),
-      topology::ranges_text(ranks));
-}
-}  // namespace
-
 std::string readable(double value, const Quantity& q) {
   if (q.is_latency())
     return value < 999.95e-6 ? fmt::format("{:.1f} us", 1e6 * value)
@@ -79,36 +56,30 @@ std::string name_of(
     const Culprit& culprit, const Machine& machine, const std::vector<std::string>& names) {
   const auto& [kind, ranks] = culprit.part;
   const int first = ranks.front(), last = ranks.back();
-  const int node = machine.nodes.group_of(first), other = machine.nodes.group_of(last);
-  const auto adapter = [&](int driver) {
-    return fmt::format("adapter {}of {} (rank {})",
-        machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(driver)) : "",
-        names[machine.nodes.group_of(driver)],
-        driver);
-  };
+  const auto node = [&](int rank) { return names[machine.nodes.group_of(rank)]; };
+  const auto one = [&](int rank) { return fmt::format("rank {} ({})", rank, node(rank)); };
+  const std::string several = "ranks " + topology::ranges_text(ranks);
   switch (kind) {
-  case Part::rank: return rank_text(first, machine, names);
-  case Part::node: return names[node];
-  case Part::adapter: return adapter(first);
-  case Part::some_ranks: return ranks_text(ranks, machine);
-  case Part::some_adapters:
-    if (std::ssize(ranks) == machine.nodes.count() * machine.adapters && machine.nodes.count() > 2)
-      return "adapters of all nodes, or the network between them";
-    return fmt::format("at least one of {}{}",
-        fmt::join(list_of(ranks, adapter), ", "),
-        ranks.size() == 2 ? ", the link between them" : "");
+  case Part::rank: return ranks.size() > 1 ? several : one(first);
+  case Part::node: return node(first);
+  case Part::adapter:
+    if (ranks.size() > 1)
+      return fmt::format("an adapter of {}, or the network between them", several);
+    return fmt::format("adapter {}of {} (rank {})",
+        machine.adapters > 1 ? fmt::format("{} ", machine.adapter_of(first)) : "",
+        node(first),
+        first);
   case Part::link: break;
   }
-  const bool both = culprit.both_ways;
-  const int peers = node == other ? machine.nodes.size(node) : machine.nodes.count();
-  return fmt::format("link {} {} {} {}{}",
-      both ? "between" : "from",
-      rank_text(first, machine, names),
-      both ? "and" : "to",
-      rank_text(last, machine, names),
-      peers > 2       ? ""
-      : node == other ? ", or one of the two"
-                      : ", or the adapter at one of its ends");
+  const bool inside = machine.nodes.together(first, last);
+  const int peers =
+      inside ? machine.nodes.size(machine.nodes.group_of(first)) : machine.nodes.count();
+  return fmt::format("link between {} and {}{}",
+      one(first),
+      one(last),
+      peers > 2 ? ""
+      : inside  ? ", or one of the two"
+                : ", or the adapter at one of its ends");
 }
 
 std::string text_of(const Evidence& e) {
@@ -117,7 +88,7 @@ std::string text_of(const Evidence& e) {
       e.way,
       readable(e.value, e.quantity),
       readable(e.usual, e.quantity),
-      e.source.empty() ? "usual" : fmt::format("known ({})", e.source),
+      e.expected ? "expected" : "usual",
       e.quantity.is_latency() ? fmt::format("{:.1f} times", e.value / e.usual)
                               : fmt::format("{:.0f} % less", 100 * (1 - e.value / e.usual)),
       counted(e.rounds, "round"));
@@ -138,21 +109,23 @@ std::vector<int> nodes_of(const Part& part, const Machine& machine) {
   return {nodes.begin(), nodes.end()};
 }
 
-std::vector<std::vector<std::pair<int, int>>> tournament(int n) {
-  if (n < 2)
-    return {};
-  const int seats = n + n % 2;  // an odd one out has a pause
-  std::vector<std::vector<std::pair<int, int>>> steps;
-  for (int step = 0; step + 1 < seats; ++step) {
-    std::vector<std::pair<int, int>>& pairs = steps.emplace_back();
-    // All but the last one sit in a circle, which turns by one seat from step to step.
-    for (int i = 0; i < seats / 2; ++i) {
-      const int a = i == 0 ? seats - 1 : (step + i) % (seats - 1);
-      const int b = i == 0 ? step : (step + seats - 1 - i) % (seats - 1);
-      if (a < n && b < n)
-        pairs.emplace_back(std::min(a, b), std::max(a, b));
-    }
-  }
-  return steps;
+Verdict verdict_of(const Judgement& judgement, int rounds, bool has_expected) {
+  const std::string in_rounds = "in " + counted(rounds, "round");
+  const std::size_t culprits = judgement.culprits.size(), loaded = judgement.loaded.size();
+  const std::string load = fmt::format("other programs took up to {:.0f} % of the cores of {}",
+      100 * judgement.load,
+      counted(loaded, "rank"));
+  if (culprits > 0)
+    return {fmt::format("FOUND: {} {}{}",
+                counted(culprits, "culprit"),
+                in_rounds,
+                loaded > 0 ? "; " + load : ""),
+        1};
+  if (loaded > 0)
+    return {fmt::format("INCONCLUSIVE: {} {}", load, in_rounds), 3};
+  return {fmt::format("CLEAN: no part is slower than {} {}",
+              has_expected ? "its peers or than expected" : "its peers",
+              in_rounds),
+      0};
 }
 }  // namespace minitaw::screen

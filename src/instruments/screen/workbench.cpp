@@ -3,14 +3,16 @@
 #include "base/philox.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
-#include "instruments/links/messages.hpp"
 #include "instruments/screen/probe.hpp"
 
 namespace minitaw::screen {
 namespace {
-using links::busy_wait, schedule::Kind, schedule::Payload;
+using comm::mpi::check, schedule::Kind, schedule::Payload;
 using Bytes = Kokkos::View<std::byte*, kernels::MemorySpace>;
 using kernels::ExecutionSpace;
+
+/// Ranks that measure test again at once, yielding to others on their core.
+constexpr comm::WaitPolicy busy_wait{.spins = 0, .yields = std::numeric_limits<int>::max()};
 
 /// STREAM's triad.
 struct Triad {
@@ -50,19 +52,6 @@ Work product(const model::Shape& s, const ExecutionSpace& exec) {
   return finished(exec, flop, [=] { kernels::linear_forward<E>(exec, y, x, w); });
 }
 
-/// FLOP of the forward pass, causal: 2 B S^2 h d.
-template <class E>
-Work attention(const model::Shape& s, const ExecutionSpace& exec) {
-  const std::int64_t t = s.tokens(), a = s.heads * s.head_dim();
-  const OwnMatrix<E> qkv(exec, t, s.qkv()), y(exec, t, a);
-  const OwnMatrix<float> lse(exec, 1, s.heads * t);
-  const kernels::AttentionSizes sizes = model::attention_sizes(s);
-  return finished(exec, 2.0 * (t * s.seq * a), [=] {
-    kernels::attention_forward<E>(
-        exec, {y, kernels::Vector<float>(lse.data(), lse.extent(1)), qkv, sizes});
-  });
-}
-
 /// Bytes of a = b + 3 c (STREAM's triad), which fits no cache.
 Work triad(const ExecutionSpace& exec) {
   const std::int64_t n = kernels::on_host ? 8 << 20 : 64 << 20;
@@ -86,33 +75,20 @@ Work copy(const ExecutionSpace& exec, bool to_device) {
   });
 }
 
-/// What schedules do inside a node: messages of weights between all ranks, and the collectives of
-/// their group.
+/// Messages of weights between all ranks of a node, as in schedules.
 schedule::Program program_of(const topology::Groups& nodes) {
   schedule::Program program;
   program.schedule = "screen";
   program.groups = nodes;
-  program.ranks.resize(nodes.ranks());
-  for (int n = 0; n < nodes.count(); ++n) {
-    program.communicators.push_back({fmt::format("group{}", n), nodes.members(n)});
-    for (const int rank : nodes.members(n)) {
-      const auto add = [&](Kind kind, Payload payload, int peer, int communicator) {
-        const schedule::Lane lane = schedule::lane_of(kind, payload, true);
-        program.ranks[rank].actions.push_back({.kind = kind,
-            .lane = lane,
-            .payload = payload,
-            .peer = peer,
-            .communicator = communicator});
-      };
-      for (const int peer : nodes.members(n))
-        for (const Kind kind : {Kind::send, Kind::recv})
-          if (peer != rank)
-            add(kind, Payload::weights, peer, -1);
-      if (nodes.size(n) == 1)
-        continue;
-      add(Kind::all_gather, Payload::weights, -1, n);
-      add(Kind::reduce_scatter, Payload::gradient, -1, n);
-    }
+  for (int rank = 0; rank < nodes.ranks(); ++rank) {
+    std::vector<schedule::Action>& actions = program.ranks.emplace_back().actions;
+    for (const int peer : nodes.members(nodes.group_of(rank)))
+      for (const Kind kind : {Kind::send, Kind::recv})
+        if (peer != rank)
+          actions.push_back({.kind = kind,
+              .lane = schedule::lane_of(kind, Payload::weights, true),
+              .payload = Payload::weights,
+              .peer = peer});
   }
   return program;
 }
@@ -125,17 +101,13 @@ public:
       bool shared_devices)
       : shape_(shape),
         cores_(place.cores),
-        node_(place.node),
         program_(program_of(place.nodes)),
-        elements_(model::block_matmul_parameters(shape, 0)),
+        bytes_(model::block_matmul_parameters(shape, 0) * sizeof(float)),
         exec_(engine::lane_space(schedule::Lane::compute)),
-        buffer_("minitaw::screen", 2 * bytes()),
+        buffer_("minitaw::screen", 2 * bytes_),
         staging_("minitaw::staging", 2 * schedule::chunk_bytes) {
     kernels::prepare(exec_);
-    const auto sizes = model::attention_sizes(shape);
-    model::with_element(
-        shape.dtype, [&]<class E>(E) { kernels::attention_prepare<E>(exec_, sizes); });
-    comm::mpi::check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
+    check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     transport_ = engine::make_transport("auto",
         {own_.comm, program_, {staging_.data(), staging_.size()}, busy_wait, shared_devices});
   }
@@ -148,7 +120,6 @@ public:
     std::vector<Kernel> all;
     model::with_element(shape_.dtype, [&]<class E>(E) {
       all = {{"matrix product", "FLOP/s", [this] { return product<E>(shape_, exec_); }},
-          {"attention", "FLOP/s", [this] { return attention<E>(shape_, exec_); }},
           {"triad", "B/s", [this] { return triad(exec_); }}};
     });
     if (kernels::on_host)
@@ -159,40 +130,69 @@ public:
   }
 
   Work exchange(int peer) override {
-    return {static_cast<double>(bytes()), [this, peer] {
+    return {static_cast<double>(bytes_), [this, peer] {
               const auto start = [&](Kind kind, std::byte* data) {
                 constexpr auto payload = Payload::weights;
                 return transport_->start(lane_of(kind, payload, true),
-                    {kind == Kind::send, peer, payload, data, bytes()});
+                    {kind == Kind::send, peer, payload, data, bytes_});
               };
-              const auto in = start(Kind::recv, buffer_.data() + bytes()),
+              const auto in = start(Kind::recv, buffer_.data() + bytes_),
                          out = start(Kind::send, buffer_.data());
               comm::finish({&in, &out}, busy_wait);  // neither may be waited for alone
               fence();
             }};
   }
 
-  Work collect(Kind kind) override {
-    return {static_cast<double>(bytes()), [this, kind] {
-              const auto payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
-              const auto transfer = transport_->start(lane_of(kind, payload, true),
-                  kind,
-                  {node_, -1, payload, model::Dtype::fp32, buffer_.data(), elements_});
-              comm::finish({&transfer}, busy_wait);
-              fence();
-            }};
-  }
-
+  /// From its own send to the answer on each side, whoever came later: the lower rank sends first and
+  /// answers the answer.
   double round_trip(int peer) override {
-    return links::round_trip(peer, comm::mpi::rank_in(own_.comm) < peer, own_.comm);
+    const bool is_lower = comm::mpi::rank_in(own_.comm) < peer;
+    if (!is_lower)
+      pass_word(peer, false);
+    const double begin = now();
+    pass_word(peer, true);
+    pass_word(peer, false);
+    const double seconds = now() - begin;
+    if (is_lower)
+      pass_word(peer, true);
+    return seconds;
   }
 
+  /// Two messages are under way: the handshake of one passes while another one does.
   double messages(int peer, int count, std::size_t size) override {
-    return exchange_.run({&peer, 1}, {&peer, 1}, count, size, own_.comm);
+    constexpr int under_way = 2;
+    sent_.resize(size);
+    received_.resize(under_way * size);
+    const int bytes = static_cast<int>(size);
+    const double begin = now();
+    double arrived = begin;
+    for (int left = count; left > 0; left -= under_way) {
+      std::vector<MPI_Request> in, out;
+      for (int i = 0; i < std::min(left, under_way); ++i) {
+        std::byte* const data = received_.data() + i * size;
+        check(MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, own_.comm, &in.emplace_back()),
+            "MPI_Irecv");
+        check(MPI_Isend(sent_.data(), bytes, MPI_BYTE, peer, tag, own_.comm, &out.emplace_back()),
+            "MPI_Isend");
+      }
+      comm::mpi::wait(in, busy_wait);
+      arrived = now();
+      comm::mpi::wait(out, busy_wait);
+    }
+    return arrived - begin;
   }
 
 private:
-  std::size_t bytes() const { return static_cast<std::size_t>(elements_) * sizeof(float); }
+  static constexpr int tag = 1;
+
+  void pass_word(int peer, bool sends) const {
+    double word = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(sends ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request)
+                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, tag, own_.comm, &request),
+        "a round trip");
+    comm::mpi::wait({&request, 1}, busy_wait);
+  }
 
   /// Returns when what the transport has put on queues of the device is over too.
   void fence() const {
@@ -202,14 +202,13 @@ private:
 
   model::Shape shape_;
   std::vector<int> cores_;
-  int node_;
   schedule::Program program_;
-  std::int64_t elements_;
+  std::size_t bytes_;  ///< of a block's weights
   ExecutionSpace exec_;
   Bytes buffer_, staging_;  ///< what is sent, then what is received
   comm::mpi::OwnComm own_;
   std::unique_ptr<comm::Transport> transport_;
-  links::Exchange exchange_;
+  std::vector<std::byte> sent_, received_;  ///< between nodes
 };
 }  // namespace
 

@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/// Precision and recall of the judge on a simulated machine. RATIOS.txt: for each measured value
-/// the name of its quantity (`kernel`, `inside`, `between` or `latency`) and its ratio to the
-/// median; noise is drawn from those.
+/// Precision and recall of the judge on a simulated machine of nodes of four ranks.
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <fstream>
 #include <map>
 #include "simulated_machine.hpp"
 
 int main(int argc, char** argv) {
   using namespace minitaw::screen;
-  if (argc < 2) {
-    fmt::print(stderr, "usage: screen_scale RATIOS.txt [NODES [TRIES]]\n");
-    return 2;
-  }
-  std::ifstream file(argv[1]);
-  std::map<std::string, std::vector<double>> ratios;
-  std::string kind;
-  for (double ratio = 0; file >> kind >> ratio;)
-    ratios[kind].push_back(ratio);
-  const int nodes = argc > 2 ? std::atoi(argv[2]) : 512, tries = argc > 3 ? std::atoi(argv[3]) : 20;
+  const int nodes = argc > 1 ? std::atoi(argv[1]) : 512, tries = argc > 2 ? std::atoi(argv[2]) : 20;
   const Machine machine{minitaw::topology::Groups::equal(4 * nodes, nodes), 4};
   std::mt19937 bits(1);
-  const auto noise = [&](const Quantity& q) {
-    const std::vector<double>& some =
-        ratios.at(q.is_latency()                                                ? "latency"
-                  : q.partner == Partner::node                                  ? "between"
-                  : q.partner == Partner::inside || q.partner == Partner::group ? "inside"
-                                                                                : "kernel");
-    return some[bits() % some.size()];
-  };
+  std::normal_distribution<double> normal;
+  const auto noise = [&](const Quantity&) { return noise_of(bits, normal); };
   const auto any = [&](int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); };
   std::map<std::string, std::array<int, 3>> found;  // planted, found, named besides
   const auto plant = [&](const std::string& name, const Fault& fault) {

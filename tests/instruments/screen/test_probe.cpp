@@ -4,9 +4,9 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 #include "instruments/screen/probe.hpp"
 #include "kernels/kernels.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::screen {
 namespace {
@@ -42,7 +42,7 @@ public:
   void next(const std::string& stage) {
     EXPECT_EQ(std::exchange(done, 0), 1) << stage;
     stage_ = stage;
-    inside_ += stage.starts_with("links inside") || stage.ends_with("of the groups") ? 1 : 0;
+    inside_ += stage.starts_with("links inside") ? 1 : 0;
     between_ += stage.starts_with("links between nodes, pairs") ? 1 : 0;
   }
 
@@ -75,14 +75,6 @@ public:
   Work exchange(int peer) override {
     constexpr int slices[] = {3, 2, 1, 5, 4};
     return work(512, pair_number(peer, rank_) / 128 * slices[exchanges_[peer]++ % 5]);
-  }
-
-  Work collect(schedule::Kind kind) override {
-    constexpr int slices[] = {2, 3, 5, 1, 4};
-    const bool gathers = kind == schedule::Kind::all_gather;
-    EXPECT_TRUE(gathers || kind == schedule::Kind::reduce_scatter);
-    const double seconds = pair_number(rank_, rank_) / 128;
-    return work(gathers ? 700 : 900, seconds * slices[collects_[gathers]++ % 5]);
   }
 
   /// One of twenty is the fastest.
@@ -119,7 +111,7 @@ private:
   double begin_ = 0;
   int inside_ = 0, between_ = 0;  ///< stages of that kind so far
   mutable double clock_ = 1000;
-  std::map<int, int> exchanges_, collects_, trips_, messages_;
+  std::map<int, int> exchanges_, trips_, messages_;
 };
 
 /// A quantity and its values by hand, of a rank and its partner: a rank of the node, by its place,
@@ -131,12 +123,6 @@ struct Known {
 
 Known kernel(const char* name, const char* units, double amount, double seconds) {
   return {{name, units}, [=](int rank, int) { return amount / (seconds + rank + tick); }};
-}
-
-Known collective(const char* name, double amount) {
-  return {{name, "B/s", Partner::group, 0.2}, [=](int rank, int) {
-            return node_of[rank] == 1 ? 0 : amount * 128 / pair_number(rank, rank);
-          }};
 }
 
 double inside(int rank, int place) {
@@ -154,16 +140,12 @@ Known between(const Quantity& quantity, double unit) {
 TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
   const std::vector<Known> all = {kernel("product", "FLOP/s", 840, 1),
       kernel("triad", "B/s", 4096, 2),
-      {{"rate inside the node", "B/s", Partner::inside, 0.2}, inside},
-      collective("all-gather in the group", 700),
-      collective("reduce-scatter in the group", 900),
+      {{"rate inside the node", "B/s", Partner::inside}, inside},
       between({"rate between nodes", "B/s", Partner::node}, mib),
-      between({"latency between nodes", "s", Partner::node, 0.5}, 0.5e-6),
+      between({"latency between nodes", "s", Partner::node}, 0.5e-6),
       between({"rate between nodes, all adapters at once", "B/s", Partner::node}, mib / 4),
       {{"cores taken by others", "1"}, [](int rank, int) { return load_of(rank); }}};
-  const auto fields = [](const Quantity& q) {
-    return std::tuple(q.name, q.units, q.partner, q.least_loss);
-  };
+  const auto fields = [](const Quantity& q) { return std::tuple(q.name, q.units, q.partner); };
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD), node = node_of[rank],
             local = rank - first_of[node];
   const int cores = node == 0 ? 6 : 3;  // two threads each: three ranks compute at once, or one
@@ -185,11 +167,11 @@ TEST(Probe, EveryValueIsThatOfItsRankAndPartner) {
         shared_devices,
         [&](const std::string& stage) { simulated.next(stage); },
         [&] { ++simulated.done; }};
-    const auto probe = make_probe(MPI_COMM_WORLD, place, ranks, options, std::move(workbench));
-    const std::vector<Quantity> quantities = probe->quantities();
+    Probe probe(MPI_COMM_WORLD, place, ranks, options, std::move(workbench));
+    const std::vector<Quantity>& quantities = probe.quantities();
     ASSERT_EQ(list_of(quantities, fields), list_of(list_of(all, &Known::quantity), fields));
     for (int round = 0; round < 2; ++round) {
-      const auto values = probe->round();
+      const auto values = probe.round();
       ASSERT_EQ(values.size(), all.size());
       for (std::size_t q = 0; q < all.size() && rank == 0; ++q) {
         const int partners = quantities[q].is_of_links() ? 3 : 1;
@@ -220,19 +202,32 @@ TEST(Workbench, AmountsAreThoseOfTheShape) {
   };
   const std::vector<Kernel> kernels = workbench->kernels();
   expect(kernels.at(0).make(), 2 * 6 * 8 * 14);  // six tokens, hidden 8, gate and up of 7
-  expect(kernels.at(1).make(),
-      2 * 2 * 3 * 3 * 8);  // two sequences of three tokens, half of scores and values
-  expect(kernels.at(2).make(), 12 * (kernels::on_host ? 8 : 64) * mib);
+  expect(kernels.at(1).make(), 12 * (kernels::on_host ? 8 : 64) * mib);
   constexpr int weights = 8 * 24 + 8 * 8 + 8 * 14 + 7 * 8;
   expect(workbench->exchange(peer), 4 * weights);
-  for (const auto kind : {schedule::Kind::all_gather, schedule::Kind::reduce_scatter})
-    expect(workbench->collect(kind), 4 * weights);
   const rates::CoreUse before = workbench->core_use();
   const double begin = workbench->now();
   EXPECT_TRUE(workbench->round_trip(peer) > 0 && workbench->messages(peer, 3, 1000) > 0);
   EXPECT_GT(workbench->now(), begin);
   const rates::CoreUse use = workbench->core_use() - before;
   EXPECT_TRUE(use.elapsed > 0 && use.own > 0 && use.busy >= 0);
+}
+
+TEST(Tournament, EachTwoMeetOnceAndNoOneTwiceInARound) {
+  for (int n = 1; n <= 17; ++n) {
+    std::set<std::pair<int, int>> met;
+    const auto rounds = tournament(n);
+    EXPECT_EQ(std::ssize(rounds), n - 1 + (n > 1 ? n % 2 : 0)) << n;
+    for (const auto& round : rounds) {
+      std::set<int> here;
+      for (const auto& [a, b] : round) {
+        EXPECT_TRUE(a < b && b < n) << a << " " << b;
+        EXPECT_TRUE(here.insert(a).second && here.insert(b).second) << n;
+        EXPECT_TRUE(met.insert({a, b}).second) << n;
+      }
+    }
+    EXPECT_EQ(std::ssize(met), n * (n - 1) / 2);
+  }
 }
 }  // namespace
 }  // namespace minitaw::screen
