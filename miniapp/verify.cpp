@@ -324,27 +324,29 @@ int repeat(const VerifyOptions& options, MpiJob& mpi) {
   for (const Case& c : deck.cases)
     if (const std::string reason = budget.reason_against(c); !reason.empty())
       throw InputError(fmt::format("verify, {}: it {}; use a smaller model", c.schedule, reason));
-  const bool says = mpi.is_root() && !options.json;
-  if (says)
-    fmt::print("{}", for_terminal(mpi.head_text(deck)));
+  const auto say = [&](const std::string& text) {
+    if (mpi.is_root() && !options.json)
+      fmt::print("{}", text);
+    std::fflush(stdout);
+  };
+  say(mpi.head_text(deck));
   std::vector<Repeated> all;
   for (const Case& c : deck.cases) {
     all.push_back({c, mpi.runner.repeat(c, options.repeat)});
-    if (says)
-      fmt::print("{}", to_text(all.back()));
-    std::fflush(stdout);
+    say(to_text(all.back()));
   }
-  const bool valid =
-      std::ranges::all_of(all, [](const Repeated& r) { return r.deviations.empty(); });
-  if (options.json && mpi.is_root())
-    write_stdout(json_text({{"cases", list_of(all, [](const Repeated& r) { return to_json(r); })},
-        {"repetitions", options.repeat},
-        {"notes", deck.notes},
-        {"program", record::version_text()},
-        {"valid", valid}}));
-  if (says)
-    fmt::print("RESULT: {}\n", verdict(all, options.repeat));
-  return valid ? 0 : 1;
+  return mpi.on_root([&] {
+    const bool valid =
+        std::ranges::all_of(all, [](const Repeated& r) { return r.deviations.empty(); });
+    say(fmt::format("RESULT: {}\n", verdict(all, options.repeat)));
+    if (options.json)
+      write_stdout(json_text({{"cases", list_of(all, [](const Repeated& r) { return to_json(r); })},
+          {"repetitions", options.repeat},
+          {"notes", deck.notes},
+          {"program", record::version_text()},
+          {"valid", valid}}));
+    return valid ? 0 : 1;
+  });
 }
 }  // namespace
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/runtime.hpp"
-#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <set>
@@ -12,13 +11,6 @@ namespace minitaw::engine {
 namespace {
 using model::Buffer, schedule::Action, schedule::Kind, schedule::Operand, schedule::SlotClass;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-
-/// Of the operands of such an action a part is used, or what a rank has of a shard, without
-/// padding.
-bool has_part(Kind kind) {
-  return is_communication(kind) || kind == Kind::accumulate || kind == Kind::load ||
-         kind == Kind::square || kind == Kind::update;
-}
 
 /// to = the fp32 sums in `from`, rounded.
 void round_sums(schedule::Lane lane, Buffer to, Buffer from, model::Dtype dtype) {

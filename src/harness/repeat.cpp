@@ -2,6 +2,7 @@
 // The same step again, from the same state: every bit must be the same, or data are corrupted
 // silently.
 #include <algorithm>
+#include <fmt/format.h>
 #include <sstream>
 #include "base/error.hpp"
 #include "harness/case_runner.hpp"
@@ -43,21 +44,20 @@ void add_tensors(Sums& sums,
 Sums sums_of(const engine::Runtime& runtime) {
   const schedule::Program& program = runtime.program();
   const model::Layout& layout = runtime.layout();
-  double loss = runtime.loss();
-  Sums sums = {{"the loss", std::hash<double>()(loss)}};
+  Sums sums = {{"the loss", std::hash<double>()(runtime.loss())}};
   for (const schedule::Action& a : program.ranks[runtime.rank()].actions) {
     if (a.kind != schedule::Kind::update)
       continue;
     const bool ends = of_embeddings(a.payload);
-    const model::Flat& flat = ends ? layout.embeddings : layout.shards[a.shard];
+    const model::Flat* const flat = ends ? layout.parts().back() : &layout.shards[a.shard];
     for (const auto operand : {schedule::Operand::gradient, schedule::Operand::weights}) {
       const Range there =
           held(program, runtime.rank(), a[operand].cls, ends ? -1 : a.shard, layout);
       // Updated weights of the embeddings go to every rank that has them.
       const bool in_slice = ends && operand == schedule::Operand::gradient;
       const Range wanted =
-          in_slice ? range_of(flat.elements, {a.shard, program.embeddings_slices}) : there;
-      add_tensors(sums, runtime, a[operand], flat, there, wanted);
+          in_slice ? range_of(flat->elements, {a.shard, program.embeddings_slices}) : there;
+      add_tensors(sums, runtime, a[operand], *flat, there, wanted);
     }
   }
   return sums;

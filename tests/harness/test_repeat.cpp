@@ -48,8 +48,13 @@ std::vector<Deviation> deviations(const Case& c, int rank, int repetition, Chang
   return job.repeat(c, 3);
 }
 
-/// The first tensor of which a rank owns something, and where that begins in what it owns.
-std::pair<std::string, std::int64_t> first_owned(const Case& c, int rank) {
+struct Owned {
+  std::string tensor{};
+  std::int64_t element = 0;  ///< of it, in what the rank owns
+};
+
+/// The first tensor of which a rank owns something.
+Owned first_owned(const Case& c, int rank) {
   const schedule::Program program = schedule::build_valid(request_of(c));
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   const int shard = program.ranks[rank].owned_shards.front();
@@ -77,11 +82,11 @@ TEST_F(Repeat, NamesTheRankAndTensorOfABitThatFlips) {
     const Case c = one_group(name);
     const int rank = static_cast<int>(random_() % c.ranks),
               repetition = 2 + static_cast<int>(random_() % 2);
-    const auto [tensor, element] = first_owned(c, rank);
+    const Owned first = first_owned(c, rank);
     const auto found = deviations(c, rank, repetition, [&](const engine::Runtime& runtime) {
-      flip(runtime.arena().optimiser(0).data + element * sizeof(float) + 3, std::byte{0x40});
+      flip(runtime.arena().optimiser(0).data + first.element * sizeof(float) + 3, std::byte{0x40});
     });
-    EXPECT_THAT(found, ElementsAre(Deviation{rank, repetition, "the weights of " + tensor}))
+    EXPECT_THAT(found, ElementsAre(Deviation{rank, repetition, "the weights of " + first.tensor}))
         << c.schedule;
   }
 }
