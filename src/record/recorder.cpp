@@ -19,10 +19,12 @@ auto reading(const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const std::runtime_error& error) {
+    std::string why = error.what();  // with names of the file, which may hold anything
+    std::ranges::replace_if(why, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
     throw InputError(fmt::format(
         "{} is damaged, or no result of miniTaw: {}; get the file again from whoever measured it",
         path,
-        error.what()));
+        why));
   }
 }
 
