@@ -33,12 +33,11 @@ int topo(const TopoOptions& options, const MpiJob& mpi) {
         {"adapters", mpi.adapters},
         {"shaped_links", shaped}}));
   } else {
-    write_stdout(
-        for_terminal(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
-            mpi.map_text(),
-            nodes.text(),
-            mpi.adapters,
-            record::links_text(shaped))));
+    write_stdout(fmt::format("{}# groups        = {}\n# adapters      = {} for each node\n{}",
+        mpi.map_text(),
+        nodes.text(),
+        mpi.adapters,
+        record::links_text(shaped)));
   }
   return 0;
 }
