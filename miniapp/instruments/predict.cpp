@@ -52,15 +52,15 @@ std::string groups_text(const topology::Groups& groups) {
 }
 
 /// Of --best, beside the schedule.
-const std::vector<std::string_view> searched = {
+const std::vector<std::string> searched = {
     "replicas", "groups", "context", "micro_batch", "recompute"};
 
 /// The schedule, and settings of these names.
-Columns settings_columns(const std::vector<std::string_view>& names) {
+Columns settings_columns(const std::vector<std::string>& names) {
   Columns columns = {{.title = "schedule",
       .value = [](const Predicted& p) { return p.settings.schedule; },
       .width = -1}};
-  for (const std::string_view name : names)
+  for (const std::string& name : names)
     for (const deck::Setting& setting : deck::columns())
       if (name == setting.name && name != "schedule")
         columns.push_back({.title = setting.name, .value = [&setting](const Predicted& p) {
