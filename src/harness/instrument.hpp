@@ -40,9 +40,9 @@ public:
   /// This rank is about to execute a case; nullptr: nothing to do. Collective over its ranks.
   [[nodiscard]] virtual std::unique_ptr<CaseListener> listen(const RunningCase& running) = 0;
 
-  /// The job stands still, says this rank's watchdog, whose thread calls this. Waits until a rank has
-  /// printed what each is at; that rank returns the cause, if it is known, others an empty text.
-  /// Nothing: no rank prints it.
+  /// The job stands still, says this rank's watchdog, whose thread calls this. Waits until a rank
+  /// has printed what each is at; that rank returns the cause, if it is known, others an empty
+  /// text. Nothing: no rank prints it.
   [[nodiscard]] virtual std::optional<std::string> explain_stall(const std::string& /*report*/) {
     return {};
   }

@@ -25,6 +25,8 @@ constexpr double least_of_expected = 0.8, least_of_latency = 0.5;
 /// Standard deviations that are no chance: of one part from round to round, and of its peers if
 /// they are many.
 constexpr double sigmas = 6;
+/// Standard deviations beyond which, in all rounds, no load explains what stands out.
+constexpr double loaded_sigmas = 10;
 /// Of the smallest loss above the threshold, standard deviations.
 constexpr double spare_sigmas = 2;
 /// Of each quantity, expected: the more parts, the more rounds each must stand out in.
@@ -36,8 +38,8 @@ constexpr double port_quantile = 0.75;
 /// Share of its cores that others may take of a rank that is judged.
 constexpr double most_load = 0.1;
 
-/// Of the normal distribution: the median of absolute values, standard deviations.
-constexpr double normal_median = 0.6745;
+/// Of the normal distribution: median and upper quartile of absolute values, standard deviations.
+constexpr double normal_median = 0.6745, normal_quartile = 1.1503;
 
 /// The smallest of the values that so large a share of them does not exceed; NaN without values.
 double ranked(std::vector<double> values, double share) {
@@ -67,6 +69,11 @@ struct Path {
 
   /// Of a rank's own work, or a port; of a link the lower one.
   [[nodiscard]] int rank() const { return std::min(from, to); }
+
+  [[nodiscard]] bool touches(const std::vector<bool>& ranks) const {
+    const int last = std::max(from, to);
+    return ranks[rank()] || (last != any && ranks[last]);
+  }
 
   friend auto operator<=>(const Path&, const Path&) = default;
 };
@@ -156,9 +163,15 @@ using Found = std::map<Path, Evidence>;
 /// The paths of one quantity, round by round: which of them are slower than the others?
 class Outliers {
 public:
-  Outliers(const Quantity& quantity, const Rule& rule, std::size_t rounds, Series series)
+  /// `loaded`: by rank, whether other programs had its cores.
+  Outliers(const Quantity& quantity,
+      const Rule& rule,
+      const std::vector<bool>& loaded,
+      std::size_t rounds,
+      Series series)
       : quantity_(quantity),
         rule_(rule),
+        loaded_(loaded),
         rounds_(rounds),
         series_(std::move(series)),
         gross_(quantity.is_latency() ? gross_latency : gross_rate) {
@@ -170,21 +183,29 @@ public:
     }
     // What sends and receives is one part.
     few_ = series_.size() < (quantity.is_of_links() ? 2 * many : many);
-    noise_ = noise();
-    const double by_chance = sigmas * std::max(noise_, few_ ? 0 : spread_of_peers());
-    least_ = std::max(worth_a_word(), std::min(by_chance, gross_));
+    const double spread = few_ ? 0 : spread_of_peers();
+    noise_ = noise(false, 0.5, normal_median);
+    least_ = std::max(worth_a_word(), std::min(sigmas * std::max(noise_, spread), gross_));
+    // A load comes and goes.
+    loaded_noise_ =
+        std::max(noise(true, 0.5, normal_median), noise(true, 0.75, normal_quartile));
+    clear_ = std::max(worth_a_word(), loaded_sigmas * std::max(loaded_noise_, spread));
   }
 
   /// Those that stand out in rounds enough.
   [[nodiscard]] Found find() const {
     Found found;
     for (const auto& [path, values] : series_) {
-      std::vector<Compared> slow = slower_by(least_, values);
+      const bool loaded = path.touches(loaded_);
+      const double least = loaded ? clear_ : least_;
+      std::vector<Compared> slow = slower_by(least, values);
+      const bool at_times =
+          std::ranges::any_of(values, [&](const Compared& c) { return c.share >= 1 - least; });
+      if (at_times && loaded)
+        continue;
       // Few peers do not tell how far moments reach in which something else ran: what stands out in
       // a part of the rounds must do so by twice as much.
-      const bool at_times =
-          std::ranges::any_of(values, [this](const Compared& c) { return c.share >= 1 - least_; });
-      if (few_ && at_times)
+      if (at_times && few_)
         slow = slower_by(std::min(2 * least_, gross_), slow);
       if (!slow.empty())
         found[path] = evidence_of(slow);
@@ -196,7 +217,9 @@ public:
   /// The smallest fault that find() would have named: the threshold, and some spare for the noise
   /// of the fault itself.
   [[nodiscard]] double smallest() const {
-    const double share = least_ + spare_sigmas * noise_;
+    const bool all_loaded = std::ranges::all_of(loaded_, std::identity());
+    const double share = all_loaded ? clear_ + spare_sigmas * loaded_noise_
+                                    : least_ + spare_sigmas * noise_;
     if (rounds_ < static_cast<std::size_t>(rule_.rounds) || series_.size() < 2 || share >= 1)
       return nothing;
     if (!quantity_.is_latency())
@@ -216,16 +239,17 @@ private:
     return quantity_.partner == Partner::inside ? least_inside : least_loss;
   }
 
-  /// A standard deviation of one path from round to round, by the differences of any two rounds,
-  /// which have sqrt(2) deviations.
-  [[nodiscard]] double noise() const {
+  /// A standard deviation of one path from round to round, by a quantile of the differences of any
+  /// two rounds, which have sqrt(2) deviations. `loaded`: of which paths.
+  [[nodiscard]] double noise(bool loaded, double share, double normal) const {
     std::vector<double> apart;
     for (const auto& [path, values] : series_)
-      for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t i = 0; i < values.size() && path.touches(loaded_) == loaded; ++i)
         for (std::size_t j = 0; j < i; ++j)
           apart.push_back(std::abs(std::log(values[i].share / values[j].share)));
     std::erase_if(apart, [](double v) { return std::isnan(v); });
-    return apart.empty() ? 0 : median(std::move(apart)) / (normal_median * std::sqrt(2));
+    std::ranges::sort(apart);
+    return apart.empty() ? 0 : quantile(apart, share) / (normal * std::sqrt(2));
   }
 
   /// A standard deviation of the paths' medians, by their median distance from the usual share. Of
@@ -274,11 +298,13 @@ private:
 
   const Quantity& quantity_;
   const Rule& rule_;
+  const std::vector<bool>& loaded_;
   std::size_t rounds_;
   Series series_;
   double gross_;  ///< loss that always counts
   bool few_ = true;
-  double noise_ = 0, least_ = 0;  ///< the share from which on a path stands out
+  double noise_ = 0, loaded_noise_ = 0;  ///< of paths whose cores the job had, and others
+  double least_ = 0, clear_ = 0;         ///< the shares from which on these stand out
 };
 
 /// Returns whether a culprit accounts for what is slow at this rank: an adapter for all that passes
@@ -351,14 +377,13 @@ private:
         judgement_.loaded.push_back(rank);
   }
 
-  /// Takes out what was measured while others had the cores of a rank, and ranks with too little
-  /// else.
+  /// Takes out what was measured while others had the cores of a rank which has other rounds.
   Measured without_loaded(Measured measured) const {
     const Partner partner = measured.quantity.partner;
     const int partners = machine_.partners(partner);
     for (std::size_t round = 0; round < std::min(loads_.size(), measured.rounds.size()); ++round) {
       const auto disturbed = [&](int rank) {
-        return rank >= 0 && (loaded_[rank] || has_load(round, rank));
+        return rank >= 0 && !loaded_[rank] && has_load(round, rank);
       };
       for (int rank = 0; rank < machine_.nodes.ranks(); ++rank)
         for (int p = 0; p < partners; ++p)
@@ -384,6 +409,7 @@ private:
     const bool ports = quantity.is_of_links() && !links;
     const Outliers outliers(quantity,
         rule_,
+        loaded_,
         rounds,
         links ? beside_ends(speeds, rounds)
               : beside_all(ports ? ports_of(speeds) : speeds, rounds));
@@ -447,9 +473,11 @@ private:
     const double least = (quantity.is_latency() ? least_of_latency : least_of_expected) *
                          speed_of(quantity, m.expected);
     std::map<int, double> low;
-    for (const auto& [path, values] : speeds)
-      if (const double speed = ranked(values, 0.5); speed < least && !is_named(path.rank()))
+    for (const auto& [path, values] : speeds) {
+      const double speed = ranked(values, 0.5);
+      if (speed < least && !path.touches(loaded_) && !is_named(path.rank()))
         low[path.rank()] = speed;
+    }
     if (low.empty())
       return;
     add({quantity.is_of_links() ? Part::adapter : Part::rank, list_of(low | std::views::keys)},
@@ -470,7 +498,7 @@ private:
   const Rule& rule_;
   std::vector<std::vector<double>> loads_;  ///< [round][rank]; empty: not measured
   std::vector<bool> loaded_;                ///< by rank
-  std::vector<Measured> measured_;          ///< without values beside a load
+  std::vector<Measured> measured_;          ///< without some values beside a load
   Judgement judgement_;
 };
 }  // namespace

@@ -112,7 +112,7 @@ struct Judgement {
 ///
 /// What a culprit explains is not said again: a slow rank also sends and receives slowly. Values of
 /// a round in which other programs took a rank's cores do not count; a rank with too few others is
-/// not judged.
+/// named only for what no load explains.
 [[nodiscard]] Judgement judge(
     const Machine& machine, const std::vector<Measured>& measured, const Rule& rule = {});
 

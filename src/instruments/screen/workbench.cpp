@@ -143,8 +143,8 @@ public:
             }};
   }
 
-  /// From its own send to the answer on each side, whoever came later: the lower rank sends first and
-  /// answers the answer.
+  /// From its own send to the answer on each side, whoever came later: the lower rank sends first
+  /// and answers the answer.
   double round_trip(int peer) override {
     const bool is_lower = comm::mpi::rank_in(own_.comm) < peer;
     if (!is_lower)

@@ -25,8 +25,8 @@ Slowest found_in(const Row& row) {
 }
 
 void put(const Slowest& found, CaseResult& result) {
-  std::erase_if(result.found,
-      [](const Dataset& d) { return d.path == rank_name || d.path == ratio_name; });
+  std::erase_if(
+      result.found, [](const Dataset& d) { return d.path == rank_name || d.path == ratio_name; });
   result.found.push_back({.path = rank_name, .values = one(found.rank)});
   result.found.push_back({.path = ratio_name, .values = one(found.ratio)});
 }

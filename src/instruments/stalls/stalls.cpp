@@ -54,8 +54,7 @@ std::string sentence(std::span<const State> states, const topology::Groups& node
   const std::vector<int> late =
       ranks_where(states, [=](const State& s) { return s.cases < latest; });
   if (!late.empty())
-    return named(
-        late, "has not come as far as the others", "have not come as far as the others");
+    return named(late, "has not come as far as the others", "have not come as far as the others");
   return {};
 }
 
@@ -145,8 +144,7 @@ void Stalls::receive() {
       return;
     const int from = status.MPI_SOURCE, tag = status.MPI_TAG;
     State theirs;
-    check(
-        MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
+    check(MPI_Recv(&theirs, sizeof theirs, MPI_BYTE, from, tag, own_.comm, MPI_STATUS_IGNORE),
         "MPI_Recv");
     if (tag == static_cast<int>(Tag::ask))
       answer(from);

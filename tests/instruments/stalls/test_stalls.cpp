@@ -32,8 +32,8 @@ TEST(Sentence, NamesWhoDoesNotGetOnWithAnActionOfItsOwn) {
 }
 
 TEST(Sentence, NamesWhoHasNotComeToTheCase) {
-  EXPECT_EQ(said({late, in_time, in_time, in_time}),
-      "rank 0 (node 0) has not come as far as the others");
+  EXPECT_EQ(
+      said({late, in_time, in_time, in_time}), "rank 0 (node 0) has not come as far as the others");
   EXPECT_EQ(said({in_time, in_time, late, late}),
       "ranks 2-3 (nodes 1-2) have not come as far as the others");
 }
@@ -48,13 +48,14 @@ protected:
   /// next one.
   static void TearDownTestSuite() { all_.clear(); }
 
-  /// Rank 1 asks. Returns what each rank then knows, and adds what it has printed.
+  /// Rank 1 asks. Returns what each rank knows a second later, and keeps what it has printed.
   std::optional<std::string> explained() {
     testing::internal::CaptureStderr();
     MPI_Barrier(MPI_COMM_WORLD);
     std::optional<std::string> found;
     if (rank_ == 1)
       found = stalls_.explain_stall("rank 1: a thing has not ended");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank_ != 1)
       found = stalls_.explain_stall(fmt::format("rank {}: too late", rank_));
@@ -66,8 +67,8 @@ protected:
   static inline std::vector<std::unique_ptr<Stalls>> all_;
 
   int rank_ = comm::mpi::rank_in(MPI_COMM_WORLD);
-  Stalls& stalls_ = *all_.emplace_back(
-      std::make_unique<Stalls>(MPI_COMM_WORLD, topology::Groups({2, 1})));
+  Stalls& stalls_ =
+      *all_.emplace_back(std::make_unique<Stalls>(MPI_COMM_WORLD, topology::Groups({2, 1})));
   std::string printed_;
 };
 
@@ -96,9 +97,11 @@ TEST_F(Gathering, HasTheLanesOfRanksInAStep) {
   const auto watched = stalls_.listen({c, *runtime, MPI_COMM_WORLD});
   runtime->prepare();
   testing::internal::CaptureStderr();
+  MPI_Barrier(MPI_COMM_WORLD);
   if (rank_ == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     EXPECT_EQ(stalls_.explain_stall("rank 1: sleeps"), "");
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // others may not have answered yet
   }
   (void)runtime->step();
   EXPECT_EQ(stalls_.explain_stall(""), "");
