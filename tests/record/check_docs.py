@@ -50,7 +50,7 @@ def check_table(rows, table):
 
 
 # Groups of a case that a file may lack: of `run --timeline`, of instruments.
-MAY_BE_MISSING = {"timeline", "energy"}
+MAY_BE_MISSING = {"timeline", "rank_energy"}
 
 
 def expand(rows, file):
@@ -202,7 +202,7 @@ VALUES = {
     "idle_ticks": [0, 1, 2],
     "settings/ffn_per_layer": [7, 8, 9, 10, 11],
     "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in STEPS],
-    "energy": [[100, 200, 300]],
+    "rank_energy": [[100, 200, 300]],
     "memory/planned": [[1000 * (r + 1) + k for k in range(7)] for r in RANKS],
     "memory/measured": [[2000 * (r + 1) + k for k in range(7)] for r in RANKS],
     "memory/other": [300 + r for r in RANKS],

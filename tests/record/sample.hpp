@@ -7,7 +7,7 @@ namespace minitaw::record {
 /// What instruments might have found in a case. Units are those of layout.txt.
 inline std::vector<Dataset> sample_findings() {
   return {{.path = "energy_source", .values = one(std::string("made up 1.2"))},
-      {.path = "energy",
+      {.path = "rank_energy",
           .axes = "repetition, rank",
           .values = std::vector<double>{100, 200, 300},
           .shape = {1, 3}}};

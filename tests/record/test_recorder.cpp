@@ -63,7 +63,7 @@ void drop(hid_t file, const std::string& name) {
 
 TEST_F(File, ReadsBackWhatWasWritten) {
   CaseResult r = sample_case();
-  std::get<std::vector<double>>(r.find("energy")->values)[1] = std::nan("");
+  std::get<std::vector<double>>(r.find("rank_energy")->values)[1] = std::nan("");
   const Row written = open().append(r), row = rows().at(0);
   for (std::size_t i = 0; i < row.columns.size(); ++i)
     EXPECT_EQ(row.columns[i].text(), written.columns[i].text()) << row.columns[i].name;
@@ -163,7 +163,7 @@ TEST_F(File, OfRepetitionsHasWhatInstrumentsFoundInEachOfThem) {
       CaseResult r = sample_case();
       r.settings.repeats = 2;
       r.begun[0] += std::to_string(number);
-      Dataset& energy = *r.find("energy");
+      Dataset& energy = *r.find("rank_energy");
       energy.values = has ? std::vector<double>{1.0 + number, 2, 3} : std::vector<double>{};
       energy.shape = {has ? 1UL : 0UL, has ? 3UL : 0UL};
       recorder.append(r, number);
@@ -174,7 +174,7 @@ TEST_F(File, OfRepetitionsHasWhatInstrumentsFoundInEachOfThem) {
     EXPECT_THAT(stored<std::string>("window/begin", 1).values,
         ElementsAre(testing::EndsWith("Z0"), testing::EndsWith("Z1")));
     EXPECT_THAT(stored<std::string>("window/end", 1).values, SizeIs(2));
-    const auto energy = stored<double>("energy", 2);
+    const auto energy = stored<double>("rank_energy", 2);
     EXPECT_EQ(energy.values,
         first && second ? (std::vector<double>{1, 2, 3, 2, 2, 3}) : std::vector<double>{});
   }

@@ -21,7 +21,7 @@ std::string joined(const std::vector<std::string>& sources) {
 
 record::Cells columns(const CaseResult& result) {
   const auto source = result.values_of<std::string>("energy_source");
-  const auto joules = result.values_of<double>("energy");
+  const auto joules = result.values_of<double>("rank_energy");
   const double sum = joules.empty() ? none : std::accumulate(joules.begin(), joules.end(), 0.0);
   const double tokens = tokens_of_step(result.settings) * result.seconds.size();
   return {{"energy_source", source.empty() ? "unavailable" : source.front()},
@@ -52,7 +52,7 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
   const std::vector<double> all = comm::mpi::gather(mine, comm, "gathering energies of ranks");
   const std::string source = joined(comm::mpi::gather_texts(meter_.source(), comm));
   result.found.push_back(record::entry("energy_source", source));
-  result.found.push_back({.path = "energy",
+  result.found.push_back({.path = "rank_energy",
       .units = "J",
       .axes = "repetition, rank",
       .values = all,

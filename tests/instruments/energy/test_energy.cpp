@@ -51,7 +51,7 @@ TEST_F(Steps, HaveTheEnergyOfEachRank) {
   const CaseResult result = after_three_steps(open(), nodes, 1 + world_rank());
   if (world_rank() != 0)
     return;
-  const auto joules = result.values_of<double>("energy");
+  const auto joules = result.values_of<double>("rank_energy");
   ASSERT_EQ(joules.size(), static_cast<std::size_t>(world_size()));
   for (int rank = 0; rank < world_size(); ++rank)
     EXPECT_DOUBLE_EQ(joules[rank], 3 * (1 + rank));
@@ -65,7 +65,7 @@ TEST_F(Steps, HaveEqualPartsOfANode) {
   const int others = world_size() - 1;
   const topology::Groups nodes(others > 0 ? std::vector{1, others, 1} : std::vector{1});
   const CaseResult result = after_three_steps(open(), nodes, 2);
-  const auto joules = result.values_of<double>("energy");
+  const auto joules = result.values_of<double>("rank_energy");
   for (int rank = 0; rank < std::ssize(joules) && world_rank() == 0; ++rank)
     EXPECT_DOUBLE_EQ(joules[rank], 6.0 / (rank == 0 ? 1 : others));
 }
@@ -79,7 +79,7 @@ TEST_F(Steps, OfARankThatCountsNothingHaveNoEnergy) {
   if (world_rank() != 0)
     return;
   for (const CaseResult* result : {&still, &lacking}) {
-    const auto joules = result->values_of<double>("energy");
+    const auto joules = result->values_of<double>("rank_energy");
     EXPECT_TRUE(std::isnan(joules.back()));
     EXPECT_TRUE(world_size() == 1 || joules.front() == 6);
   }
@@ -107,7 +107,8 @@ TEST_F(Steps, OfACaseAreReadAfterItsWarmUp) {
       harness::tests::job(engine::make_queues, {energy}).run(c, limits).result;
   if (world_rank() != 0)
     return;
-  EXPECT_THAT(result.values_of<double>("energy"), testing::Each(2)) << "between the timed steps";
+  EXPECT_THAT(result.values_of<double>("rank_energy"), testing::Each(2))
+      << "between the timed steps";
   EXPECT_THAT(
       result.begun, testing::ElementsAre(testing::MatchesRegex("2.*T..:..:..[.][0-9][0-9][0-9]Z")));
   EXPECT_TRUE(
@@ -131,7 +132,10 @@ CaseResult four_steps(std::vector<double> joules) {
   r.position = {0};
   r.begun = r.ended = {"2026-07-18T09:30:00.250Z"};
   r.found = {{.path = "energy_source", .values = one(std::string("made up"))},
-      {.path = "energy", .axes = "repetition, rank", .values = std::move(joules), .shape = {1, 2}}};
+      {.path = "rank_energy",
+          .axes = "repetition, rank",
+          .values = std::move(joules),
+          .shape = {1, 2}}};
   return r;
 }
 
