@@ -151,13 +151,16 @@ h5::Id new_file() {
 }
 
 h5::Id load_file(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw InputError(fmt::format("{} is not a file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
   std::string image = unseal(file, path);
   const h5::Id access = memory_access();
-  h5::check(H5Pset_file_image(access, image.data(), image.size()), "take a file from memory");
-  const hid_t id = H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
+  hid_t id = -1;
+  if (H5Pset_file_image(access, image.data(), image.size()) >= 0)
+    id = H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0)
     throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
   return {id, H5Fclose, "open a file in memory"};

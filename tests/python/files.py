@@ -159,6 +159,7 @@ def make(sample, target, cases, provenance=None):
                 name,
                 data=rows,
                 shape=(len(rows),),
+                maxshape=(None,),  # `run` goes on with it
                 dtype=h5py.string_dtype() if text else column.dtype,
             )
             group[name].attrs.update(dict(column.attrs))

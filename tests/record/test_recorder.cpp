@@ -189,7 +189,7 @@ TEST_F(File, OfSomethingElseIsRefusedAndKept) {
              {"empty", ""},
              {"unsealed", read(hollow).substr(seal_size)}})
       EXPECT_THAT(refuse(write(name, content)), HasSubstr("not a miniTaw result")) << name;
-    EXPECT_THAT(refuse(folder_.string()), HasSubstr("not a miniTaw result"));
+    EXPECT_THAT(refuse(folder_.string()), HasSubstr("is not a file"));
     EXPECT_THAT(refuse(hollow), HasSubstr("is damaged"));
   }
   EXPECT_THAT(refusal(path("missing/r.h5")), HasSubstr("no folder"));
