@@ -4,7 +4,7 @@
 test (`sizes`, docs/run-rules.md), and what long sequences cost (`long`).
 
     scripts/env benchmarks/results/fastest.py predict rivals     # under ten minutes; sizes: seven
-    scripts/env benchmarks/results/fastest.py check rivals --every 97
+    scripts/env benchmarks/results/fastest.py check rivals --every 197
     scripts/env benchmarks/results/fastest.py tables rivals
     scripts/env benchmarks/results/fastest.py picture rivals.png
 

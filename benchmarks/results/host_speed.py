@@ -5,7 +5,8 @@ program, all in one run.
 
     OMP_NUM_THREADS=2 scripts/env benchmarks/results/host_speed.py measure build/host TABLE.csv
         inputs/performance/host*.toml [--peer STEP.py]
-    scripts/env benchmarks/results/host_speed.py tables TABLE.csv
+    scripts/env benchmarks/results/host_speed.py tables
+        results/2-core-xeon/2026-11-22-host/host.csv
 
 For each case of the decks, in turn: minitaw run between two rates of a square sgemm
 (minitaw_kernels), and the peer. A peer is a Python program that takes --layers, --hidden, --heads,

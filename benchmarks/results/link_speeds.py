@@ -5,8 +5,10 @@ of every schedule (`links`), of sequences that ranks share (`long`), and of pipe
 slices (`slices`). Measures them, prints tables, draws the first.
 
     scripts/env benchmarks/results/link_speeds.py measure links TABLE.csv     # two hours
-    scripts/env benchmarks/results/link_speeds.py tables links TABLE.csv
-    scripts/env benchmarks/results/link_speeds.py draw TABLE.csv PICTURE.png
+    scripts/env benchmarks/results/link_speeds.py tables links
+        results/2-core-xeon/2026-11-23-links/links.csv
+    scripts/env benchmarks/results/link_speeds.py draw
+        results/2-core-xeon/2026-11-23-links/links.csv PICTURE.png
 
 `measure` adds to a table that is there; of a case that it has twice, the last row counts. --nodes
 and --rates choose. The bound of a step is the time that the busiest adapter needs for the bytes
