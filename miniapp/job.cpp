@@ -211,10 +211,7 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
   return deck::make_deck(gather(text).front(),
       deck.path,
       deck.overrides,
-      {.ranks = environment.ranks(),
-          .node_sizes = place.nodes.sizes(),
-          .adapters = adapters,
-          .notes = is_root()});
+      {.ranks = environment.ranks(), .node_sizes = place.nodes.sizes(), .adapters = adapters});
 }
 
 std::string MpiJob::head_text(const deck::Deck& deck) const {

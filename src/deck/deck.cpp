@@ -305,26 +305,6 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   return count;
 }
 
-/// Options that change nothing, each with the groups where they do not.
-void note_without_effect(Deck& deck) {
-  std::map<std::string, std::set<std::string>> where;
-  std::set<std::string> looked_at;
-  for (const Case& c : deck.cases) {
-    const schedule::Request request = request_of(c);
-    if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second)
-      continue;
-    for (const std::string& name : schedule::options_without_effect(request))
-      where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)]
-          .insert(c.replicas == 1 ? c.groups.text()
-                                  : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
-  }
-  for (const auto& [option, groups] : where)
-    deck.notes.push_back(
-        fmt::format("{} has no effect in groups {}: the program is the same without it",
-            option,
-            fmt::join(groups, ", ")));
-}
-
 /// Many ranks in one group hide what nodes cost.
 void note_one_group(const GivenKeys& given, const Job& job, Deck& deck) {
   constexpr int usual_node = 8;
@@ -427,8 +407,6 @@ void expand(const GivenKeys& given, const Job& job, Deck& deck) {
     deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
         counted(equal, "combination"),
         equal == 1 ? "is" : "are"));
-  if (job.notes)
-    note_without_effect(deck);
   note_one_group(given, job, deck);
 }
 }  // namespace

@@ -18,8 +18,6 @@ struct Job {
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
   int adapters = 1;             ///< network adapters of each node
-  bool notes =
-      true;  ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
 /// Reads a TOML deck, applies "key=value" overrides, expands axes and checks every case. Throws

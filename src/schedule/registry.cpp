@@ -226,27 +226,4 @@ Program build(const Request& request) {
   program.schedule = to_text(request.spec);
   return program;
 }
-
-std::vector<std::string> options_without_effect(Request request) {
-  std::vector<std::string> names;
-  const int ranks = request.groups.ranks();
-  if (request.spec.options.empty() || ranks > 64 || entry_of(request.spec.name).needs_file)
-    return names;
-  request.micro_batches = 2 * ranks;
-  request.layers = std::min(
-      request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));
-  request.costs.blocks.resize(request.costs.blocks.empty() ? 0 : request.layers);
-  const Program all = build(request);
-  for (const auto& [name, value] : request.spec.options) {
-    Request without = request;
-    without.spec.options.erase(name);
-    if (!is_buildable(without))
-      continue;
-    Program program = build(without);
-    program.schedule = all.schedule;
-    if (program == all)
-      names.push_back(name);
-  }
-  return names;
-}
 }  // namespace minitaw::schedule

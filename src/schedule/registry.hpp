@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <compare>
 #include <map>
 #include "schedule/program.hpp"
 
@@ -16,8 +15,7 @@ struct Spec {
     return at == options.end() ? "" : at->second;
   }
 
-  friend auto operator<=>(const Spec&, const Spec&) = default;
-  friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
+  friend bool operator==(const Spec&, const Spec&) = default;
 };
 
 /// Throws InputError for an unknown schedule or option (naming the nearest one) or a value it does
@@ -45,7 +43,6 @@ struct Request {
 
   int micro_batches_of_rank() const { return micro_batches / (sharers_of_replica() * replicas); }
 
-  friend auto operator<=>(const Request&, const Request&) = default;
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -95,9 +92,5 @@ void check(const Request& request);
 /// with so many adapters each: what is built and recorded. build() takes an `auto` as on nodes with
 /// one adapter.
 [[nodiscard]] Spec settled(Request request, int adapters);
-/// Returns the options of a request that do not change its program, such as rails with one group:
-/// a short step without the option is the same. None for more than 64 ranks, where this takes long.
-[[nodiscard]] std::vector<std::string> options_without_effect(Request request);
-
 [[nodiscard]] Program build(const Request& request);
 }  // namespace minitaw::schedule

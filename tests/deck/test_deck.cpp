@@ -97,18 +97,6 @@ TEST(Deck, EqualCasesAreKeptOnce) {
   EXPECT_THAT(make(small, {"schedule=tawpipe,tawpipe:cco=on"}).cases, SizeIs(1));
 }
 
-TEST(Deck, OptionsThatChangeNothingAreNoted) {
-  const auto notes = [](const std::string& schedule, const std::string& groups) {
-    return make(small, {"ranks=4", "schedule=" + schedule, "groups=" + groups}).notes;
-  };
-  EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "1"),
-      ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"),
-          HasSubstr("rails=2 of tawpipe")));
-  EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
-  EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
-      ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
-}
-
 TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
   const Deck deck = make(small, {"ranks=2,4", "groups=1,2,4"});
   EXPECT_THAT(brief(deck),
