@@ -6,9 +6,6 @@
 
 namespace minitaw::schedule::detail {
 namespace {
-using enum Rule;
-using enum Operand;
-
 /// Does what actions do to the contents of slots.
 class Contents : SlotContents {
 public:
