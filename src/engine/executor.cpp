@@ -64,7 +64,7 @@ void LaneExecutor::execute_next() {
   const int number = static_cast<int>(next_);
   const Entry& next = actions_[next_];
   queue().open(number);
-  for (const schedule::LaneRow& lane : schedule::table_of<schedule::Lane>)
+  for (const auto& lane : schedule::table_of<schedule::Lane>)
     wait_for(lane.value, next.waits[index_of(lane.value)]);
   queue().run(number, [this, number, &next] {
     tell(number, false);
@@ -170,7 +170,7 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
       begun ? "in" : "before",
       action->tick,
       to_text(*action, program));
-  for (const schedule::LaneRow& other : schedule::table_of<schedule::Lane>)
+  for (const auto& other : schedule::table_of<schedule::Lane>)
     if (const int wait = action->waits[index_of(other.value)];
         !begun && wait > progress_.count(other.value))
       text += fmt::format(", waits for {}:{}", other.name, wait);
@@ -225,7 +225,7 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  for (const schedule::LaneRow& row : schedule::table_of<schedule::Lane>) {
+  for (const auto& row : schedule::table_of<schedule::Lane>) {
     const schedule::Lane lane = row.value;
     const bool computes = lane == schedule::Lane::compute;
     auto made = std::make_unique<LaneExecutor>(program_,

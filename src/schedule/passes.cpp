@@ -88,11 +88,11 @@ LaneCounts needs_of(const Action& action, int rank, Overlap overlap, const RankO
       needs = max_of(needs, uses.read);
   }
   const bool computes = action.lane == Lane::compute;
-  for (const LaneRow& lane : table_of<Lane>) {
-    const bool leaves_group = lane.flow == Flow::inputs && lane.way != Way::group;
-    const bool takes_turns = overlap == Overlap::none && (lane.value == Lane::compute) != computes;
+  for (const auto& [lane, name] : table_of<Lane>) {
+    const bool leaves_group = lane == Lane::inputs_recv || lane == Lane::inputs_send;
+    const bool takes_turns = overlap == Overlap::none && (lane == Lane::compute) != computes;
     if (takes_turns || (overlap == Overlap::not_of_weights && computes && leaves_group))
-      needs[index_of(lane.value)] = order.added()[index_of(lane.value)];
+      needs[index_of(lane)] = order.added()[index_of(lane)];
   }
   return needs;
 }

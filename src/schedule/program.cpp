@@ -28,7 +28,7 @@ void append_rank(std::string& text, const Program& program, int rank) {
   for (const Action& a : r.actions) {
     fmt::format_to(out, "{:>4} {:<15} {}", a.tick, name_of(a.lane), to_text(a, program));
     const char* separator = " after ";
-    for (const LaneRow& lane : table_of<Lane>)
+    for (const auto& lane : table_of<Lane>)
       if (const int count = a.waits[index_of(lane.value)]; count > 0)
         fmt::format_to(out, "{}{}:{}", std::exchange(separator, " "), lane.name, count);
     text += "\n";
@@ -110,19 +110,9 @@ Accesses accesses(const Action& action, int rank) {
 }
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
-  Way way = inside ? Way::group : Way::recv;
-  if (kind == Kind::send || kind == Kind::recv)
-    way = kind == Kind::send ? Way::send : Way::recv;
-  const auto carries = [=](const LaneRow& lane) {
-    return lane.flow == row_of(payload).flow && lane.way == way;
-  };
-  return std::ranges::find_if(table_of<Lane>, carries)->value;
-}
-
-std::string payload_text(Payload payload, int shard) {
-  if (payload == Payload::none && shard < 0)
-    return "";
-  return fmt::format("{}{}", row_of(payload).prefix, shard < 0 ? "" : std::to_string(shard));
+  const bool receives = kind == Kind::recv || (kind != Kind::send && !inside);
+  const std::size_t further = kind == Kind::send ? 2 : receives ? 1 : 0;
+  return static_cast<Lane>(index_of(row_of(payload).lane) + further);
 }
 
 std::string name_of(Slot slot) {
@@ -205,8 +195,9 @@ std::string to_text(const Action& a, const Program& program) {
   std::string line{name_of(a.kind)};
   const auto add = [&](const std::string& word) { line += " " + word; };
   const std::string part = a.parts == 1 ? "" : fmt::format("[{}/{}]", a.part, a.parts);
-  if (const std::string what = payload_text(a.payload, a.shard); !what.empty())
-    add(what + part);
+  if (a.payload != Payload::none || a.shard >= 0)
+    add(fmt::format(
+        "{}{}{}", row_of(a.payload).prefix, a.shard < 0 ? "" : std::to_string(a.shard), part));
   if (a.micro_batch >= 0)
     add(program.slices == 1
             ? fmt::format("m{}", a.micro_batch)

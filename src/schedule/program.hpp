@@ -166,9 +166,6 @@ struct Program {
 /// Micro-batches whose tokens a rank reads, in ascending order: those that it embeds or has a loss
 /// of.
 [[nodiscard]] std::vector<int> token_batches_of(const RankProgram& rank);
-/// "W3", "G3", "A3", "D3", "E", "E3", "EG", "N"; where nothing moves "s3", or empty without a
-/// shard.
-[[nodiscard]] std::string payload_text(Payload payload, int shard);
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);
 /// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]

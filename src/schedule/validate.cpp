@@ -148,7 +148,7 @@ private:
                    : "is a segment of a visit, and visits are whole here");
     check_lane(a);
     check_partners(a);
-    for (const LaneRow& lane : table_of<Lane>)
+    for (const auto& lane : table_of<Lane>)
       if (const std::size_t l = index_of(lane.value); a.waits[l] > issued_[l])
         fail(no_deadlock,
             place_,
@@ -344,7 +344,7 @@ public:
 private:
   void check_access(int i, const LaneCounts& done, const Access& access) const {
     const auto follow = [&](Rule rule, const LaneCounts& uses, const char* does, const char* use) {
-      for (const LaneRow& lane : table_of<Lane>)
+      for (const auto& lane : table_of<Lane>)
         if (const std::size_t l = index_of(lane.value); uses[l] > done[l])
           fail(rule,
               {rank_, i},
@@ -368,7 +368,7 @@ private:
   void check_join(int i, const LaneCounts& done) const {
     if (i + 1 < static_cast<int>(actions_.size()))
       fail(all_waited, {rank_, i + 1}, "comes after join, which must be the rank's last action");
-    for (const LaneRow& lane : table_of<Lane>)
+    for (const auto& lane : table_of<Lane>)
       if (const std::size_t l = index_of(lane.value); done[l] < order_.added()[l])
         fail(all_waited,
             {rank_, order_.at(l, done[l] + 1).action},
@@ -418,9 +418,9 @@ struct Window {
 
 /// Every visit, and the marked action, by rank and tick, under the numbers of the ticks.
 std::vector<std::vector<std::string>> cells_of(
-    const Program& program, const std::optional<Violation>& mark, Window ranks, Window ticks) {
+    const Program& program, const Violation& mark, Window ranks, Window ticks) {
   const auto marked = [&](int rank, int action) {
-    return mark && mark->rank == rank && mark->action == action;
+    return mark.rank == rank && mark.action == action;
   };
   std::vector<std::vector<std::string>> rows = {{"tick"}};
   for (int t = ticks.begin; t < ticks.end; ++t)
@@ -446,18 +446,16 @@ std::vector<std::vector<std::string>> cells_of(
 }
 }  // namespace
 
-std::string grid(const Program& program, const std::optional<Violation>& mark) {
+std::string grid(const Program& program, const Violation& mark) {
   // A failure in a large program shows its surroundings only.
   constexpr int most_ranks = 12, most_ticks = 8;
   Window ranks{0, static_cast<int>(program.ranks.size())}, ticks;
   for (const RankProgram& rank : program.ranks)
     for (const Action& a : rank.actions)
       ticks = {std::min(ticks.begin, a.tick), std::max(ticks.end, a.tick + 1)};
-  if (mark) {
-    const bool at_action = mark->rank >= 0 && mark->action >= 0;
-    ranks.narrow(std::max(mark->rank, 0), most_ranks);
-    ticks.narrow(at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0, most_ticks);
-  }
+  const bool at_action = mark.rank >= 0 && mark.action >= 0;
+  ranks.narrow(std::max(mark.rank, 0), most_ranks);
+  ticks.narrow(at_action ? program.ranks[mark.rank].actions[mark.action].tick : 0, most_ticks);
   const std::vector<std::vector<std::string>> rows = cells_of(program, mark, ranks, ticks);
   std::string text;
   for (const auto& row : rows) {
@@ -480,7 +478,7 @@ void require_valid(const Program& program) {
       program.schedule,
       name_of(violation->rule),
       violation->message,
-      grid(program, violation)));
+      grid(program, *violation)));
 }
 
 Program build_valid(const Request& request) {

@@ -41,7 +41,7 @@ struct Violation {
 /// marked.
 void require_valid(const Program& program);
 [[nodiscard]] Program build_valid(const Request& request);
-/// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
-[[nodiscard]] std::string grid(
-    const Program& program, const std::optional<Violation>& mark = std::nullopt);
+/// Rank-by-tick grid of the compute lane (one column a tick) around a violation, which is marked
+/// with "<--".
+[[nodiscard]] std::string grid(const Program& program, const Violation& mark);
 }  // namespace minitaw::schedule

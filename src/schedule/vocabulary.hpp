@@ -81,52 +81,28 @@ inline constexpr int traffic_kinds = table_of<Traffic>.size();
 /// of a group pass each other (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
-  inputs_group,
-  inputs_recv,
+  inputs_group,  ///< of the computation: collectives inside a group
+  inputs_recv,   ///< receives, and collectives that leave a group
   inputs_send,
-  gradients_group,
+  gradients_group,  ///< and other results, in three lanes likewise
   gradients_recv,
   gradients_send,
-  context_inputs,
-  context_gradients,
-};
-
-/// What the lanes of a flow carry.
-enum class Flow : std::uint8_t {
-  none,
-  inputs,             ///< of the computation
-  gradients,          ///< and other results
   context_inputs,     ///< keys and values of a context group: messages of other nodes never hold
                       ///< them up
   context_gradients,  ///< their gradients
 };
 
-/// Which transfers of its flow a lane carries.
-enum class Way : std::uint8_t {
-  none,
-  group,  ///< collectives inside a group
-  recv,   ///< receives, and collectives that leave a group
-  send,
-};
-
-struct LaneRow {
-  Lane value;
-  std::string_view name;
-  Flow flow = Flow::none;
-  Way way = Way::none;
-};
-
 template <>
-inline constexpr auto table_of<Lane> = std::to_array<LaneRow>({
+inline constexpr auto table_of<Lane> = std::to_array<Named<Lane>>({
     {Lane::compute, "compute"},
-    {Lane::inputs_group, "inputs_group", Flow::inputs, Way::group},
-    {Lane::inputs_recv, "inputs_recv", Flow::inputs, Way::recv},
-    {Lane::inputs_send, "inputs_send", Flow::inputs, Way::send},
-    {Lane::gradients_group, "gradients_group", Flow::gradients, Way::group},
-    {Lane::gradients_recv, "gradients_recv", Flow::gradients, Way::recv},
-    {Lane::gradients_send, "gradients_send", Flow::gradients, Way::send},
-    {Lane::context_inputs, "context_inputs", Flow::context_inputs, Way::group},
-    {Lane::context_gradients, "context_gradients", Flow::context_gradients, Way::group},
+    {Lane::inputs_group, "inputs_group"},
+    {Lane::inputs_recv, "inputs_recv"},
+    {Lane::inputs_send, "inputs_send"},
+    {Lane::gradients_group, "gradients_group"},
+    {Lane::gradients_recv, "gradients_recv"},
+    {Lane::gradients_send, "gradients_send"},
+    {Lane::context_inputs, "context_inputs"},
+    {Lane::context_gradients, "context_gradients"},
 });
 static_assert(is_complete(Lane::context_gradients));
 inline constexpr int lanes = table_of<Lane>.size();
@@ -251,13 +227,13 @@ struct PayloadRow {
   std::string_view classes;  ///< letters of the slots that messages move it from and to
   Traffic traffic;
   Data data = Data::number;
-  Flow flow = Flow::gradients;  ///< decides the lanes
+  Lane lane = Lane::gradients_group;  ///< of collectives inside a group: lane_of()
 };
 
 template <>
 inline constexpr auto table_of<Payload> = [] {
   using enum Data;
-  constexpr Flow inputs = Flow::inputs;
+  constexpr Lane inputs = Lane::inputs_group;
   constexpr Traffic weights = Traffic::weights, gradients = Traffic::gradients;
   constexpr Traffic activations = Traffic::activations, of_embeddings = Traffic::embeddings;
   return std::to_array<PayloadRow>({
@@ -266,14 +242,14 @@ inline constexpr auto table_of<Payload> = [] {
       {Payload::gradient, "gradient", "G", "tgcp", gradients, shard},
       {Payload::activation, "activation", "A", "x", activations, micro_batch, inputs},
       {Payload::activation_grad, "activation_grad", "D", "x", activations, micro_batch},
-      {Payload::keys, "keys", "KV", "v", Traffic::context, Data::keys, Flow::context_inputs},
+      {Payload::keys, "keys", "KV", "v", Traffic::context, Data::keys, Lane::context_inputs},
       {Payload::key_gradient,
           "key_gradient",
           "DKV",
           "d",
           Traffic::context,
           Data::keys,
-          Flow::context_gradients},
+          Lane::context_gradients},
       {Payload::embeddings, "embeddings", "E", "e", of_embeddings, embeddings, inputs},
       {Payload::embeddings_gradient, "embeddings_gradient", "EG", "f", of_embeddings, embeddings},
       {Payload::squares, "squares", "N", "n", gradients},
@@ -381,7 +357,8 @@ inline constexpr auto table_of<Kind> = [] {
   constexpr bool rooted = true, reducing = true, maybe = true;
   constexpr Use weights_of_shard{weights, "hw", read}, weights_of_end{weights, "e", read};
   constexpr Use saved_before{saved, "a", read}, left_by_b{deferred, "b", read};
-  constexpr Use state{hidden, "x", modify}, gradient_of_end{gradient, "f", accumulate};
+  constexpr Use state{hidden, "x", modify}, state_before{hidden, "x", read};
+  constexpr Use gradient_of_end{gradient, "f", accumulate};
   constexpr Use keys_of_slices{keys, "y", read, maybe};
   constexpr Use sums_of_slices{key_gradient, "z", extend, maybe};
   constexpr Use input{buffer, "", read}, output{buffer, "", write}, both{buffer, "", modify};
@@ -417,7 +394,7 @@ inline constexpr auto table_of<Kind> = [] {
       {Kind::forward_keys,
           "F.keys",
           segment,
-          {{weights_of_shard, {saved, "a", modify}, {hidden, "x", read}, {keys, "v", write}}}},
+          {{weights_of_shard, {saved, "a", modify}, state_before, {keys, "v", write}}}},
       {Kind::forward_extend, "F.extend", segment, {{{source, "v", read}, {keys, "y", extend}}}},
       {Kind::forward_attend,
           "F.attend",
@@ -435,7 +412,7 @@ inline constexpr auto table_of<Kind> = [] {
           segment,
           {{weights_of_shard,
               saved_before,
-              {hidden, "x", read},
+              state_before,
               {keys, "vy", read},
               {key_gradient, "dz", extend},
               {deferred, "b", modify, maybe}}}},
@@ -446,7 +423,7 @@ inline constexpr auto table_of<Kind> = [] {
       {Kind::backward_attend_weights,
           "B.weights",
           segment,
-          {{weights_of_shard, saved_before, {hidden, "x", read}, {gradient, "tgp", accumulate}}}},
+          {{weights_of_shard, saved_before, state_before, {gradient, "tgp", accumulate}}}},
       {Kind::backward_finish,
           "B.finish",
           segment,
@@ -456,7 +433,7 @@ inline constexpr auto table_of<Kind> = [] {
               {key_gradient, "d", read},
               {gradient, "tgp", accumulate, maybe},
               {deferred, "b", modify, maybe}}}},
-      {Kind::embed_backward, "dembed", end, {{{hidden, "x", read}, gradient_of_end}}},
+      {Kind::embed_backward, "dembed", end, {{state_before, gradient_of_end}}},
       {Kind::square, "square", compute, {{{gradient, "tf", read}, {squares, "n", accumulate}}}},
       {Kind::update,
           "update",

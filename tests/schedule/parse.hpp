@@ -55,7 +55,7 @@ inline Action action_of(std::istream& words, const Program& program) {
   Action a;
   std::string lane, kind;
   words >> a.tick >> lane >> kind;
-  a.lane = named<Lane>(lane, &LaneRow::name);
+  a.lane = named<Lane>(lane, &Named<Lane>::name);
   a.kind = named<Kind>(kind, &KindRow::name);
   std::size_t slots = 0;
   for (std::string word; words >> word;) {
@@ -64,7 +64,7 @@ inline Action action_of(std::istream& words, const Program& program) {
     if (word == "after")
       continue;
     if (colon != std::string::npos)
-      a.waits[index_of(named<Lane>(word.substr(0, colon), &LaneRow::name))] =
+      a.waits[index_of(named<Lane>(word.substr(0, colon), &Named<Lane>::name))] =
           number(word, colon + 1);
     else if (word[0] == 'm')
       a.micro_batch = read_micro_batch(word, program);

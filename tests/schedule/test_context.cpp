@@ -39,7 +39,7 @@ TEST_P(SharedSequences, GiveValidProgramsThatAreWhatTheirTextSays) {
     const Program program = build(request);
     const auto violation = validate(program);
     ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
-                            << grid(program, violation);
+                            << grid(program, *violation);
     ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request) << ", by its text";
   });
   EXPECT_GT(seen, 20);

@@ -33,7 +33,7 @@ TEST_P(Generated, IsValidAndWhatItsTextSays) {
         const Program program = build(request);
         const auto violation = validate(program);
         ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
-                                << grid(program, violation);
+                                << grid(program, *violation);
         ASSERT_TRUE(GetParam() > 6 || parse_program(to_text(program)) == program)
             << name_of(request) << ", by its text";
       });
@@ -93,8 +93,7 @@ TEST_P(Generated, EverySlotIsWrittenAndRead) {
   for_each_request(GetParam(), specs_for(GetParam()), 2, 2, [&](const Request& request) {
     const Program program = build(request);
     const std::string spec = to_text(request.spec);
-    const bool spares =
-        spec.find("rails") != spec.npos && spec.find("reshard=group") != spec.npos;
+    const bool spares = spec.find("rails") != spec.npos && spec.find("reshard=group") != spec.npos;
     for (int r = 0; r < std::ssize(program.ranks); ++r) {
       const Slots slots(program, r);
       ASSERT_EQ(slots.written, slots.all) << name_of(request) << " rank " << r;

@@ -483,7 +483,7 @@ TEST(Validate, AllReplicasHaveGroupsAlike) {
 }
 
 TEST(Validate, GridHasARowPerRankAndAColumnPerTick) {
-  EXPECT_EQ(grid(parse_program(hand_written::pipeline)),
+  EXPECT_EQ(grid(parse_program(hand_written::pipeline), Violation{}),
       "tick    | 0       | 1               | 2               | 3 \n"
       "r0      | F s0 m0 |                 | B s0 m0 W s0 m0 |   \n"
       "r1      |         | F s1 m0 B s1 m0 | W s1 m0         |   \n");
