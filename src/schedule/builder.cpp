@@ -132,10 +132,6 @@ int Builder::world() {
   return communicator("world", everyone());
 }
 
-int Builder::group(int group) {
-  return communicator(fmt::format("group{}", group), groups().members(group));
-}
-
 void Builder::add(
     int rank, Phase phase, const Action& action, const std::vector<Argument>& arguments) {
   Emitted emitted{action, phase, {}};

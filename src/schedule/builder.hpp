@@ -10,8 +10,6 @@ struct VirtualBuffer {
   SlotClass cls = SlotClass::owned;
 
   bool valid() const { return id >= 0; }
-
-  friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
 
 inline constexpr VirtualBuffer all_embeddings{0, SlotClass::embeddings};
@@ -113,7 +111,6 @@ public:
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const std::vector<int>& ranks);
   int world();
-  int group(int group);
 
   struct Argument {
     Operand operand;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <utility>
 #include "schedule/visits.hpp"
 
 /// What ranks keep of weights and gradients between the visits of a step, in schedules that move
@@ -27,22 +28,60 @@ struct Keeping {
 /// The buffers in which some consecutive ranks keep shards.
 class KeptBuffers {
 public:
-  KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping& keeping);
+  KeptBuffers(Builder& builder, std::vector<int> ranks, const Keeping& keeping)
+      : builder_(builder),
+        ranks_(std::move(ranks)),
+        keeping_(keeping),
+        copies_(builder.shards()),
+        sums_(builder.shards()) {}
 
   /// Makes a rank keep one part of what its group keeps.
-  void divide(int rank, Part part);
+  void divide(int rank, Part part) {
+    if (keeping_.weights == Copies::per_group)
+      builder_.keep_part(rank, SlotClass::kept, part);
+    if (keeping_.sums == Copies::per_group)
+      builder_.keep_part(rank, SlotClass::partial, part);
+  }
+
   /// The ranks' copies of a visit's shard. If they are empty, the caller fetches the weights and
   /// puts copies there.
-  [[nodiscard]] RankBuffers& copies_for(const Visit& visit);
+  RankBuffers& copies_for(const Visit& visit) {
+    RankBuffers& copies = copies_[visit.shard];
+    if (keeping_.weights == Copies::none || (!visit.backward() && !keeping_.all_step))
+      copies.clear();
+    return copies;
+  }
+
   /// Sums of a shard's gradient, one of each rank.
-  [[nodiscard]] const RankBuffers& sums_of(int shard);
+  const RankBuffers& sums_of(int shard) {
+    if (sums_[shard].empty())
+      sums_[shard] = builder_.new_buffers(ranks_, SlotClass::partial);
+    return sums_[shard];
+  }
+
   /// Emits new buffers with these sums, which may be reduced. `inside`: for a collective of a
   /// group.
-  [[nodiscard]] RankBuffers load_sums(int shard, int tick, bool inside);
+  RankBuffers load_sums(int shard, int tick, bool inside) {
+    const Action load = make_action(Kind::load, tick, Payload::gradient, shard);
+    RankBuffers loaded = builder_.new_buffers(ranks_, SlotClass::gradient);
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      builder_.local(ranks_[i], Phase::push_intra, load, inside, sums_of(shard)[i], loaded[i]);
+    return loaded;
+  }
+
   /// Adds the gradients on some of the ranks to their sums. With the `last` micro-batch, the
   /// buffers of the gradients get the sums.
   void add_to_sums(
-      const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last);
+      const std::vector<int>& ranks, int shard, int tick, const RankBuffers& gradients, bool last) {
+    const Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard);
+    const Action load = make_action(Kind::load, tick, Payload::gradient, shard);
+    for (const int r : ranks) {
+      const int i = r - ranks_.front();
+      builder_.local(r, Phase::push_intra, add, true, gradients[i], sums_of(shard)[i]);
+      if (last)
+        builder_.local(r, Phase::push_intra, load, true, sums_of(shard)[i], gradients[i]);
+    }
+  }
 
 private:
   Builder& builder_;

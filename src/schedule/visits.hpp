@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
+#include <utility>
 #include "schedule/builder.hpp"
 
 /// Visits of shards, and the compute actions that they are made of.
@@ -16,6 +17,8 @@ struct Visit {
 /// Emits the compute actions of a context group, or of one rank, with embedding and loss. Keeps the
 /// buffers that visits hand on. Of each kind of buffer there is one for every rank.
 class ComputeEmitter {
+  using enum Operand;
+
 public:
   ComputeEmitter(Builder& builder, std::vector<int> ranks)
       : builder_(builder),
@@ -26,10 +29,54 @@ public:
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before
   /// dembed on shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient
   /// or add to it, to an accumulator always.
-  void visit(const Visit& visit,
+  void visit(const Visit& v,
       const RankBuffers& of_weights,
       const RankBuffers& of_gradient = {},
-      bool accumulates = false);
+      bool accumulates = false) {
+    const bool begins = v.shard == 0, ends = v.shard == builder_.shards() - 1;
+    RankBuffers& state = hidden_states_[v.micro_batch];
+    Left& left = left_[{v.micro_batch, v.shard}];
+    if (v.kind == Kind::forward && begins)
+      state = builder_.new_buffers(ranks_, SlotClass::hidden);
+    if (v.kind == Kind::forward)
+      left.saved = builder_.new_buffers(ranks_, SlotClass::saved);
+    if (v.kind == Kind::backward_input)
+      left.deferred = builder_.new_buffers(ranks_, SlotClass::deferred);
+
+    const auto action_of = [&](Kind kind, int shard = -1) {
+      Action action = make_action(kind, v.tick, Payload::none, shard);
+      action.micro_batch = v.micro_batch;
+      return action;
+    };
+    const auto all = [&](VirtualBuffer buffer) { return RankBuffers(ranks_.size(), buffer); };
+    const Arguments of_ends = {
+        {weights, all(all_embeddings)}, {hidden, state}, {gradient, all(all_embeddings_gradient)}};
+    if (v.kind == Kind::forward && begins)
+      add(action_of(Kind::embed), of_ends);
+    Action visit = action_of(v.kind, v.shard);
+    visit.accumulates = accumulates;
+    const int slice = v.micro_batch % builder_.slices();
+    const int first = v.backward() ? builder_.slices() - 1 : 0;
+    visit.extends = v.kind != Kind::backward_weight && slice != first;
+    const Prefix prefix = prefix_of(v, slice == first);
+    segments(v,
+        visit,
+        {{weights, of_weights},
+            {saved, left.saved},
+            {hidden, state},
+            {deferred, left.deferred},
+            {keys, prefix.keys},
+            {key_gradient, v.backward() ? prefix.gradient : RankBuffers()},
+            {gradient, v.kind == Kind::backward_input ? RankBuffers() : of_gradient}});
+    if (v.kind == Kind::forward && ends)
+      add(action_of(Kind::loss), of_ends);
+    if ((v.kind == Kind::backward || v.kind == Kind::backward_input) && begins)
+      add(action_of(Kind::embed_backward), of_ends);
+    if (v.kind == Kind::backward || v.kind == Kind::backward_weight)
+      left_.erase({v.micro_batch, v.shard});
+    if (visit.extends && slice == 0)
+      prefixes_.erase({v.micro_batch / builder_.slices(), v.shard});
+  }
 
   /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard
   /// 0.
@@ -46,31 +93,123 @@ private:
     RankBuffers keys, gradient;
   };
 
-  struct Argument {
-    Operand operand;
-    RankBuffers buffers;  ///< empty: none
-  };
+  using Arguments = std::map<Operand, RankBuffers>;  ///< empty ones: none
 
-  using Arguments = std::vector<Argument>;
-
-  /// Gives an operand its buffers, instead of those that it had.
-  static void set(Arguments& arguments, Operand operand, const RankBuffers& buffers);
-  /// Those of an operand; none if it has none.
-  static RankBuffers buffers_of(const Arguments& arguments, Operand operand);
   /// Emits an action of every rank with those of the arguments that its kind uses.
-  void add(const Action& action, const Arguments& arguments);
+  void add(const Action& action, const Arguments& arguments) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<Builder::Argument> used;
+      for (const Use& use : row_of(action.kind).uses)
+        if (const auto at = arguments.find(use.operand);
+            at != arguments.end() && !at->second.empty())
+          used.push_back({use.operand, at->second[r]});
+      builder_.add(ranks_[r], Phase::compute, action, used);
+    }
+  }
+
   /// Gives a visit of a slice its buffers; none without slices. The first slice in its direction
   /// begins them.
-  Prefix prefix_of(const Visit& visit, bool begins);
+  Prefix prefix_of(const Visit& visit, bool begins) {
+    if (builder_.slices() == 1 || visit.kind == Kind::backward_weight)
+      return {};
+    const std::pair<int, int> key{visit.micro_batch / builder_.slices(), visit.shard};
+    Prefix& prefix = prefixes_[key];
+    if (begins && visit.backward())
+      prefix.gradient = builder_.new_buffers(ranks_, SlotClass::prefix_gradient);
+    else if (begins)
+      prefix.keys = builder_.new_buffers(ranks_, SlotClass::prefix);
+    return prefix;
+  }
+
   /// A visit as the segments of its blocks, with what passes between the ranks.
-  void segments(const Visit& visit, Action action, Arguments arguments);
-  void forward_segments(Action action, Arguments& arguments, int blocks);
-  void backward_segments(Action action, Arguments& arguments, int blocks);
+  void segments(const Visit& visit, Action action, Arguments arguments) {
+    if (builder_.context() == 1 || visit.kind == Kind::backward_weight)
+      return add(action, arguments);
+    const int blocks = builder_.blocks(visit.shard);
+    if (visit.kind == Kind::forward)
+      forward_segments(action, arguments, blocks);
+    else
+      backward_segments(action, arguments, blocks);
+  }
+
+  void forward_segments(Action action, Arguments& arguments, int blocks) {
+    const RankBuffers prefix = arguments[keys];
+    bool extends = std::exchange(action.extends, false);
+    for (action.block = 0; action.block < blocks; ++action.block) {
+      project(Kind::forward_keys, action, arguments);
+      const RankBuffers gathered = arguments[keys];
+      if (!prefix.empty())
+        arguments[keys] = prefix;
+      Action part = action;
+      part.parts = static_cast<std::int16_t>(builder_.key_parts());
+      for (part.part = 0; part.part < part.parts; ++part.part) {
+        if (!prefix.empty()) {
+          part.kind = Kind::forward_extend;
+          part.extends = std::exchange(extends, true);
+          add(part, {{source, gathered}, {keys, prefix}});
+          part.extends = false;
+        }
+        part.kind = Kind::forward_attend;
+        add(part, arguments);
+      }
+    }
+  }
+
+  /// What follows attention's backward pass runs while gradients of keys are added up, and while
+  /// keys of the next block are gathered. Those of slices are at hand, and have gradients of later
+  /// slices.
+  void backward_segments(Action action, Arguments& arguments, int blocks) {
+    const bool halves = action.kind == Kind::backward_input;
+    const RankBuffers of_slices = arguments[key_gradient];
+    bool extends = std::exchange(action.extends, false);
+    action.block = static_cast<std::int16_t>(blocks - 1);
+    project(Kind::backward_keys, action, arguments);
+    for (; action.block >= 0; --action.block) {
+      const RankBuffers sums = builder_.new_buffers(ranks_, SlotClass::key_gradient);
+      arguments[key_gradient] = of_slices.empty() ? sums : of_slices;
+      action.kind = Kind::backward_attend;
+      if (!of_slices.empty())
+        action.extends = std::exchange(extends, true);
+      add(action, arguments);
+      action.extends = false;
+      if (!of_slices.empty()) {
+        action.kind = Kind::backward_share;
+        add(action, {{key_gradient, of_slices}, {destination, sums}});
+        arguments[key_gradient] = sums;
+      }
+      pass(Kind::reduce_scatter, Payload::key_gradient, action, sums);
+      action.kind = Kind::backward_attend_weights;
+      if (!halves)
+        add(action, arguments);
+      if (Action before = action; before.block-- > 0)
+        project(Kind::backward_keys, before, arguments);
+      action.kind = Kind::backward_finish;
+      add(action, arguments);
+    }
+  }
+
   /// Emits what the ranks do together with a segment's keys and values, or their gradients.
-  void pass(Kind kind, Payload payload, const Action& segment, const RankBuffers& buffers);
+  void pass(Kind kind, Payload payload, const Action& segment, const RankBuffers& buffers) {
+    Action action = make_action(kind, segment.tick, payload, segment.shard);
+    action.micro_batch = segment.micro_batch;
+    action.block = segment.block;
+    builder_.collective_of_sequence(ranks_, action, buffers);
+  }
+
   /// Emits a segment that projects to keys and values; they are then gathered, unless they have
   /// stayed, as in the backward visits of slices.
-  void project(Kind kind, Action action, Arguments& arguments);
+  void project(Kind kind, Action action, Arguments& arguments) {
+    action.kind = kind;
+    if (kind == Kind::backward_keys && builder_.slices() > 1) {
+      Arguments without = arguments;
+      without[keys] = {};
+      return add(action, without);
+    }
+    const RankBuffers buffers = builder_.new_buffers(ranks_, SlotClass::keys);
+    arguments[keys] = buffers;
+    add(action, arguments);
+    pass(Kind::all_gather, Payload::keys, action, buffers);
+  }
 
   Builder& builder_;
   std::vector<int> ranks_;
@@ -86,7 +225,18 @@ public:
   LockstepRanks(Builder& builder,
       const std::vector<int>& ranks,
       int micro_batches_per_rank,
-      int first_tick = 0);
+      int first_tick = 0)
+      : per_rank_(micro_batches_per_rank) {
+    for (auto first = ranks.begin(); first != ranks.end(); first += builder.context())
+      emitters_.emplace_back(builder, std::vector<int>(first, first + builder.context()));
+    const int first = ranks[0] / builder.context() * per_rank_;
+    for (int m = first; m < first + per_rank_; ++m) {
+      for (int s = 0; s < builder.shards(); ++s)
+        visits_.push_back({first_tick++, s, m, Kind::forward});
+      for (int s = builder.shards() - 1; s >= 0; --s)
+        visits_.push_back({first_tick++, s, m, Kind::backward});
+    }
+  }
 
   /// Visits of the first rank; those of the others differ only in the micro-batch.
   const std::vector<Visit>& visits() const { return visits_; }
@@ -98,7 +248,20 @@ public:
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of
   /// each.
-  void compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients);
+  void compute(std::size_t i, const RankBuffers& weights, const RankBuffers& gradients) {
+    Visit visit = visits_[i];
+    std::size_t first = 0;
+    for (ComputeEmitter& emitter : emitters_) {
+      const std::size_t count = emitter.ranks().size();
+      const auto of_group = [&](const RankBuffers& all) {
+        return all.empty() ? all : RankBuffers(all.begin() + first, all.begin() + first + count);
+      };
+      emitter.visit(
+          visit, of_group(weights), visit.backward() ? of_group(gradients) : RankBuffers());
+      visit.micro_batch += per_rank_;
+      first += count;
+    }
+  }
 
 private:
   int per_rank_;

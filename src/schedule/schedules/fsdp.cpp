@@ -12,21 +12,22 @@ namespace {
 /// each run crosses to a group, where its ranks gather it.
 class Sharding {
 public:
-  Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
+  Sharding(Builder& builder, const Request& request)
       : builder_(builder),
-        prefetch_(prefetch),
-        keeping_(in_groups(keeping, builder.groups(), hierarchical)),
+        prefetch_(number_of(request.spec, "prefetch")),
+        two_levels_(request.spec.options.contains("hierarchical") && builder.groups().count() > 1 &&
+                    builder.groups().size(0) > 1),
+        keeping_(in_groups(keeping_of(request))),
         kept_(builder, builder.everyone(), keeping_) {
     const topology::Groups& groups = builder.groups();
-    const bool two_levels = hierarchical && has_levels(groups);
     for (const int r : builder.everyone()) {
       // Ranks of one all-gather own neighbouring slices, so that they gather one run.
-      const int slice = two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r;
+      const int slice = two_levels_ ? groups.local(r) * groups.count() + groups.group_of(r) : r;
       builder.own_slice(r, {slice, builder.ranks()});
       for (int s = 0; s < builder.shards(); ++s)
         builder.own(r, s);
     }
-    if (two_levels)
+    if (two_levels_)
       add_levels(groups);
     else
       outer_.push_back({"world", builder.everyone(), {}});
@@ -71,7 +72,7 @@ public:
     if (builder_.ranks() == 1 || (keeping_.sums == Copies::per_rank && !last))
       return;
     if (keeping_.sums == Copies::per_rank)
-      gradients = kept_.load_sums(shard, tick, is_inside(!inner_.empty()));
+      gradients = kept_.load_sums(shard, tick, is_inside(two_levels_));
     call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
     if (keeping_.sums == Copies::per_group) {
       kept_.add_to_sums(builder_.everyone(), shard, tick, gradients, last);
@@ -91,16 +92,11 @@ private:
     Part part;
   };
 
-  static bool has_levels(const topology::Groups& groups) {
-    return groups.count() > 1 && groups.size(0) > 1;
-  }
-
   /// A group of one rank shares its copy with no one, a group of all ranks has the owners.
-  static Keeping in_groups(Keeping keeping, const topology::Groups& groups, bool hierarchical) {
-    if (!hierarchical || !has_levels(groups))
-      for (Copies* copies : {&keeping.weights, &keeping.sums})
-        if (*copies == Copies::per_group)
-          *copies = groups.count() > 1 ? Copies::per_rank : Copies::none;
+  Keeping in_groups(Keeping keeping) const {
+    for (Copies* copies : {&keeping.weights, &keeping.sums})
+      if (!two_levels_ && *copies == Copies::per_group)
+        *copies = builder_.groups().count() > 1 ? Copies::per_rank : Copies::none;
     return keeping;
   }
 
@@ -147,6 +143,7 @@ private:
 
   Builder& builder_;
   int prefetch_;
+  bool two_levels_;
   Keeping keeping_;
   KeptBuffers kept_;
   std::vector<Leg> outer_, inner_;
@@ -176,10 +173,7 @@ void require(const Request& request) {
 Program make(const Request& request) {
   const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
   Builder builder(request, units);
-  Sharding sharding(builder,
-      request.spec.options.contains("hierarchical"),
-      number_of(request.spec, "prefetch"),
-      keeping_of(request));
+  Sharding sharding(builder, request);
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];

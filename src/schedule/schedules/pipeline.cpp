@@ -30,14 +30,15 @@ struct Stages {
 /// a micro-batch count each; they come back in the reverse order.
 class Order {
 public:
-  Order(const Stages& stages, int rank, int micro_batches, int slices)
-      : stages_(stages),
-        rank_(rank),
-        micro_batches_(micro_batches),
-        slices_(slices),
+  Order(const Stages& of_all, int of_rank, int all_micro_batches, int of_each)
+      : stages(of_all),
+        rank(of_rank),
+        micro_batches(all_micro_batches),
+        slices(of_each),
         next_(stages.chunks) {}
 
-  int slices() const { return slices_; }
+  const Stages stages;
+  const int rank, micro_batches, slices;
 
   void forward(int chunk) { visit(Kind::forward, chunk, next_[chunk][0]++); }
 
@@ -57,29 +58,28 @@ public:
   std::vector<Visit> visits() && { return std::move(visits_); }
 
 private:
-  int reversed(int slice) const { return slice + slices_ - 1 - 2 * (slice % slices_); }
+  int reversed(int slice) const { return slice + slices - 1 - 2 * (slice % slices); }
 
   void visit(Kind kind, int chunk, int micro_batch) {
-    if (micro_batch < micro_batches_)
-      visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
+    if (micro_batch < micro_batches)
+      visits_.push_back({0, stages.at(rank, chunk), micro_batch, kind});
   }
 
-  Stages stages_;
-  int rank_, micro_batches_, slices_;
   std::vector<std::array<int, 3>> next_;  ///< by chunk: micro-batch of the next F, B, W
   std::vector<Visit> visits_;
 };
 
-/// Order of the work of rank i of p. Activations pass from stage to stage. W(j): the weights' half
-/// of micro-batch j.
-using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
+/// Puts the work of rank i of p in order. Activations pass from stage to stage. W(j): the weights'
+/// half of micro-batch j.
+using StageRule = void (*)(Order& order);
 
 /// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks (Narayanan et al., SC'21):
 /// 2(p-i-1) + (v-1)p + 1. With k > 1 slices (Seq1F1B, arXiv 2406.03488): p-i + k-1 of slices,
 /// because the first one back is the last of its micro-batch.
-void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
-  const int p = stages.ranks, v = stages.chunks, all = (micro_batches + p - 1) / p * p * v;
-  const int ahead = v == 1 ? p - i + order.slices() - 1 : 2 * (p - i) - 1 + (v - 1) * p;
+void order_1f1b(Order& order) {
+  const int p = order.stages.ranks, v = order.stages.chunks, i = order.rank;
+  const int all = (order.micro_batches + p - 1) / p * p * v;
+  const int ahead = v == 1 ? p - i + order.slices - 1 : 2 * (p - i) - 1 + (v - 1) * p;
   for (int k = 0; k < all + ahead - 1; ++k) {
     if (k < all)
       order.forward(k / p % v);
@@ -91,14 +91,15 @@ void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
 /// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1, 2: k(p-i)-(k-1) forward; then B(j),
 /// W(j-ki), F; ...; last W. Of slices, as many more forward as in 1F1B.
 template <int k>
-void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
-  const int ahead = k * (stages.ranks - i) - (k - 1) + order.slices() - 1, delay = k * i;
-  for (int j = 1 - ahead; j < micro_batches; ++j) {
-    if (j + ahead - 1 < micro_batches)
+void order_zb_h(Order& order) {
+  const int p = order.stages.ranks, i = order.rank;
+  const int ahead = k * (p - i) - (k - 1) + order.slices - 1;
+  for (int j = 1 - ahead; j < order.micro_batches; ++j) {
+    if (j + ahead - 1 < order.micro_batches)
       order.forward(0);
     if (j >= 0)
       order.backward_input(0);
-    if (j >= delay)
+    if (j >= k * i)
       order.weight(0);
   }
   order.remaining_weights(0);
@@ -106,8 +107,8 @@ void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
 
 /// ZB-V (Qi et al., arXiv 2405.15362): fills its buffers down and up the V, then F B W of both
 /// chunks in turns.
-void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
-  const int p = stages.ranks;
+void order_zb_v(Order& order) {
+  const int p = order.stages.ranks, i = order.rank;
   const auto backward = [&](int chunk) {
     order.backward_input(chunk);
     order.weight(chunk);
@@ -122,7 +123,7 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
     order.forward(1);
     backward(1);
   }
-  const int all = std::max(micro_batches, 2 * p - 1);
+  const int all = std::max(order.micro_batches, 2 * p - 1);
   for (int k = p; k < all; ++k) {
     order.forward(0);  // the last ones are beyond the step
     backward(0);
@@ -145,7 +146,7 @@ Orders orders_of(const Stages& stages, StageRule rule, int micro_batches, int sl
     orders.rank_of.push_back(stages.rank_of(s));
   for (int i = 0; i < stages.ranks; ++i) {
     Order order(stages, i, orders.micro_batches, slices);
-    rule(order, stages, i, orders.micro_batches);
+    rule(order);
     orders.visits.push_back(std::move(order).visits());
   }
   if (set_ticks(orders) != nullptr)
@@ -231,21 +232,15 @@ Program build_by(StageRule rule, const Request& request) {
           number_of(request.spec, "slices")));
 }
 
-/// Where the file that a request of `csv` names is looked for: the folder of the deck, and the
-/// working folder, from which `--set` names it.
-std::vector<std::filesystem::path> places_of(const Request& request) {
+/// The text of the file that a request of `csv` names. It is looked for in the folder of the deck,
+/// and in the working folder, from which `--set` names it.
+std::string text_of(const Request& request) {
   const std::string name = request.spec.value("file");
   if (name.empty())
     throw InputError("schedule: csv needs a file; write for example csv:file=a.csv");
   std::vector<std::filesystem::path> places{std::filesystem::path(request.folder) / name};
   if (places.front() != name)
     places.emplace_back(name);
-  return places;
-}
-
-/// The text of the file that a request of `csv` names.
-std::string text_of(const Request& request) {
-  const std::vector<std::filesystem::path> places = places_of(request);
   for (const std::filesystem::path& path : places) {
     std::ifstream file(path, std::ios::binary);
     std::error_code error;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <fmt/format.h>
 #include <ranges>
 #include "base/error.hpp"
 #include "schedule/keeping.hpp"
@@ -28,16 +29,6 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
   return owners;
 }
 
-/// How the group relay moves shards.
-struct RelayRules {
-  int prefetch;    ///< ticks ahead that a shard is sent to another group, which broadcasts it one
-                   ///< tick ahead
-  int grad_ticks;  ///< ticks after B at which its gradient leaves, in the order of issue; as many
-                   ///< buffers
-  int rails;       ///< ranks of a group that share a message to another group
-  bool passes_on;  ///< a group takes shards from the group before it, which has just used them
-};
-
 /// Decides who sends each shard to whom, and returns its gradient.
 ///
 /// Weights: the owner broadcasts inside its own group; for another group it sends to one rank
@@ -59,23 +50,24 @@ public:
   GroupRelay(Builder& builder,
       const topology::Groups& groups,
       std::vector<int> owners,
-      RelayRules rules,
-      const Keeping& keeping)
+      const Request& request)
       : builder_(builder),
         groups_(groups),
         owners_(std::move(owners)),
-        rules_(rules),
-        keeping_(keeping),
+        prefetch_(number_of(request.spec, "prefetch")),
+        rails_(number_of(request.spec, "rails")),
+        passes_on_(request.spec.options.contains("dbs")),
+        keeping_(keeping_of(request)),
         weights_(groups.count()) {
-    if (keeping.weights == Copies::per_group || keeping.sums == Copies::per_group)
-      rules_.rails = std::min(rules.rails, std::ranges::min(groups.sizes()));
+    if (keeping_.weights == Copies::per_group || keeping_.sums == Copies::per_group)
+      rails_ = std::min(rails_, std::ranges::min(groups.sizes()));
     for (int k = 0; k < groups.count(); ++k) {
-      kept_.emplace_back(builder, groups.members(k), keeping);
+      kept_.emplace_back(builder, groups.members(k), keeping_);
       for (int other = 0; other < k; ++other)
         builder.cut_shards(parts(k, other));
       // Copies and sums of a group are divided among as many of its ranks as there are rails.
       for (int i = 0; groups.count() > 1 && i < parts(k, k); ++i)
-        kept_[k].divide(groups.rank(k, i), {i, rules_.rails});
+        kept_[k].divide(groups.rank(k, i), {i, rails_});
     }
   }
 
@@ -91,10 +83,13 @@ public:
     weights = list_of(groups_.members(group), [&](int rank) { return weights_on(rank, shard); });
     if (!copies.empty()) {
       for (const int r : leaders_of(group, shard))
-        use_copy(r, shard, tick, copies[groups_.local(r)], weights[groups_.local(r)]);
+        if (const VirtualBuffer copy = copies[groups_.local(r)]; copy.cls == SlotClass::kept)
+          load_weights(r, shard, tick, copy, weights[groups_.local(r)]);
+        else
+          weights[groups_.local(r)] = copy;
     } else {
       if (!owns(group, shard))
-        send_to(group, shard, visit.tick - rules_.prefetch);
+        send_to(group, shard, visit.tick - prefetch_);
       if (keeping_.weights != Copies::none)
         copies = copies_of(group, shard, tick, weights);
     }
@@ -151,9 +146,7 @@ private:
   bool alone(int group) const { return groups_.size(group) == 1; }
 
   /// Parts that a message between two groups is cut into.
-  int parts(int a, int b) const {
-    return std::min({rules_.rails, groups_.size(a), groups_.size(b)});
-  }
+  int parts(int a, int b) const { return std::min({rails_, groups_.size(a), groups_.size(b)}); }
 
   /// The ways of a shard to and from a group that does not own it.
   std::vector<Rail> rails_of(int group, int shard) const {
@@ -199,14 +192,6 @@ private:
     return copies;
   }
 
-  /// Makes a leader's copy, whole or a part, what it has of the weights.
-  void use_copy(int leader, int shard, int tick, VirtualBuffer copy, VirtualBuffer& weights) {
-    if (copy.cls == SlotClass::kept)
-      load_weights(leader, shard, tick, copy, weights);
-    else
-      weights = copy;
-  }
-
   void load_weights(int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
     const Action load = make_action(Kind::load, tick, Payload::weights, shard);
     builder_.local(rank, Phase::fetch_intra, load, true, from, to);
@@ -218,7 +203,7 @@ private:
     for (const auto& [part, leader, gateway] : rails_of(group, shard)) {
       const Action send = make_action(Kind::send, tick, Payload::weights, shard, part);
       Builder::Endpoint from;
-      if (rules_.passes_on && group > 0 && !owns(group - 1, shard)) {
+      if (passes_on_ && group > 0 && !owns(group - 1, shard)) {
         const int sender = leaders_of(group - 1, shard)[0];
         from = {sender, weights_[group - 1][groups_.local(sender)]};
       } else {
@@ -259,7 +244,10 @@ private:
       return;
     const bool weights = payload == Payload::weights;
     const Phase phase = weights ? Phase::fetch_intra : Phase::push_intra;
-    const int communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
+    const int communicator =
+        groups_.count() == 1
+            ? builder_.world()
+            : builder_.communicator(fmt::format("group{}", group), groups_.members(group));
     const std::vector<int> leaders = leaders_of(group, shard);
     const int parts = static_cast<int>(leaders.size());
     if (parts == groups_.size(group)) {
@@ -289,18 +277,14 @@ private:
   Builder& builder_;
   const topology::Groups& groups_;
   std::vector<int> owners_;
-  RelayRules rules_;
+  int prefetch_;    ///< ticks ahead that a shard is sent to another group, which broadcasts it one
+                    ///< tick ahead
+  int rails_;       ///< ranks of a group that share a message to another group
+  bool passes_on_;  ///< a group takes shards from the group before it, which has just used them
   Keeping keeping_;
   std::vector<RankBuffers> weights_;  ///< by group and member
   std::vector<KeptBuffers> kept_;     ///< by group
 };
-
-RelayRules rules_of(const Spec& spec) {
-  return {.prefetch = number_of(spec, "prefetch"),
-      .grad_ticks = number_of(spec, "grad_ticks"),
-      .rails = number_of(spec, "rails"),
-      .passes_on = spec.options.contains("dbs")};
-}
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a
 /// group.
@@ -331,12 +315,6 @@ void require(const Request& request) {
                      "dbs=on and gwps=on");
 }
 
-/// One of each rank; or of each block, so that all take as long where blocks do not divide evenly
-/// among ranks.
-int shards_of(const Request& request) {
-  return request.spec.options.contains("shards") ? request.layers : request.ranks_of_replica();
-}
-
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and
 /// receives at most one weight shard per tick. Options away from their defaults: gwps=off (one
 /// group of all ranks), dbs=off (a group gets a shard from the group that has just used it),
@@ -344,23 +322,26 @@ int shards_of(const Request& request) {
 /// shards (as many as ranks, or as blocks), grad_ticks (ticks after which gradients leave their
 /// group), rails (see GroupRelay).
 Program make(const Request& request) {
-  const int shards = shards_of(request);
-  Builder builder(request, shards);
   const auto& options = request.spec.options;
+  // One of each rank; or of each block, so that all take as long where blocks do not divide evenly
+  // among ranks.
+  const int shards = options.contains("shards") ? request.layers : request.ranks_of_replica();
+  Builder builder(request, shards);
   const topology::Groups groups =
       options.contains("gwps") ? topology::Groups::equal(builder.ranks(), 1) : builder.groups();
   const std::vector<int> owners = round_robin_owners(groups, shards);
   for (int s = 0; s < shards; ++s)
     builder.own(owners[s], s);
-  const RelayRules rules = rules_of(request.spec);
-  GroupRelay relay(builder, groups, owners, rules, keeping_of(request));
+  GroupRelay relay(builder, groups, owners, request);
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), k);
 
+  const int grad_ticks = number_of(request.spec, "grad_ticks");
   for (std::size_t i = 0; i < all[0].visits().size(); ++i) {
+    // In the order of issue; as many buffers.
     const auto leaves = [&](int group) {
-      return std::min(all[group].visits()[i].tick + rules.grad_ticks, all[group].last_tick() + 1);
+      return std::min(all[group].visits()[i].tick + grad_ticks, all[group].last_tick() + 1);
     };
     for (int k = 0; k < groups.count(); ++k) {
       const Visit& now = all[k].visits()[i];
@@ -396,9 +377,7 @@ Entry tawpipe() {
               {"on", "off"},
               "communication-computation overlap; off: a rank waits for weights that it sends "
               "to, or gets from, another group"},
-          {"prefetch",
-              {"2", "1..8"},
-              "ticks that a shard is sent ahead to another group"},
+          {"prefetch", {"2", "1..8"}, "ticks that a shard is sent ahead to another group"},
           {"grad_ticks",
               {"3", "1..8"},
               "ticks that a gradient has to leave its group, until computation needs its buffer "
