@@ -187,8 +187,7 @@ public:
     noise_ = noise(false, 0.5, normal_median);
     least_ = std::max(worth_a_word(), std::min(sigmas * std::max(noise_, spread), gross_));
     // A load comes and goes.
-    loaded_noise_ =
-        std::max(noise(true, 0.5, normal_median), noise(true, 0.75, normal_quartile));
+    loaded_noise_ = std::max(noise(true, 0.5, normal_median), noise(true, 0.75, normal_quartile));
     clear_ = std::max(worth_a_word(), loaded_sigmas * std::max(loaded_noise_, spread));
   }
 
@@ -218,8 +217,8 @@ public:
   /// of the fault itself.
   [[nodiscard]] double smallest() const {
     const bool all_loaded = std::ranges::all_of(loaded_, std::identity());
-    const double share = all_loaded ? clear_ + spare_sigmas * loaded_noise_
-                                    : least_ + spare_sigmas * noise_;
+    const double share =
+        all_loaded ? clear_ + spare_sigmas * loaded_noise_ : least_ + spare_sigmas * noise_;
     if (rounds_ < static_cast<std::size_t>(rule_.rounds) || series_.size() < 2 || share >= 1)
       return nothing;
     if (!quantity_.is_latency())
