@@ -317,7 +317,7 @@ TEST(Override, BadOnesAreRefused) {
            {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
            {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
            {"schedule=tawpipe:dbs=off:rails=2", "rails"},
-           {"schedule=tawpipe:gwps=maybe", "on or off or direct"},
+           {"schedule=tawpipe:gwps=maybe", "takes on or off, not"},
            {"schedule=serial:x=1", "no options"},
            {"groups=1++2", "neither a number of groups nor their sizes"},
            {"groups=*+1", "neither a number of groups nor their sizes"},
