@@ -197,6 +197,12 @@ def wait_for(condition, what):
         time.sleep(0.1)
 
 
+def running_case():
+    """What runs, as the file beside the record names it."""
+    mark = FILE.with_name(FILE.name + ".running")
+    return mark.read_text() if mark.exists() else ""
+
+
 def check_two_signals():
     """SIGTERM in a step that lasts: rank 0, and no other, says at once what will happen; a second
     SIGTERM ends the run now, and finished cases are kept."""
@@ -218,7 +224,7 @@ def check_two_signals():
     job = start(*settings[1])
     try:
         wait_for(
-            lambda: len(ranks()) == 2 and FILE.with_name(FILE.name + ".running").read_text(),
+            lambda: len(ranks()) == 2 and running_case(),
             "the case does not begin",
         )
         send(signal.SIGTERM, *ranks())
