@@ -143,10 +143,12 @@ Json to_json(const Machine& machine, const Predicted& p) {
 trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
   return trace::make_timeline(p.program,
       p.spans,
-      fmt::format("{}: {} in groups {}\nS = {}, M = {}; {}: step {:.4g} s",
+      fmt::format("{}: {} in groups {}{}\nS = {}, M = {}; {}: step {:.4g} s",
           c.schedule,
           counted(std::ssize(p.spans), "rank"),
           p.program.groups.text(),
+          std::ssize(p.spans) == c.ranks ? ""
+                                         : fmt::format(", the first of {} replicas", c.replicas),
           c.shape.seq,
           c.micro_batches,
           machine.name,

@@ -644,16 +644,13 @@ def check_provenance():
     assert len(ranks) == 3 and ranks[2].startswith(
         "rank 2           hosts b, nodes 1, cores 0-1, cpu another, os Linux 7, devices cpu"
     ), ranks
-    result.sessions = [
-        {"deck": deck, "log": [deck], "environment": [f"X={deck}"]} for deck in "abab"
-    ]
+    result.sessions = [{"deck": deck, "environment": [f"X={deck}"]} for deck in "abab"]
     texts = session_texts(result)
     parts = [f"== session {number}, started \n{{}}{deck}\n" for number, deck in enumerate("abab")]
     assert texts == {
         "environment": "\n".join(parts).format(*["X="] * 4),
         "deck.toml": "a",
         "deck-0001.toml": "b",
-        "log": "\n".join(parts).format(*[""] * 4),
     }, texts
 
 
