@@ -2,7 +2,7 @@
 #include "deck/deck.hpp"
 #include <algorithm>
 #include <filesystem>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <set>
 #include "base/error.hpp"
 #include "deck/keys.hpp"

@@ -263,10 +263,10 @@ private:
 
   /// What the action of `from` moves is added to what `to` holds, joins what is there of the same
   /// thing, or replaces anything else.
-  void move(Place from, Operand source, Place to, Operand target) {
-    need_payload(from, source);
+  void move(Place from, Operand origin, Place to, Operand target) {
+    need_payload(from, origin);
     const Interval range = moved(at(to));
-    const Content& sent = content(from, source);
+    const Content& sent = content(from, origin);
     const Pieces pieces = sent.pieces.within(range);
     Content& there = content(to, target);
     if (at(to).accumulates && at(to).kind == Kind::accumulate) {

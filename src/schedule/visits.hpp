@@ -48,7 +48,7 @@ public:
       action.micro_batch = v.micro_batch;
       return action;
     };
-    const auto all = [&](VirtualBuffer buffer) { return RankBuffers(ranks_.size(), buffer); };
+    const auto all = [&](VirtualBuffer each) { return RankBuffers(ranks_.size(), each); };
     const Arguments of_ends = {
         {weights, all(all_embeddings)}, {hidden, state}, {gradient, all(all_embeddings_gradient)}};
     if (v.kind == Kind::forward && begins)
