@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/executor.hpp"
-#include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -24,26 +23,9 @@ LaneExecutor::LaneExecutor(const schedule::RankProgram& program,
       low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
-    actions_.push_back({i, &action, action.waits, {}, {}});
+    actions_.push_back({i, &action, action.waits});
     actions_.back().waits[index_of(lane)] = 0;  // its own lane is in order
   }
-}
-
-void LaneExecutor::show(const schedule::Program& program) {
-  for (Entry& entry : actions_) {
-    entry.name = to_text(*entry.action, program);
-    // Regions end in reverse order on their thread; transfers that this drives do not.
-    if (lane_ != schedule::Lane::compute && !asynchronous())
-      entry.section = std::make_unique<Kokkos::Profiling::ProfilingSection>(entry.name);
-  }
-}
-
-void LaneExecutor::tell(int number, bool after) {
-  const Entry& entry = actions_[number];
-  if (entry.section != nullptr)
-    after ? entry.section->stop() : entry.section->start();
-  else if (!entry.name.empty())
-    after ? Kokkos::Profiling::popRegion() : Kokkos::Profiling::pushRegion(entry.name);
 }
 
 void LaneExecutor::begin_step() {
@@ -66,11 +48,9 @@ void LaneExecutor::execute_next() {
   queue().open(number);
   for (const auto& lane : schedule::table_of<schedule::Lane>)
     wait_for(lane.value, next.waits[index_of(lane.value)]);
-  queue().run(number, [this, number, &next] {
-    tell(number, false);
+  queue().run(number, [this, &next] {
     const comm::Transport::Started transfer = start_(*next.action);
     comm::finish({&transfer});  // the queue may not return before its work is over
-    tell(number, true);
   });
   progress_.submitted(lane_, static_cast<int>(++next_));
 }
@@ -91,7 +71,6 @@ bool LaneExecutor::finish_first() {
     return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
-  tell(number, true);
   fenced().end(number);
   progress_.submitted(lane_, number + 1);
   return true;
@@ -106,7 +85,6 @@ bool LaneExecutor::start_next() {
   if (!waits_complete())
     return false;
   fenced().begin(number);
-  tell(number, false);
   under_way_.push_back({number, start_(*actions_[next_].action)});
   ++next_;
   opened_ = false;
@@ -241,16 +219,10 @@ std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& sta
       driven_.push_back(made.get());
     lanes.push_back(std::move(made));
   }
-  // A tool that asks for regions: the watch on allocations alone is none.
-  const auto tool = Kokkos::Tools::Experimental::get_callbacks();
-  if (tool.push_region != nullptr || tool.start_profile_section != nullptr)
-    for (const auto& lane : lanes)
-      lane->show(whole_program_);
   return lanes;
 }
 
 double Executor::step() {
-  const Kokkos::Profiling::ScopedRegion region("minitaw::step " + whole_program_.schedule);
   progress_.begin_step();
   clock_.begin_step();
   for (const auto& lane : lanes_)

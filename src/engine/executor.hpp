@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-#include <Kokkos_Profiling_ProfileSection.hpp>
 #include <array>
 #include <deque>
 #include <exception>
@@ -101,10 +100,6 @@ public:
       int messages,
       comm::LowLatency* low_latency);
 
-  /// Shows every action to the profilers that Kokkos has loaded: as a region on the thread that
-  /// starts it (NVTX ranges in Nsight Systems), or as a section where several transfers are under
-  /// way.
-  void show(const schedule::Program& program);
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
@@ -155,8 +150,6 @@ private:
     int index;
     const schedule::Action* action;
     schedule::LaneCounts waits;  ///< actions of each other lane
-    std::string name{};          ///< for profilers; empty: there are none
-    std::unique_ptr<Kokkos::Profiling::ProfilingSection> section{};
   };
 
   struct UnderWay {
@@ -174,8 +167,6 @@ private:
   /// The queue, on a lane that advance() drives.
   [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
 
-  /// An action starts, or is complete or enqueued.
-  void tell(int number, bool after);
   /// Waits for the first `count` actions of another lane, unless it is known that they are over.
   void wait_for(schedule::Lane lane, int count);
   /// Returns whether all actions that the next one waits for are complete.

@@ -6,7 +6,6 @@
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
 #include "engine/watchdog.hpp"
-#include "kokkos_listener.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 
@@ -150,18 +149,6 @@ INSTANTIATE_TEST_SUITE_P(All,
     LaneOnQueues,
     ::testing::Values(fenced_queues, tests::simulated_streams),
     [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
-
-TEST_P(LaneOnQueues, ProfilersSeeTheStepAndEveryAction) {
-  const schedule::Program program = tawpipe();
-  test::KokkosListener::Seen expected = {{"minitaw::step tawpipe", 1}};
-  for (const Action& action : program.ranks[1].actions)
-    ++expected[to_text(action, program)];
-  const test::KokkosListener listener(true);
-  FakeRank fake(program, 1, 5, GetParam());
-  fake.step();
-  EXPECT_EQ(listener.begun(), expected);
-  EXPECT_EQ(listener.open(), 0);
-}
 
 TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   const schedule::Program program = tawpipe();
