@@ -133,10 +133,6 @@ std::string links_text(const std::vector<std::string>& links) {
 std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNames& hosts) {
   constexpr std::int64_t most = 16;
   std::string text;
-  std::vector<int> apart;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-    if (ranks[rank].site.domain_shared == "no")
-      apart.push_back(static_cast<int>(rank));
   for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
     const topology::RankPlace& place = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n",
@@ -152,13 +148,6 @@ std::string map_text(const std::vector<topology::RankPlace>& ranks, const HostNa
     text += fmt::format("# and {} more, the last one on node {}\n",
         counted(std::ssize(ranks) - most, "rank"),
         ranks.back().node);
-  if (!apart.empty())
-    text += fmt::format(
-        "# warning: cores and device are in different NUMA domains: rank {}, {} and {}{}\n",
-        apart.front(),
-        ranks[apart.front()].site.core_domains,
-        ranks[apart.front()].site.device_domains,
-        apart.size() > 1 ? fmt::format("; ranks {} in all", topology::ranges_text(apart)) : "");
   return text;
 }
 

@@ -119,13 +119,6 @@ void keep_carriers(std::vector<Port>& ports) {
   std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
 }
 
-std::string text_of(hwloc_const_bitmap_t set) {
-  char* text = nullptr;
-  if (hwloc_bitmap_iszero(set) || hwloc_bitmap_list_asprintf(&text, set) < 0)
-    return "";
-  return std::unique_ptr<char, decltype(&std::free)>(text, std::free).get();
-}
-
 /// Objects that hold both.
 int in_common(hwloc_obj_t one, hwloc_obj_t other) {
   int count = 0;
@@ -157,34 +150,20 @@ Site look(const std::string& cores,
   if (node == nullptr)
     return site;
   site.cpu = cpu_text(node);
-  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free),
-      domains(hwloc_bitmap_alloc(), hwloc_bitmap_free);
-  hwloc_bitmap_list_sscanf(own.get(), cores.c_str());
-  hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
-  hwloc_cpuset_to_nodeset(node, own.get(), domains.get());
-  site.core_domains = text_of(domains.get());
-  const auto domains_of = [&](hwloc_obj_t device) {
-    return hwloc_get_non_io_ancestor_obj(node, device)->nodeset;
-  };
-  hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
-  if (hwloc_obj_t device =
-          bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str())) {
-    from = device;
-    site.device_domains = text_of(domains_of(device));
-    if (!site.core_domains.empty() && !site.device_domains.empty())
-      site.domain_shared =
-          hwloc_bitmap_intersects(domains.get(), domains_of(device)) != 0 ? "yes" : "no";
-  }
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
     return site;  // the machine's adapters are not its nodes'
   std::vector<Port> ports = ports_up(node, classes);
   keep_carriers(ports);
-  if (ports.empty())
-    return site;
+  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  hwloc_bitmap_list_sscanf(own.get(), cores.c_str());
+  hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
+  hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
+  if (hwloc_obj_t device =
+          bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str()))
+    from = device;
   std::ranges::stable_sort(
       ports, std::ranges::greater(), [&](const Port& p) { return in_common(from, p.adapter); });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
-  site.adapter_domains = text_of(domains_of(ports.front().adapter));
   return site;
 }
 

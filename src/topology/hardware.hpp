@@ -4,19 +4,15 @@
 #include <string>
 #include <vector>
 
-/// The node as hwloc sees it: processors, NUMA domains, devices, network adapters, and how near
-/// they are.
+/// The node as hwloc sees it: processors, network adapters, and how near they are.
 namespace minitaw::topology {
-/// The node around a rank. Domains are NUMA domains by the system's numbers, "0-1". Empty: none, or
-/// not known.
+/// The node around a rank. Empty: none, or not known.
 struct Site {
   std::string cpu =
       "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
   /// Ports that carry the job's messages (docs/topo.md), the nearest to device or cores first:
   /// "mlx5_1:1,mlx5_0:1".
   std::string adapters{};
-  std::string core_domains{}, device_domains{}, adapter_domains{};  ///< of the nearest adapter
-  std::string domain_shared{};  ///< "yes" or "no": by the cores and the device
 };
 
 /// All fields of a Site, by their names in records.
@@ -24,11 +20,7 @@ inline constexpr struct {
   const char* name;
   std::string Site::* value;
 } site_fields[] = {{"cpu", &Site::cpu},
-    {"core_domains", &Site::core_domains},
-    {"device_domains", &Site::device_domains},
-    {"domain_shared", &Site::domain_shared},
-    {"adapters", &Site::adapters},
-    {"adapter_domains", &Site::adapter_domains}};
+    {"adapters", &Site::adapters}};
 
 /// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a
 /// time, for 10 ms.

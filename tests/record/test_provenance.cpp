@@ -147,15 +147,6 @@ TEST(RankMap, FirstRanksHaveALineEach) {
       "# rank 0: node 0, cores 0, host, 1 thread\n"
       "# rank 1: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
   EXPECT_THAT(map_text(ranks, shown), HasSubstr("# rank 1: node 1 (cn2), cores"));
-  topology::Site& site = ranks[1].site;
-  site.core_domains = "0", site.device_domains = "1", site.domain_shared = "no";
-  const std::string warning =
-      "\n# warning: cores and device are in different NUMA domains: rank 1, 0 and 1";
-  EXPECT_THAT(map_text(ranks, hidden), EndsWith(warning + "\n"));
-  ranks[0].site = site;
-  EXPECT_THAT(map_text({ranks[1], ranks[1], ranks[0]}, hidden),
-      EndsWith("rank 0, 0 and 1; ranks 0-2 in all\n"));
-  ranks[0].site = ranks[1].site = {};
   ranks.resize(40, {.cores = {0}, .node = 4, .unit = "host, 1 thread"});
   const std::string text = map_text(ranks, hidden);
   EXPECT_EQ(std::ranges::count(text, '\n'), 17) << text;

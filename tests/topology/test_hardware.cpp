@@ -8,7 +8,7 @@
 
 namespace minitaw::topology {
 namespace {
-using testing::ElementsAre, testing::HasSubstr;
+using testing::HasSubstr;
 
 std::string object(
     const std::string& type, const std::string& rest, const std::string& inside = "") {
@@ -68,12 +68,10 @@ std::string node(const char* shape, const std::vector<std::string>& devices = {}
 
 constexpr const char* small = "package:2 numa:1 core:2 pu:1";
 
-TEST(Hardware, CoresHaveTheirDomains) {
+TEST(Hardware, TheProcessorIsNamedAndCounted) {
   const std::string xml = node("package:2 numa:2 core:3 pu:2");
-  EXPECT_EQ(look("0", "", xml).cpu, "unknown, 2 sockets, 12 cores, 24 threads");
-  for (const auto& [cores, domains] :
-      {std::pair{"0-5", "0"}, {"6", "1"}, {"5-6", "0-1"}, {"0,23", "0,3"}, {"unknown", ""}})
-    EXPECT_EQ(look(cores, "", xml).core_domains, domains) << cores;
+  for (const char* cores : {"0", "0,23", "unknown"})
+    EXPECT_EQ(look(cores, "", xml).cpu, "unknown, 2 sockets, 12 cores, 24 threads") << cores;
 }
 
 TEST(Hardware, ThisMachineIsTheSameByItsDescription) {
@@ -152,23 +150,12 @@ TEST_F(Adapters, TheNearestIsTheOneBehindTheSameSwitch) {
   port("mlx5_1:2", "1: DOWN", 200);
   port("mlx5_2:1", "4: ACTIVE", 100);
   port("mlx5_3:1", "5: ACTIVE_DEFER", 400);
-  const auto texts = [&](const Site& site) {
-    return std::vector{site.core_domains,
-        site.device_domains,
-        site.domain_shared,
-        site.adapters,
-        site.adapter_domains};
-  };
   EXPECT_EQ(at("0").cpu, "Xeon X, 2 sockets, 4 cores, 4 threads");
-  EXPECT_THAT(
-      texts(at("0-1", "0000:21:00.0")), ElementsAre("0", "0", "yes", "mlx5_1:1,mlx5_0:1", "0"));
-  EXPECT_THAT(
-      texts(at("1", "0000:41:00.0")), ElementsAre("0", "1", "no", "mlx5_0:1,mlx5_1:1", "1"));
-  EXPECT_THAT(
-      texts(at("1-2", "0000:41:00.0")), ElementsAre("0-1", "1", "yes", "mlx5_0:1,mlx5_1:1", "1"));
-  EXPECT_THAT(texts(at("2", "")), ElementsAre("1", "", "", "mlx5_0:1,mlx5_1:1", "1"))
-      << "nearest to the cores";
-  EXPECT_EQ(at("0", "0000:77:00.0").domain_shared, "") << "a device that is not there";
+  EXPECT_EQ(at("0-1", "0000:21:00.0").adapters, "mlx5_1:1,mlx5_0:1");
+  EXPECT_EQ(at("1", "0000:41:00.0").adapters, "mlx5_0:1,mlx5_1:1");
+  EXPECT_EQ(at("1-2", "0000:41:00.0").adapters, "mlx5_0:1,mlx5_1:1");
+  EXPECT_EQ(at("2", "").adapters, "mlx5_0:1,mlx5_1:1") << "nearest to the cores";
+  EXPECT_EQ(at("2", "0000:77:00.0").adapters, "mlx5_0:1,mlx5_1:1") << "no such device";
 }
 
 TEST(Hardware, ANodeWithFewerAdaptersCounts) {
