@@ -80,34 +80,13 @@ using Type = MPI_Datatype;
 using Comm = MPI_Comm;
 using minitaw::comm::mpi::passed, minitaw::comm::mpi::sent;
 
-#define MINITAW_SENDS(send, isend)                                                                 \
-  int MPI_##send(Data data, int n, Type type, int to, int tag, Comm comm) {                        \
-    return sent("MPI_" #send, PMPI_##send(data, n, type, to, tag, comm), n, type, to, comm);       \
-  }                                                                                                \
-  int MPI_##isend(Data data, int n, Type type, int to, int tag, Comm comm, MPI_Request* request) { \
-    return sent(                                                                                   \
-        "MPI_" #isend, PMPI_##isend(data, n, type, to, tag, comm, request), n, type, to, comm);    \
-  }
-MINITAW_SENDS(Send, Isend)
-MINITAW_SENDS(Bsend, Ibsend)
-MINITAW_SENDS(Rsend, Irsend)
-MINITAW_SENDS(Ssend, Issend)
+int MPI_Send(Data data, int n, Type type, int to, int tag, Comm comm) {
+  return sent("MPI_Send", PMPI_Send(data, n, type, to, tag, comm), n, type, to, comm);
+}
 
-int MPI_Sendrecv(Data data,
-    int n,
-    Type type,
-    int to,
-    int tag,
-    void* place,
-    int most,
-    Type its,
-    int from,
-    int its_tag,
-    Comm comm,
-    MPI_Status* status) {
-  const int code =
-      PMPI_Sendrecv(data, n, type, to, tag, place, most, its, from, its_tag, comm, status);
-  return sent("MPI_Sendrecv", code, n, type, to, comm);
+int MPI_Isend(Data data, int n, Type type, int to, int tag, Comm comm, MPI_Request* request) {
+  const int code = PMPI_Isend(data, n, type, to, tag, comm, request);
+  return sent("MPI_Isend", code, n, type, to, comm);
 }
 
 // Collectives have no one receiver: during a step they are errors, whatever their communicator.
@@ -117,15 +96,6 @@ int MPI_Sendrecv(Data data,
   }
 MINITAW_COLLECTIVE(
     Bcast, (void* data, int n, Type type, int root, Comm comm), data, n, type, root, comm)
-MINITAW_COLLECTIVE(Reduce,
-    (Data data, void* sum, int n, Type type, MPI_Op op, int root, Comm comm),
-    data,
-    sum,
-    n,
-    type,
-    op,
-    root,
-    comm)
 MINITAW_COLLECTIVE(Allreduce,
     (Data data, void* sum, int n, Type type, MPI_Op op, Comm comm),
     data,
