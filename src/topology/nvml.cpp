@@ -20,20 +20,11 @@ Functions functions_of(void* file) {
   find(file, f.init, "nvmlInit_v2");
   find(file, f.shutdown, "nvmlShutdown");
   find(file, f.error_string, "nvmlErrorString");
-  find(file, f.library_version, "nvmlSystemGetNVMLVersion");
   find(file, f.driver_version, "nvmlSystemGetDriverVersion");
   find(file, f.device_by_uuid, "nvmlDeviceGetHandleByUUID");
   find(file, f.mig_mode, "nvmlDeviceGetMigMode");
   find(file, f.energy, "nvmlDeviceGetTotalEnergyConsumption");
   return f;
-}
-
-std::string ask_once(const char* file, int (*Functions::*question)(char*, unsigned)) {
-  try {
-    return Library(file).version(question);
-  } catch (const std::runtime_error&) {
-    return {};
-  }
 }
 }  // namespace
 
@@ -85,9 +76,9 @@ double Library::energy(Device device) const {
   return static_cast<double>(millijoules);
 }
 
-std::string Library::version(int (*Functions::*of)(char*, unsigned)) const {
-  std::array<char, 80> text{};  // NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
-  const auto ask = functions_.*of;
+std::string Library::driver_version() const {
+  std::array<char, 80> text{};  // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+  const auto ask = functions_.driver_version;
   if (ask == nullptr || ask(text.data(), text.size()) != success)
     return {};
   text.back() = '\0';
@@ -95,10 +86,10 @@ std::string Library::version(int (*Functions::*of)(char*, unsigned)) const {
 }
 
 std::string driver_version(const char* file) {
-  return ask_once(file, &Functions::driver_version);
-}
-
-std::string library_version(const char* file) {
-  return ask_once(file, &Functions::library_version);
+  try {
+    return Library(file).driver_version();
+  } catch (const std::runtime_error&) {
+    return {};
+  }
 }
 }  // namespace minitaw::nvml

@@ -15,7 +15,6 @@ struct Functions {
   int (*init)();
   int (*shutdown)();
   const char* (*error_string)(int);
-  int (*library_version)(char*, unsigned);        ///< SystemGetNVMLVersion
   int (*driver_version)(char*, unsigned);         ///< SystemGetDriverVersion
   int (*device_by_uuid)(const char*, Device*);    ///< DeviceGetHandleByUUID
   int (*mig_mode)(Device, unsigned*, unsigned*);  ///< now, after the next reset
@@ -36,8 +35,8 @@ public:
   [[nodiscard]] Device whole_device(const std::string& uuid) const;
   /// Returns mJ since the driver was loaded.
   [[nodiscard]] double energy(Device device) const;
-  /// Returns the version that one of both functions tells; empty if not available.
-  [[nodiscard]] std::string version(int (*Functions::*of)(char*, unsigned)) const;
+  /// Returns the version of the driver, "580.159.04"; empty if not available.
+  [[nodiscard]] std::string driver_version() const;
 
 private:
   void require_success(int code, const char* what) const;
@@ -46,8 +45,6 @@ private:
   Functions functions_{};
 };
 
-/// Returns the versions of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty
-/// without NVML.
+/// Likewise; empty without NVML.
 [[nodiscard]] std::string driver_version(const char* file = library_file);
-[[nodiscard]] std::string library_version(const char* file = library_file);
 }  // namespace minitaw::nvml

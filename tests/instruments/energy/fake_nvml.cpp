@@ -52,11 +52,6 @@ int fakeNvmlOpenCount() {
 }
 
 #if !defined(FAKE_NVML_bare)
-int nvmlSystemGetNVMLVersion(char* text, unsigned size) {
-  std::strncpy(text, "12.580.65", size);
-  return success;
-}
-
 int nvmlSystemGetDriverVersion(char* text, unsigned size) {
   std::strncpy(text, "580.65.06", size);
   return success;

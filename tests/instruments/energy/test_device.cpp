@@ -11,7 +11,7 @@ TEST(DeviceMeter, CountsUpwards) {
   const auto devices = topology::visible_devices();
   if (devices.empty())
     GTEST_SKIP() << "no device";
-  if (nvml::library_version().empty())
+  if (nvml::driver_version().empty())
     GTEST_SKIP() << "this machine has no NVML";
   for (const topology::Device& device : devices) {
     Meter meter(device.uuid, {.cray = "", .rapl = ""});
