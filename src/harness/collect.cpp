@@ -14,6 +14,10 @@ namespace {
 using comm::mpi::check, comm::mpi::rank_in, comm::mpi::size_of;
 constexpr int tag = 0;
 
+/// Allowed beyond what was planned for a device: its driver; each communicator of NCCL has as much
+/// as a quarter of it. docs/results.md names it.
+constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
+
 void send(double value, int to, MPI_Comm comm) {
   check(MPI_Send(&value, 1, MPI_DOUBLE, to, tag, comm), "sending a time");
 }
@@ -59,17 +63,6 @@ void collect_time(const engine::Runtime& runtime,
     result.timeline = trace::make_timeline(program, spans, "");
 }
 
-void collect_memory(const engine::Runtime& runtime,
-    const engine::MemoryTaken& taken,
-    MPI_Comm comm,
-    CaseResult& result) {
-  const schedule::Footprint& plan = runtime.footprint();
-  const bool shared = taken.device_begin == 0;  // then NCCL is not used
-  const PlannedBeside beside = planned_beside(runtime, result.settings, shared);
-  result.memory = comm::mpi::gather(memory_of(plan, taken, beside), comm, "gathering memory");
-  fail_at_first(result, excess(plan, taken, beside), comm);
-}
-
 /// The label of most bytes.
 std::string largest(const std::map<std::string, std::uint64_t>& bytes) {
   const auto size = [](const auto& of_label) { return of_label.second; };
@@ -99,24 +92,11 @@ std::map<std::string, std::uint64_t> planned_labels(
   return labels;
 }
 
-/// The first text that is not empty, with its rank; empty if all are.
-std::string first_of(const std::vector<std::string>& all) {
-  const auto first = std::ranges::find_if_not(all, &std::string::empty);
-  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
-}
-
 std::uint64_t less(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-/// As first_text(), but the text alone, without a rank, if all ranks have one. Collective.
-std::string first_fault(const std::string& mine, MPI_Comm comm) {
-  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
-  const bool everywhere = std::ranges::none_of(all, &std::string::empty);
-  return everywhere ? all.front() : first_of(all);
-}
-}  // namespace
-
+/// Of a rank that executes a case.
 PlannedBeside planned_beside(
     const engine::Runtime& runtime, const Case& settings, bool shared_devices) {
   const model::Layout& layout = runtime.layout();
@@ -130,6 +110,18 @@ PlannedBeside planned_beside(
     beside.libraries = std::max(model::library_estimate(layout.shape), kernels::library_bytes());
   return beside;
 }
+
+void collect_memory(const engine::Runtime& runtime,
+    const engine::MemoryTaken& taken,
+    MPI_Comm comm,
+    CaseResult& result) {
+  const schedule::Footprint& plan = runtime.footprint();
+  const bool shared = taken.device_begin == 0;  // then NCCL is not used
+  const PlannedBeside beside = planned_beside(runtime, result.settings, shared);
+  result.memory = comm::mpi::gather(memory_of(plan, taken, beside), comm, "gathering memory");
+  fail_at_first(result, excess(plan, taken, beside), comm);
+}
+}  // namespace
 
 /// Pinned slots are buffers; workspaces of libraries have a figure of their own.
 RankMemory memory_of(const schedule::Footprint& plan,
@@ -211,7 +203,9 @@ std::string leftover(
 }
 
 std::string first_text(const std::string& mine, MPI_Comm comm) {
-  return first_of(comm::mpi::gather_texts(mine, comm));
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  return first == all.end() ? "" : fmt::format("rank {}: {}", first - all.begin(), *first);
 }
 
 void fail_at_first(CaseResult& result, const std::string& mine, MPI_Comm comm) {
@@ -269,7 +263,7 @@ void collect_bytes(engine::Runtime& runtime, int steps, MPI_Comm comm, CaseResul
       MPI_Gather(
           sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
       "gathering byte counters");
-  const std::string call = first_fault(comm::mpi::take_uncounted(), comm);
+  const std::string call = first_text(comm::mpi::take_uncounted(), comm);
   if (runtime.rank() != 0)
     return;
   if (!call.empty())

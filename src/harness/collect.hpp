@@ -58,16 +58,10 @@ struct PlannedBeside {
   engine::TransportMemory transport{};
 };
 
-/// Returns that of a rank that executes a case.
-[[nodiscard]] PlannedBeside planned_beside(
-    const engine::Runtime& runtime, const Case& settings, bool shared_devices);
-
 /// Allowed beyond what was planned, bytes. Of Kokkos: its own scratch, of each thread on a host. Of
-/// the process: what libraries take in their first calls. Of a device: its driver; each
-/// communicator of NCCL has as much as a quarter of it. docs/results.md names these.
+/// the process: what libraries take in their first calls. docs/results.md names these.
 [[nodiscard]] std::uint64_t slack_of_kokkos();
 inline constexpr std::uint64_t slack_of_process = std::uint64_t{64} << 20;
-inline constexpr std::uint64_t slack_of_device = std::uint64_t{1} << 30;
 
 /// Returns the memory of a rank, as the plan and the watch have it.
 [[nodiscard]] RankMemory memory_of(
