@@ -223,8 +223,7 @@ private:
     const Case& c = deck_.cases[order.index];
     harness::Outcome executed;
     try {
-      executed =
-          mpi_.runner.run(c, {Seconds(mpi_.flags.watchdog), stop_of(c, seconds), order.check});
+      executed = mpi_.runner.run(c, {stop_of(c, seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_)
         writer_->give_up(Status::timeout, stall.what());

@@ -74,19 +74,15 @@ std::size_t spare_bytes(const engine::Runtime& runtime) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const engine::Runtime& runtime,
-    const Case& c,
-    MPI_Comm comm,
-    const Reference& reference,
-    CaseResult& result) {
-  const Reference executed{
-      .losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
-  if (runtime.rank() != 0)
+void check_first_step(const RunningCase& running, const Reference& reference, CaseResult& result) {
+  const Reference executed{.losses = {result.losses[0]},
+      .gradients = gather(running.runtime, Which::gradients, running.comm)};
+  if (running.runtime.rank() != 0)
     return;
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
-  const Tolerance tolerance = serial_tolerance(c);
+  const Tolerance tolerance = serial_tolerance(running.settings);
   if (!found.passes(tolerance))
     fail(result, found.failure(tolerance));
 }
@@ -151,14 +147,6 @@ void CaseRunner::advance() {
     instrument->between_cases();
 }
 
-std::vector<std::unique_ptr<CaseListener>> CaseRunner::listen(const RunningCase& running) {
-  std::vector<std::unique_ptr<CaseListener>> listeners;
-  for (const auto& instrument : options_.instruments)
-    if (auto listener = instrument->listen(running))
-      listeners.push_back(std::move(listener));
-  return listeners;
-}
-
 std::string CaseRunner::explain_stall(const std::string& report) {
   for (const auto& instrument : options_.instruments)
     if (const std::optional<std::string> cause = instrument->explain_stall(report))
@@ -185,22 +173,21 @@ Check CaseRunner::verify(
     const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   advance();
   Check result;
-  comm::mpi::OwnComm members;
   engine::StepOptions options = options_.step;
   options.fill = unwritten;
-  if (const auto runtime = make_runtime(c, program, members, options)) {
-    const auto listeners = listen({c, *runtime, members.comm});
-    const Reference executed = run_steps(*runtime, c, steps, members.comm);
+  on_ranks_of(c, program, options, [&](const RunningCase& running, const Listeners&) {
+    engine::Runtime& runtime = running.runtime;
+    const Reference executed = run_steps(runtime, c, steps, running.comm);
     CaseResult bytes;
     bytes.settings = c;
-    collect_bytes(*runtime, steps, members.comm, bytes);
+    collect_bytes(runtime, steps, running.comm, bytes);
     const std::string unused =
-        first_text(runtime->arena().untouched(unwritten, spare_bytes(*runtime)), members.comm);
+        first_text(runtime.arena().untouched(unwritten, spare_bytes(runtime)), running.comm);
     if (rank_ == 0)
       result = compare(executed, reference);
     result.bytes = bytes.reason;
     result.unused = unused;
-  }
+  });
   wait_for_all(world_);
   return result;
 }
@@ -214,7 +201,8 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     result.status = status;
     result.reason = why.what();
   };
-  guard_.expect("getting ready for a case", limits.stall_limit);
+  const engine::Watchdog::Seconds stall_limit = options_.step.stall_limit;
+  guard_.expect("getting ready for a case", stall_limit);
   advance();
   std::string left_behind;
   try {
@@ -225,7 +213,10 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
         reference = &references_.of(c);
     });
     engine::MemoryWatch watch;
-    outcome.stopped = execute(c, reference, limits, watch, result);
+    on_ranks_of(
+        c, nullptr, options_.step, [&](const RunningCase& running, const Listeners& listeners) {
+          outcome.stopped = execute(running, listeners, reference, limits, watch, result);
+        });
     left_behind = leftover(watch.kept(), watch.process_growth(), blas_bytes(c.shape));
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
@@ -236,7 +227,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   }
   // A rank that has no part in the case waits here for all of it, however long that takes.
   if (rank_ < c.ranks)
-    guard_.expect("waiting for the end of a case", limits.stall_limit);
+    guard_.expect("waiting for the end of a case", stall_limit);
   else
     guard_.pause();
   wait_for_all(world_);
@@ -248,27 +239,20 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   return outcome;
 }
 
-StopReason CaseRunner::execute(const Case& c,
+StopReason CaseRunner::execute(const RunningCase& running,
+    const Listeners& listeners,
     const Reference* reference,
     const Limits& limits,
     engine::MemoryWatch& watch,
     CaseResult& result) {
-  comm::mpi::OwnComm members;
-  engine::StepOptions options = options_.step;
-  options.stall_limit = limits.stall_limit;
-  const auto runtime = make_runtime(c, nullptr, members, options);
-  if (runtime == nullptr)
-    return StopReason::no;
-  const MPI_Comm comm = members.comm;
-  const RunningCase running{c, *runtime, comm};
-  const auto listeners = listen(running);
-
-  TimedSteps steps(runtime->program(), c.steps);
+  const auto& [c, runtime, comm] = running;
+  const engine::Watchdog::Seconds stall_limit = options_.step.stall_limit;
+  TimedSteps steps(runtime.program(), c.steps);
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     const int timed = s - c.warmup;  // below zero: warm-up
-    guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
-    runtime->prepare();
+    guard_.expect(fmt::format("getting ready for step {}", s + 1), stall_limit);
+    runtime.prepare();
     for (const auto& listener : listeners)
       if (timed >= 0)
         listener->before_step(timed);
@@ -277,37 +261,38 @@ StopReason CaseRunner::execute(const Case& c,
       result.begun = {utc_now(true)};
 
     guard_.pause();
-    const double seconds = runtime->step();
-    guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
+    const double seconds = runtime.step();
+    guard_.expect(fmt::format("gathering what step {} left", s + 1), stall_limit);
 
     for (const auto& listener : listeners)
       if (timed >= 0)
         listener->after_step(timed);
-    const auto [loss, stop] = sum_loss(comm, runtime->loss(), limits.stop());
+    const auto [loss, stop] = sum_loss(comm, runtime.loss(), limits.stop());
     if (s + 1 < count && stop != StopReason::no)
       return stop;
     result.losses.push_back(loss);
     if (timed >= 0)
-      steps.add(runtime->executor(), seconds);
+      steps.add(runtime.executor(), seconds);
     if (s == 0 && reference != nullptr)
-      watch.leave_out([&] { check_first_step(*runtime, c, comm, *reference, result); });
+      watch.leave_out([&] { check_first_step(running, *reference, result); });
   }
   result.ended = {utc_now(true)};
 
   engine::MemoryTaken taken = watch.taken();
   if (options_.shared_devices)
     taken.device_begin = 0;  // others take memory there as well
-  collect(*runtime, steps, count, taken, options_.timeline, comm, result);
+  collect(runtime, steps, count, taken, options_.timeline, comm, result);
   for (const auto& listener : listeners)
     listener->after_case(running, result);
-  describe(*runtime, result);
+  describe(runtime, result);
   return StopReason::no;
 }
 
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
+void CaseRunner::on_ranks_of(const Case& c,
     const schedule::Program* program,
-    comm::mpi::OwnComm& members,
-    engine::StepOptions options) {
+    engine::StepOptions options,
+    const Work& work) {
+  comm::mpi::OwnComm members;
   check(MPI_Comm_split(world_, rank_ < c.ranks ? 0 : MPI_UNDEFINED, rank_, &members.comm),
       "MPI_Comm_split");
   options.on_stall = [this](const std::string& report) { return on_stall(report); };
@@ -319,7 +304,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
                                  : std::make_unique<engine::Runtime>(c, rank_, *program, options);
   });
   if (runtime == nullptr)
-    return runtime;
+    return;
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport,
       {members.comm,
@@ -327,7 +312,12 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c,
           runtime->arena().staging(),
           options_.step.waiting,
           options_.shared_devices}));
-  return runtime;
+  const RunningCase running{c, *runtime, members.comm};
+  Listeners listeners;
+  for (const auto& instrument : options_.instruments)
+    if (auto listener = instrument->listen(running))
+      listeners.push_back(std::move(listener));
+  work(running, listeners);
 }
 
 /// All ranks have stalled: rank 0 writes down what it knows before the job ends.

@@ -28,10 +28,6 @@ void agree(MPI_Comm comm, const std::function<void()>& work);
 enum class StopReason : int { no, time_limit, signal };
 
 struct Limits {
-  using Seconds = engine::Watchdog::Seconds;
-  /// Time without progress after which a step, or what lies between, is reported by every rank and
-  /// given up.
-  Seconds stall_limit = engine::default_stall_limit;
   /// Asked on every rank after every step; the case stops before the next one if any rank gives a
   /// reason.
   std::function<StopReason()> stop = [] { return StopReason::no; };
@@ -54,7 +50,8 @@ struct Deviation {
 };
 
 struct RunnerOptions {
-  /// Its `stall_limit` holds for verify() and repeat(); run() takes that of Limits. Stalls go to standard error.
+  /// Its `stall_limit` holds for what lies between the steps of run(), too. Stalls go to standard
+  /// error.
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
@@ -106,21 +103,24 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  /// Makes this rank's runtime; nullptr if it has no part in the case. `members` becomes the
-  /// communicator of the case's ranks. If a rank fails, all throw. `program` (nullptr: the case's
-  /// own) has the case's ranks and slots.
-  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c,
+  using Listeners = std::vector<std::unique_ptr<CaseListener>>;
+  using Work = std::function<void(const RunningCase& running, const Listeners& listeners)>;
+
+  /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a runtime
+  /// cannot be made, all ranks throw. `program` (nullptr: the case's own) has the case's ranks and
+  /// slots.
+  void on_ranks_of(const Case& c,
       const schedule::Program* program,
-      comm::mpi::OwnComm& members,
-      engine::StepOptions options);
+      engine::StepOptions options,
+      const Work& work);
   /// `reference` (nullptr: none) is for the first step. `watch` has begun before the case has any
   /// memory. Returns why the case stops, the same on all ranks.
-  StopReason execute(const Case& c,
+  StopReason execute(const RunningCase& running,
+      const Listeners& listeners,
       const Reference* reference,
       const Limits& limits,
       engine::MemoryWatch& watch,
       CaseResult& result);
-  [[nodiscard]] std::vector<std::unique_ptr<CaseListener>> listen(const RunningCase& running);
   /// Has it printed why the job stands still. Returns the cause where an instrument knows it.
   [[nodiscard]] std::string explain_stall(const std::string& report);
   std::string on_stall(const std::string& report);

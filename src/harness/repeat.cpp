@@ -86,18 +86,16 @@ std::vector<Deviation> CaseRunner::repeat(const Case& asked, int times) {
   Sums first;
   std::string differing;  // lines of this rank: repetition and tensor
   for (int repetition = 1; repetition <= times; ++repetition) {
-    comm::mpi::OwnComm members;
-    if (const auto runtime = make_runtime(c, nullptr, members, options)) {
-      const auto listeners = listen({c, *runtime, members.comm});
-      runtime->prepare();
-      (void)runtime->step();
-      const Sums sums = sums_of(*runtime);
+    on_ranks_of(c, nullptr, options, [&](const RunningCase& running, const Listeners&) {
+      running.runtime.prepare();
+      (void)running.runtime.step();
+      const Sums sums = sums_of(running.runtime);
       if (repetition == 1)
         first = sums;
       for (std::size_t i = 0; i < sums.size(); ++i)
         if (sums[i] != first[i])
           differing += fmt::format("{} {}\n", repetition, sums[i].first);
-    }
+    });
     wait_for_all(world_);
   }
   std::vector<Deviation> all;

@@ -112,8 +112,10 @@ TEST_F(Job, ARankOutsideOfACaseWaitsForAllOfIt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(800));
     return StopReason::no;
   };
-  const Limits::Seconds of_a_step(3);  // the case lasts longer
-  EXPECT_EQ(job_.run(c, {.stall_limit = of_a_step, .stop = stop}).stopped, StopReason::no);
+  engine::StepOptions options;
+  options.stall_limit = std::chrono::seconds(3);  // the case lasts longer
+  CaseRunner job(MPI_COMM_WORLD, {.step = options, .shared_devices = true});
+  EXPECT_EQ(job.run(c, {.stop = stop}).stopped, StopReason::no);
 }
 }  // namespace
 }  // namespace minitaw::harness
