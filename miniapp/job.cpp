@@ -18,7 +18,6 @@
 
 namespace minitaw::app {
 namespace {
-using comm::mpi::check;
 
 /// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
 int threads_of(const topology::Placement& place) {
@@ -79,14 +78,9 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
     const topology::Device& device,
     int threads,
     const std::vector<std::string>& uuids) {
-  comm::mpi::OwnComm node;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
-      "MPI_Comm_split_type");
-  const std::string xml = job.local_rank == 0 ? topology::describe() : "";
-  const std::string cores = topology::cores_text(job.cores);
-  const auto mine =
-      topology::look(cores, device.bus, comm::mpi::gather_texts(xml, node.comm).front());
-  const std::vector<std::string> cores_of = gather(cores), units = gather(text_of(device, threads)),
+  const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
+  const std::vector<std::string> cores_of = gather(topology::cores_text(job.cores)),
+                                 units = gather(text_of(device, threads)),
                                  threads_of = gather(std::to_string(threads));
   const bool one_machine = !record::shaped_links().empty();
   std::vector<topology::RankPlace> ranks;
@@ -99,9 +93,11 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
         .unit = units[r],
         .uuid = uuids[r]});
   }
-  for (const auto& field : topology::site_fields)
-    for (std::size_t at = 0; const std::string& text : gather(mine.*field.value))
-      ranks[at++].site.*field.value = text;
+  for (const auto& field : topology::site_fields) {
+    const std::vector<std::string> texts = gather(mine.*field.value);
+    for (topology::RankPlace& rank : ranks)
+      rank.site.*field.value = texts[job.nodes.first(rank.node)];
+  }
   return ranks;
 }
 

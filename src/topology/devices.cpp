@@ -68,12 +68,8 @@ std::vector<Device> visible_devices() {
   for (int index = 0; index < count; ++index) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
-    const std::string bus = fmt::format("{:04x}:{:02x}:{:02x}.0",
-        static_cast<unsigned>(properties.pciDomainID),
-        properties.pciBusID,
-        properties.pciDeviceID);
     devices.push_back(
-        {index, properties.name, text_of(properties.uuid), bus, properties.totalGlobalMem});
+        {index, properties.name, text_of(properties.uuid), properties.totalGlobalMem});
   }
   return devices;
 }

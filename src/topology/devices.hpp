@@ -14,7 +14,6 @@ struct Device {
   int index = -1;           ///< among the visible ones
   std::string name;         ///< as its vendor calls it
   std::string uuid;         ///< "GPU-3f2a...", the same for every process that sees it
-  std::string bus;          ///< its PCI address: "0000:65:00.0"
   std::uint64_t bytes = 0;  ///< of memory
 };
 

@@ -13,7 +13,6 @@ namespace minitaw::topology {
 namespace {
 namespace fs = std::filesystem;
 using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
-using Set = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
 /// Null if hwloc cannot read the node. Leaves out caches, and the instruction of x86 that runs on
 /// every core.
@@ -118,51 +117,18 @@ void keep_carriers(std::vector<Port>& ports) {
   const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
   std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
 }
-
-/// Objects that hold both.
-int in_common(hwloc_obj_t one, hwloc_obj_t other) {
-  int count = 0;
-  for (; one != nullptr; one = one->parent)
-    for (hwloc_obj_t at = other; at != nullptr; at = at->parent)
-      count += at == one ? 1 : 0;
-  return count;
-}
 }  // namespace
 
-std::string describe() {
-  const Topology node = load("");
-  char* text = nullptr;
-  int size = 0;
-  if (node == nullptr || hwloc_topology_export_xmlbuffer(node.get(), &text, &size, 0) != 0)
-    return "";
-  const std::string xml(text);
-  hwloc_free_xmlbuffer(node.get(), text);
-  return xml;
-}
-
-Site look(const std::string& cores,
-    const std::string& bus,
-    const std::string& xml,
-    const fs::path& classes) {
+Site look(const std::string& xml, const fs::path& classes) {
   Site site;
-  const Topology owner = load(xml);
-  hwloc_topology_t node = owner.get();
+  const Topology node = load(xml);
   if (node == nullptr)
     return site;
-  site.cpu = cpu_text(node);
+  site.cpu = cpu_text(node.get());
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
     return site;  // the machine's adapters are not its nodes'
-  std::vector<Port> ports = ports_up(node, classes);
+  std::vector<Port> ports = ports_up(node.get(), classes);
   keep_carriers(ports);
-  const Set own(hwloc_bitmap_alloc(), hwloc_bitmap_free);
-  hwloc_bitmap_list_sscanf(own.get(), cores.c_str());
-  hwloc_bitmap_and(own.get(), own.get(), hwloc_topology_get_topology_cpuset(node));
-  hwloc_obj_t from = hwloc_get_obj_covering_cpuset(node, own.get());
-  if (hwloc_obj_t device =
-          bus.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(node, bus.c_str()))
-    from = device;
-  std::ranges::stable_sort(
-      ports, std::ranges::greater(), [&](const Port& p) { return in_common(from, p.adapter); });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
   return site;
 }

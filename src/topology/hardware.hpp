@@ -4,14 +4,13 @@
 #include <string>
 #include <vector>
 
-/// The node as hwloc sees it: processors, network adapters, and how near they are.
+/// The node as hwloc sees it: processors and network adapters.
 namespace minitaw::topology {
-/// The node around a rank. Empty: none, or not known.
+/// Empty: none, or not known.
 struct Site {
   std::string cpu =
       "unknown";  ///< "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads"
-  /// Ports that carry the job's messages (docs/topo.md), the nearest to device or cores first:
-  /// "mlx5_1:1,mlx5_0:1".
+  /// Ports that carry the job's messages (docs/topo.md): "mlx5_0:1,mlx5_1:1".
   std::string adapters{};
 };
 
@@ -22,16 +21,11 @@ inline constexpr struct {
 } site_fields[] = {{"cpu", &Site::cpu},
     {"adapters", &Site::adapters}};
 
-/// This machine as hwloc writes it, read by one rank of a node for all: the kernel lets one at a
-/// time, for 10 ms.
-[[nodiscard]] std::string describe();
-/// Looks around from these cores ("0-3,8") and the device on this PCI bus ("0000:65:00.0"; empty:
-/// none). `xml`: of describe(); empty: this machine. `classes`: states and rates of ports, which
-/// hwloc does not tell.
-[[nodiscard]] Site look(const std::string& cores,
-    const std::string& bus,
-    const std::string& xml = {},
-    const std::filesystem::path& classes = "/sys/class");
+/// Looks around. One rank of a node does so for all: the kernel lets one at a time, for 10 ms.
+/// `xml`: a node as hwloc writes it; empty: this machine. `classes`: states and rates of ports,
+/// which hwloc does not tell.
+[[nodiscard]] Site look(
+    const std::string& xml = {}, const std::filesystem::path& classes = "/sys/class");
 /// Ports of the node that has fewest; one where none is known.
 [[nodiscard]] int fewest_adapters(const std::vector<Site>& sites);
 }  // namespace minitaw::topology

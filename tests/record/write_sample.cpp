@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
           entry("cores", each, {"0-3", "4-7,9", "0-1"}),
           entry("cpu", each, {"a processor", "a processor", "another"}),
           entry("os", each, {"Linux 6", "Linux 6", "Linux 7"}),
-          entry("adapters", each, {"mlx5_0:1,mlx5_1:1", "mlx5_1:1,mlx5_0:1", ""})});
+          entry("adapters", each, {"mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1", ""})});
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance, sample_extensions());
     CaseResult drawn = sample_case("tawpipe", seq);
