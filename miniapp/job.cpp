@@ -18,7 +18,6 @@
 
 namespace minitaw::app {
 namespace {
-
 /// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
 int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
