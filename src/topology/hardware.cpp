@@ -89,34 +89,6 @@ std::vector<Port> ports_up(hwloc_topology_t node, const fs::path& classes) {
   std::ranges::sort(ports, {}, &Port::text);
   return ports;
 }
-
-/// Words of a list name a port, an adapter ("mlx5_0", not "mlx5_01"), or all whose names begin so
-/// ("mlx5").
-bool is_listed(const std::string& list, const Port& port) {
-  return std::ranges::any_of(std::views::split(list, ','), [name = port.text()](const auto& part) {
-    const std::string_view word(part.begin(), part.end());
-    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-    return !word.empty() && name.starts_with(word) &&
-           !(word.size() < name.size() && digit(word.back()) && digit(name[word.size()]));
-  });
-}
-
-/// Leaves those that carry messages, see docs/topo.md.
-void keep_carriers(std::vector<Port>& ports) {
-  std::string list;
-  for (const char* name : {"NCCL_IB_HCA", "UCX_NET_DEVICES"})  // the last one counts
-    if (const char* text = std::getenv(name);
-        text != nullptr && *text != '\0' && std::string_view(text) != "all")
-      list = text;
-  const bool excludes = list.starts_with('^');
-  list.erase(0, list.find_first_not_of("^="));
-  if (!list.empty())
-    std::erase_if(ports, [&](const Port& port) { return is_listed(list, port) == excludes; });
-  if (ports.empty() || !(list.empty() || excludes))
-    return;
-  const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
-  std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
-}
 }  // namespace
 
 Site look(const std::string& xml, const fs::path& classes) {
@@ -128,7 +100,10 @@ Site look(const std::string& xml, const fs::path& classes) {
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr)
     return site;  // the machine's adapters are not its nodes'
   std::vector<Port> ports = ports_up(node.get(), classes);
-  keep_carriers(ports);
+  if (ports.empty())
+    return site;
+  const double fastest = std::ranges::max(ports, {}, &Port::gbit).gbit;
+  std::erase_if(ports, [&](const Port& port) { return port.gbit < fastest; });
   site.adapters = fmt::format("{}", fmt::join(ports | std::views::transform(&Port::text), ","));
   return site;
 }
