@@ -162,7 +162,7 @@ std::string LaneExecutor::unexplained(const schedule::Program& program) const {
   for (int l = 0; l < schedule::lanes; ++l)
     if (action->waits[l] > queues_[l]->completed())
       return {};
-  if (started() && is_communication(action->kind))
+  if (is_moving())
     return {};
   return fmt::format(
       "{} {}", started() ? "has not finished" : "does not begin", to_text(*action, program));

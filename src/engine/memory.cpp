@@ -119,6 +119,13 @@ std::uint64_t used_on_device() {
   const auto device = topology::device_memory();
   return device ? device->total - device->free : 0;
 }
+
+/// Gives back what the C library keeps of freed memory, in small pieces too.
+void trim() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
 }  // namespace
 
 bool reset_peak_memory() {
@@ -149,15 +156,6 @@ void return_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, block);
 #endif
 }
-
-namespace {
-/// Gives back what the C library keeps of freed memory, in small pieces too.
-void trim() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
-}
-}  // namespace
 
 std::string label_of(Memory kind) {
   return "minitaw::" + std::string(schedule::name_of(kind));

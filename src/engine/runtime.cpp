@@ -159,15 +159,12 @@ void Runtime::compute(const Action& a) {
   }
 }
 
-int Runtime::state_of(const Action& a) const {
-  return of_embeddings(a.payload) ? static_cast<int>(program_.ranks[rank_].owned_shards.size())
-                                  : a[Operand::weights].index;
-}
-
 void Runtime::update(const Action& a, const model::Operands& o) {
   const schedule::RankProgram& rank = program_.ranks[rank_];
-  const bool embeddings = a.payload == schedule::Payload::embeddings;
-  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state_of(a))};
+  const bool embeddings = of_embeddings(a.payload);
+  const int state = embeddings ? static_cast<int>(rank.owned_shards.size())  // after the shards
+                               : a[Operand::weights].index;
+  model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
   if (a[Operand::squares].valid())
     of_update.squares = arena_.slot(a[Operand::squares]);
   if (embeddings)

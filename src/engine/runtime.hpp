@@ -51,7 +51,6 @@ private:
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
-  [[nodiscard]] int state_of(const schedule::Action& update) const;
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
   [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
