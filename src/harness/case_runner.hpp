@@ -106,9 +106,9 @@ private:
   using Listeners = std::vector<std::unique_ptr<CaseListener>>;
   using Work = std::function<void(const RunningCase& running, const Listeners& listeners)>;
 
-  /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a runtime
-  /// cannot be made, all ranks throw. `program` (nullptr: the case's own) has the case's ranks and
-  /// slots.
+  /// Makes the runtime of each rank that has a part in the case, and runs `work` there. If a
+  /// runtime cannot be made, all ranks throw. `program` (nullptr: the case's own) has the case's
+  /// ranks and slots.
   void on_ranks_of(const Case& c,
       const schedule::Program* program,
       engine::StepOptions options,
