@@ -80,22 +80,19 @@ std::vector<topology::RankPlace> places(const topology::Placement& job,
   const topology::Site mine = job.local_rank == 0 ? topology::look() : topology::Site();
   const std::vector<std::string> cores_of = gather(topology::cores_text(job.cores)),
                                  units = gather(text_of(device, threads)),
-                                 threads_of = gather(std::to_string(threads));
+                                 threads_of = gather(std::to_string(threads)),
+                                 cpus = gather(mine.cpu), adapters = gather(mine.adapters);
   const bool one_machine = !record::shaped_links().empty();
   std::vector<topology::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
-    const int on = job.nodes.group_of(r);
+    const int on = job.nodes.group_of(r), first = job.nodes.first(on);
     ranks.push_back({.machine = one_machine ? 0 : on,
         .cores = topology::numbers_of(cores_of[r]),
         .threads = std::stoi(threads_of[r]),
         .node = on,
         .unit = units[r],
-        .uuid = uuids[r]});
-  }
-  for (const auto& field : topology::site_fields) {
-    const std::vector<std::string> texts = gather(mine.*field.value);
-    for (topology::RankPlace& rank : ranks)
-      rank.site.*field.value = texts[job.nodes.first(rank.node)];
+        .uuid = uuids[r],
+        .site = {cpus[first], adapters[first]}});
   }
   return ranks;
 }
@@ -230,12 +227,16 @@ record::Provenance MpiJob::provenance(
     return r.uuid.empty() ? r.unit : fmt::format("{}, {}", r.unit, r.uuid);
   };
   const auto cores = [](const RankPlace& r) { return topology::cores_text(r.cores); };
+  const auto cpu = [](const RankPlace& r) { return r.site.cpu; };
+  const auto adapters_of = [](const RankPlace& r) { return r.site.adapters; };
   record::Provenance p = record::collect(deck, arguments, hosts);
   p.insert(p.end(),
       {entry("hosts", each, list_of(ranks, host)),
           {"nodes", "1", each, list_of(ranks, node), {ranks.size()}},
           entry("cores", each, list_of(ranks, cores)),
           entry("devices", each, list_of(ranks, unit)),
+          entry("cpu", each, list_of(ranks, cpu)),
+          entry("adapters", each, list_of(ranks, adapters_of)),
           entry("os", each, systems),
           entry("kokkos", kokkos_version()),
           entry("mpi", comm::mpi::library_version()),
@@ -243,10 +244,6 @@ record::Provenance MpiJob::provenance(
           entry("cuda", topology::runtime_version()),
           entry("driver", topology::driver_version()),
           entry("libraries", "library", library_texts())});
-  for (const auto& field : topology::site_fields) {
-    const auto value = [&](const RankPlace& r) { return r.site.*field.value; };
-    p.push_back(entry(field.name, each, list_of(ranks, value)));
-  }
   return p;
 }
 

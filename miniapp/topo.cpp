@@ -12,13 +12,12 @@ struct TopoOptions {
 };
 
 Json place_json(const MpiJob& mpi, const topology::RankPlace& place) {
-  Json json = {{"node", mpi.hosts.text(place.node)},
+  return {{"node", mpi.hosts.text(place.node)},
       {"cores", topology::cores_text(place.cores)},
       {"computes", place.unit},
-      {"uuid", place.uuid}};
-  for (const auto& field : topology::site_fields)
-    json[field.name] = place.site.*field.value;
-  return json;
+      {"uuid", place.uuid},
+      {"cpu", place.site.cpu},
+      {"adapters", place.site.adapters}};
 }
 
 int topo(const TopoOptions& options, const MpiJob& mpi) {

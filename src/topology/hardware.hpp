@@ -14,12 +14,6 @@ struct Site {
   std::string adapters{};
 };
 
-/// All fields of a Site, by their names in records.
-inline constexpr struct {
-  const char* name;
-  std::string Site::* value;
-} site_fields[] = {{"cpu", &Site::cpu}, {"adapters", &Site::adapters}};
-
 /// Looks around. One rank of a node does so for all: the kernel lets one at a time, for 10 ms.
 /// `xml`: a node as hwloc writes it; empty: this machine. `classes`: states and rates of ports,
 /// which hwloc does not tell.
