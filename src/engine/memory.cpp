@@ -37,6 +37,11 @@ std::uint64_t bytes_in(const char* file, std::string_view key, std::uint64_t oth
   return kib ? std::stoull(*kib) * 1024 : otherwise;
 }
 
+/// Resident set of this process now; 0 if it is not known.
+std::uint64_t resident_memory() {
+  return bytes_in("/proc/self/status", "VmRSS:", 0);
+}
+
 std::uint64_t left_in_groups() {
   std::uint64_t left = unlimited;
   const std::filesystem::path root = "/sys/fs/cgroup";
@@ -137,10 +142,6 @@ bool reset_peak_memory() {
 
 std::uint64_t peak_memory() {
   return bytes_in("/proc/self/status", "VmHWM:", 0);
-}
-
-std::uint64_t resident_memory() {
-  return bytes_in("/proc/self/status", "VmRSS:", 0);
 }
 
 std::uint64_t available_memory() {

@@ -16,8 +16,6 @@ bool reset_peak_memory();
 /// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not
 /// known.
 [[nodiscard]] std::uint64_t peak_memory();
-/// Resident set of this process now, bytes; 0 if it is not known.
-[[nodiscard]] std::uint64_t resident_memory();
 /// Makes the C library return large blocks to the kernel when they are freed, so that the resident
 /// set of a process says what it uses. Called once, before there are any.
 void return_freed_memory();

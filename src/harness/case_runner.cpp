@@ -32,21 +32,6 @@ bool is_out_of_memory(std::string_view message) {
          message.find("out of memory") != message.npos;
 }
 
-/// Why `work` has failed: 'i' (InputError), 'm' (memory) or 'o' (all else), then words; empty: it
-/// has not.
-std::string failure_of(const std::function<void()>& work) {
-  try {
-    work();
-    return {};
-  } catch (const InputError& e) {
-    return std::string("i") + e.what();
-  } catch (const std::bad_alloc&) {
-    return "mout of memory";
-  } catch (const std::exception& e) {
-    return (is_out_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
-  }
-}
-
 /// The loss of all ranks together, and why they stop: the last of the reasons that some rank has.
 std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason why) {
   check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
@@ -113,7 +98,17 @@ void wait_for_all(MPI_Comm comm) {
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
-  const std::string mine = failure_of(work);
+  // Why it has failed here: 'i' (InputError), 'm' (memory) or 'o' (all else), then words.
+  std::string mine;
+  try {
+    work();
+  } catch (const InputError& e) {
+    mine = std::string("i") + e.what();
+  } catch (const std::bad_alloc&) {
+    mine = "mout of memory";
+  } catch (const std::exception& e) {
+    mine = (is_out_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
+  }
   wait_for_all(comm);
   const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
   const auto first = std::ranges::find_if_not(all, &std::string::empty);
