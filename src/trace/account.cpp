@@ -200,9 +200,10 @@ private:
 RankTime total_of(const std::vector<RankTime>& ranks) {
   RankTime sum;
   for (const RankTime& rank : ranks) {
-    for (const auto time :
-        {&RankTime::compute, &RankTime::idle, &RankTime::communication, &RankTime::hidden})
-      sum.*time += rank.*time;
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
     for (std::size_t k = 0; k < sum.exposed.size(); ++k)
       sum.exposed[k] += rank.exposed[k];
   }
