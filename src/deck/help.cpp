@@ -10,19 +10,6 @@ std::string default_of(const Setting& key) {
   return key.initial.empty() ? key.fallback : key.initial;
 }
 
-std::string values_of(const schedule::OptionDoc& option) {
-  return option.values.empty() ? "TEXT" : fmt::format("{}", fmt::join(option.values, "|"));
-}
-
-/// "`cco=on|off` (communication ...)" for every option, from the registry.
-std::string options_of(const schedule::Entry& entry) {
-  std::string text;
-  for (const schedule::OptionDoc& option : entry.options)
-    text += fmt::format(
-        "{}{}={} ({})", text.empty() ? "" : "; ", option.name, values_of(option), option.doc);
-  return text.empty() ? "no options" : text;
-}
-
 constexpr std::string_view rules =
     R"(A deck is a TOML file with keys at the top level; `--set key=value` replaces a key, or the
 other key that sets the same quantity. A size is a whole number or a text with a suffix in steps of 1024: "4K",
@@ -44,13 +31,13 @@ std::string help_text(const Setting& key) {
 
 std::string help_text(const schedule::Entry& entry) {
   std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
-  for (const schedule::OptionDoc& option : entry.options)
+  for (const auto& [option, values, doc] : entry.options)
     text += fmt::format("    {}:{}={}\n        {}{}\n",
         entry.name,
-        option.name,
-        values_of(option),
-        option.doc,
-        option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+        option,
+        values.empty() ? "TEXT" : fmt::format("{}", fmt::join(values, "|")),
+        doc,
+        values.empty() ? "" : fmt::format(" (default: {})", values[0]));
   return text + (entry.options.empty() ? "    no options\n" : "");
 }
 
@@ -58,29 +45,9 @@ std::string help_text() {
   std::string text = fmt::format("{}\n", rules);
   for (const Setting& key : keys())
     text += help_text(key);
-  text += "\nSchedules and their options (the first value is the default):\n";
+  text += "\nSchedules and their options:\n";
   for (const schedule::Entry& entry : schedule::registry())
-    text += fmt::format("{}: {}\n    {}\n", entry.name, entry.doc, options_of(entry));
-  return text;
-}
-
-std::string help_markdown() {
-  std::string text = fmt::format(
-      "# Deck keys\n\n{}\nThis page is the output of `minitaw help keys --markdown`; a test keeps "
-      "it so.\n\n"
-      "| key | type | axis | default | meaning | example |\n|---|---|---|---|---|---|\n",
-      rules);
-  for (const Setting& key : keys())
-    text += fmt::format("| `{}` | {} | {} | {} | {} | `{}` |\n",
-        key.name,
-        key.form.type,
-        key.axis ? "yes" : "no",
-        default_of(key),
-        key.doc,
-        key.example());
-  text += "\n## Schedules\n\nThe first value of an option is its default.\n\n";
-  for (const schedule::Entry& entry : schedule::registry())
-    text += fmt::format("- `{}`: {}. Options: {}.\n", entry.name, entry.doc, options_of(entry));
+    text += help_text(entry);
   return text;
 }
 }  // namespace minitaw::deck

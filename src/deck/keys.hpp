@@ -36,7 +36,7 @@ enum class Identity { always, unless_initial, never };
 /// From the table of these come parsing, `minitaw help keys`, docs/keys.md, identity(), the
 /// settings columns of result files and the settings in JSON.
 struct Setting {
-  std::string name;
+  std::string name{};
   KeyForm form{};  ///< empty: no key of a deck
   /// What a record has of a case; left out: what the key stores. Without that, another setting says
   /// the same.
@@ -74,7 +74,6 @@ struct Setting {
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
 [[nodiscard]] std::string help_text(const Setting& key);
 [[nodiscard]] std::string help_text(const schedule::Entry& entry);
-/// Text of `minitaw help keys`, and docs/keys.md.
+/// Text of `minitaw help keys`, which docs/keys.md shows.
 [[nodiscard]] std::string help_text();
-[[nodiscard]] std::string help_markdown();
 }  // namespace minitaw::deck

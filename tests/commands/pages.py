@@ -22,7 +22,7 @@ SPAN = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 FORM = re.compile(r"(?:^| )\[|\w\[[,=-]|\.\.\.|<\w")
 # Commands in sentences that are executed, beside those that name a deck.
 SENTENCES = {
-    "minitaw help keys --markdown",
+    "minitaw help keys",
 }
 HEADS = ("inputs", "examples", "scripts", "benchmarks")
 KINDS = ("", ".py", ".toml", ".yaml", ".yml", ".sbatch", ".sh")

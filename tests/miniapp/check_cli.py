@@ -126,7 +126,6 @@ def check_help():
     assert accepted("help", "seq").startswith("seq (")
     assert {"serial", "fsdp", "tawpipe"} < set(accepted("help", "schedules").split("\n"))
     assert "tawpipe:cco=on|off" in accepted("help", "tawpipe")
-    assert accepted("help", "keys", "--markdown").startswith("# Deck keys")
 
 
 def on_terminal(*arguments):
