@@ -37,9 +37,8 @@ std::string help(const CLI::App& app, const std::string& topic) {
 void add_help(CLI::App& app, Invocation&) {
   auto topic = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand("help", "explain the schedules and the keys of a deck");
-  verb->add_option("TOPIC",
-      *topic,
-      "\"keys\", \"schedules\" (a line each), or the name of a key or a schedule");
+  verb->add_option(
+      "TOPIC", *topic, "\"keys\", \"schedules\" (a line each), or the name of a key or a schedule");
   verb->callback([&app, topic] { write_stdout(help(app, *topic)); });
 }
 }  // namespace minitaw::app

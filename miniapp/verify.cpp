@@ -18,32 +18,34 @@ struct VerifyOptions {
   JobFlags job;
 };
 
+std::string name_of(const Case& c) {
+  return fmt::format("{}, {} in groups {}, {}{}",
+      c.schedule,
+      counted(c.ranks, "rank"),
+      c.groups.text(),
+      c.shape.shares_sequences() ? fmt::format("context {}, ", c.shape.context.count) : "",
+      name_of(c.shape.dtype));
+}
+
 /// A case beside its reference: the serial training, or that beside the float64 reference.
 struct Comparison {
   Case settings;
   Check check;
   Tolerance tolerance;
 
-  [[nodiscard]] std::string name() const {
-    const model::Shape& shape = settings.shape;
-    return fmt::format("{}, {} in groups {}, {}{}",
-        settings.schedule,
-        counted(settings.ranks, "rank"),
-        settings.groups.text(),
-        shape.shares_sequences() ? fmt::format("context {}, ", shape.context.count) : "",
-        name_of(shape.dtype));
-  }
-
   [[nodiscard]] std::string failure() const { return check.failure(tolerance); }
 
   [[nodiscard]] bool passes() const { return check.passes(tolerance); }
 };
 
-using Columns = std::vector<TableColumn<Comparison>>;
+using Column = TableColumn<Comparison>;
+
+Column error_column(const char* title, const char* units, int width, const char* name, auto value) {
+  return {title, units, value, {.style = Format::scientific, .decimals = 1}, width, false, name};
+}
 
 /// `width`: of the longest schedule.
-Columns columns_of(int width) {
-  constexpr Format error{.style = Format::scientific, .decimals = 1};
+std::vector<Column> columns_of(int width) {
   using C = Comparison;
   return {{.title = "schedule",
               .value = [](const C& c) { return c.settings.schedule; },
@@ -64,35 +66,28 @@ Columns columns_of(int width) {
           .value = [](const C& c) { return c.tolerance.reference; },
           .width = -17,
           .name = "against"},
-      {.title = "loss",
-          .units = "first step",
-          .value = [](const C& c) { return c.check.first.loss; },
-          .format = error,
-          .width = 10,
-          .name = "first_step.loss_error"},
-      {.title = "gradient",
-          .units = "first step",
-          .value = [](const C& c) { return c.check.first.gradient.worst; },
-          .format = error,
-          .width = 10,
-          .name = "first_step.gradient_error"},
-      {.title = "loss",
-          .units = "later steps",
-          .value = [](const C& c) { return c.check.later.loss; },
-          .format = error,
-          .width = 11,
-          .name = "later_steps.loss_error"},
-      {.title = "gradient",
-          .units = "later steps",
-          .value = [](const C& c) { return c.check.later.gradient.worst; },
-          .format = error,
-          .width = 11,
-          .name = "later_steps.gradient_error"},
-      {.title = "weights",
-          .value = [](const C& c) { return c.check.weights.worst; },
-          .format = error,
-          .width = 8,
-          .name = "weight_error"},
+      error_column("loss",
+          "first step",
+          10,
+          "first_step.loss_error",
+          [](const C& c) { return c.check.first.loss; }),
+      error_column("gradient",
+          "first step",
+          10,
+          "first_step.gradient_error",
+          [](const C& c) { return c.check.first.gradient.worst; }),
+      error_column("loss",
+          "later steps",
+          11,
+          "later_steps.loss_error",
+          [](const C& c) { return c.check.later.loss; }),
+      error_column("gradient",
+          "later steps",
+          11,
+          "later_steps.gradient_error",
+          [](const C& c) { return c.check.later.gradient.worst; }),
+      error_column(
+          "weights", "", 8, "weight_error", [](const C& c) { return c.check.weights.worst; }),
       {.title = "result",
           .value = [](const C& c) { return c.passes() ? "ok" : "WRONG: " + c.failure(); },
           .width = -6}};
@@ -128,7 +123,7 @@ std::string scope_text(const std::vector<Comparison>& compared, const deck::Deck
       "precision\n";
   text += fmt::format("# closest to its limit for rounding, {:.2g} % of it: {}: {} against {}\n",
       100 * figure.share(),
-      least.name(),
+      name_of(least.settings),
       figure.what,
       figure.from);
   for (const std::string& sentence : deck.unused)
@@ -150,7 +145,7 @@ std::string verdict(const std::vector<Comparison>& compared) {
   return fmt::format("INVALID: {} of {} differ, first {}: {}",
       wrong,
       counted(std::ssize(compared), "comparison"),
-      first.name(),
+      name_of(first.settings),
       first.failure());
 }
 
@@ -160,26 +155,17 @@ std::string advice(const std::vector<Comparison>& compared) {
   return std::ranges::any_of(compared, wrong_reference)
              ? "# next: minitaw_kernels --verify, because one rank alone computes wrong, whatever "
                "the schedule\n"
-             : "# next: the wrong case alone (--set), then again; with --repeat 10 a device's fault "
+             : "# next: the wrong case alone (--set), then again; with --repeat 10 a device's "
+               "fault "
                "shows\n";
 }
 
-/// Says what it has come to. The exit code.
-int conclude(const std::vector<Comparison>& compared, const deck::Deck& deck, bool json) {
-  const bool valid = std::ranges::all_of(compared, &Comparison::passes);
-  if (json) {
-    Json cases = Json::array();
-    for (const Comparison& c : compared)
-      cases.push_back(to_json(c));
-    write_stdout(json_text({{"cases", cases},
-        {"notes", deck.notes},
-        {"program", record::version_text()},
-        {"valid", valid}}));
-  } else {
-    fmt::print("{}RESULT: {}\n",
-        scope_text(compared, deck) + (valid ? "" : advice(compared)),
-        verdict(compared));
-  }
+/// Writes what every rank has come to, as text or as JSON with these fields too. The exit code.
+int conclude(bool valid, const std::string& text, bool as_json, Json json, const deck::Deck& deck) {
+  json["notes"] = deck.notes;
+  json["program"] = record::version_text();
+  json["valid"] = valid;
+  write_stdout(as_json ? json_text(json) : text);
   return valid ? 0 : 1;
 }
 
@@ -187,23 +173,30 @@ int conclude(const std::vector<Comparison>& compared, const deck::Deck& deck, bo
 /// all at once.
 constexpr std::size_t most_held = 4;
 
-/// Throws InputError if some case does not fit, its references included.
-void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
+/// Throws InputError if some case does not fit, its references included if it is compared with
+/// them.
+void require_memory(const deck::Deck& deck, const MpiJob& mpi, bool with_references) {
   const MemoryBudget budget(mpi);
-  std::set<std::string> models;
-  for (const Case& c : deck.cases)
-    models.insert(harness::reference_key(c));
+  const std::vector<std::string> keys = list_of(deck.cases, harness::reference_key);
+  const std::set<std::string> models(keys.begin(), keys.end());
   const int held = static_cast<int>(std::min(most_held, models.size()));
-  for (const Case& c : deck.cases)
-    if (const std::string reason =
-            budget.reason_against(c, harness::memory_of_verify(c, c.steps, held));
-        !reason.empty())
-      throw InputError(
-          fmt::format("verify, {} on {}: with the serial and the float64 reference on rank 0 "
-                      "it {}; use a smaller model",
-              c.schedule,
-              counted(c.ranks, "rank"),
-              reason));
+  for (const Case& c : deck.cases) {
+    const std::string reason = budget.reason_against(c,
+        with_references ? harness::memory_of_verify(c, c.steps, held) : harness::ReferenceMemory());
+    if (!reason.empty())
+      throw InputError(fmt::format("verify, {} on {}: {}it {}; use a smaller model",
+          c.schedule,
+          counted(c.ranks, "rank"),
+          with_references ? "with the serial and the float64 reference on rank 0 " : "",
+          reason));
+  }
+}
+
+/// Prints a text at once, on rank 0 and unless JSON is asked for.
+void say(const VerifyOptions& options, const MpiJob& mpi, const std::string& text) {
+  if (mpi.is_root() && !options.json)
+    fmt::print("{}", text);
+  std::fflush(stdout);
 }
 
 /// A gradient that is missing has an error of 1, which the first step must find.
@@ -225,20 +218,14 @@ void require_judgement(const deck::Deck& deck) {
 int verify(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_judgement(deck);
-  require_memory(deck, mpi);
+  require_memory(deck, mpi, true);
   const TextTable<Comparison> table(columns_of(longest(list_of(deck.cases, &Case::schedule))), {});
   std::vector<Comparison> compared;  // of rank 0
-  const auto say = [&](const std::string& text) {
-    if (mpi.is_root() && !options.json)
-      fmt::print("{}", text);
-    std::fflush(stdout);
-  };
   const auto add = [&](const Comparison& c) {
-    say(table.row(c));
+    say(options, mpi, table.row(c));
     compared.push_back(c);
   };
-  say(mpi.head_text(deck));
-  say(table.header());
+  say(options, mpi, mpi.head_text(deck) + table.header());
   std::map<std::string, Reference> references;
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
     const Case& c = deck.cases[i];
@@ -248,12 +235,12 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
         return;
       if (references.size() >= most_held)
         references.clear();
-      say(fmt::format(
-          "# case {} of {}: its serial and its float64 reference\n", i + 1, deck.cases.size()));
+      say(options,
+          mpi,
+          fmt::format(
+              "# case {} of {}: its serial and its float64 reference\n", i + 1, deck.cases.size()));
       const Reference& made = references[key] = harness::serial_reference(c, c.steps);
-      Case serial = on_one_rank(c);
-      serial.schedule = "serial";
-      add({serial,
+      add({harness::serial_case(c),
           harness::compare(made, harness::float64_reference(c, c.steps)),
           harness::float64_tolerance(c)});
     });
@@ -261,8 +248,15 @@ int verify(const VerifyOptions& options, MpiJob& mpi) {
     if (mpi.is_root())
       add({c, check, harness::serial_tolerance(c)});
   }
-  return mpi.on_root([&] { return conclude(compared, deck, options.json); });
+  return mpi.on_root([&] {
+    const bool valid = std::ranges::all_of(compared, &Comparison::passes);
+    const std::string text = scope_text(compared, deck) + (valid ? "" : advice(compared)) +
+                             fmt::format("RESULT: {}\n", verdict(compared));
+    const auto cases = list_of(compared, [](const Comparison& c) { return to_json(c); });
+    return conclude(valid, text, options.json, {{"cases", cases}}, deck);
+  });
 }
+
 /// A case whose first step was executed several times.
 struct Repeated {
   Case settings;
@@ -286,11 +280,8 @@ Json to_json(const Repeated& repeated) {
 std::string to_text(const Repeated& repeated) {
   constexpr std::size_t most = 8;
   const auto& [c, deviations] = repeated;
-  std::string text = fmt::format("{}, {} in groups {}, {}: {}\n",
-      c.schedule,
-      counted(c.ranks, "rank"),
-      c.groups.text(),
-      name_of(c.shape.dtype),
+  std::string text = fmt::format("{}: {}\n",
+      name_of(c),
       deviations.empty() ? "same bits"
                          : fmt::format("DIFFERENT: {}", counted(std::ssize(deviations), "tensor")));
   for (std::size_t i = 0; i < std::min(deviations.size(), most); ++i)
@@ -320,32 +311,22 @@ std::string verdict(const std::vector<Repeated>& all, int times) {
 /// of what it leaves on each rank.
 int repeat(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
-  const MemoryBudget budget(mpi);
-  for (const Case& c : deck.cases)
-    if (const std::string reason = budget.reason_against(c); !reason.empty())
-      throw InputError(fmt::format("verify, {}: it {}; use a smaller model", c.schedule, reason));
-  const auto say = [&](const std::string& text) {
-    if (mpi.is_root() && !options.json)
-      fmt::print("{}", text);
-    std::fflush(stdout);
-  };
-  say(mpi.head_text(deck));
+  require_memory(deck, mpi, false);
+  say(options, mpi, mpi.head_text(deck));
   std::vector<Repeated> all;
   for (const Case& c : deck.cases) {
     all.push_back({c, mpi.runner.repeat(c, options.repeat)});
-    say(to_text(all.back()));
+    say(options, mpi, to_text(all.back()));
   }
   return mpi.on_root([&] {
     const bool valid =
         std::ranges::all_of(all, [](const Repeated& r) { return r.deviations.empty(); });
-    say(fmt::format("RESULT: {}\n", verdict(all, options.repeat)));
-    if (options.json)
-      write_stdout(json_text({{"cases", list_of(all, [](const Repeated& r) { return to_json(r); })},
-          {"repetitions", options.repeat},
-          {"notes", deck.notes},
-          {"program", record::version_text()},
-          {"valid", valid}}));
-    return valid ? 0 : 1;
+    const auto cases = list_of(all, [](const Repeated& r) { return to_json(r); });
+    return conclude(valid,
+        fmt::format("RESULT: {}\n", verdict(all, options.repeat)),
+        options.json,
+        {{"cases", cases}, {"repetitions", options.repeat}},
+        deck);
   });
 }
 }  // namespace
