@@ -87,12 +87,9 @@ void write_program(const deck::Deck& deck, const PlanOptions& options) {
 
 Json to_json(
     const deck::Deck& deck, const std::vector<CasePlan>& plans, const schedule::Device& assumed) {
-  Json all = {{"notes", deck.notes},
+  return {{"notes", deck.notes},
       {"assumed_per_rank", {{"flops", assumed.flops}, {"memory_bytes_per_s", assumed.memory}}},
-      {"cases", Json::array()}};
-  for (const CasePlan& plan : plans)
-    all["cases"].push_back(to_json(plan));
-  return all;
+      {"cases", list_of(plans, [](const CasePlan& plan) { return to_json(plan); })}};
 }
 
 /// The table, and each case in detail; not on a terminal, where there are more than a few.

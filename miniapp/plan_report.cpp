@@ -13,13 +13,6 @@ using Plans = std::vector<CasePlan>;
 using Column = TableColumn<CasePlan>;
 using Columns = std::vector<Column>;
 
-std::vector<double> idle_shares(const CasePlan& plan) {
-  std::vector<double> shares;
-  for (int rank = 0; rank < plan.settings.ranks; ++rank)
-    shares.push_back(plan.idle.share(rank));
-  return shares;
-}
-
 /// Bytes by kind; "total" comes last.
 template <class Kind>
 Json by_kind(const auto& bytes, Json json = {}) {
@@ -141,17 +134,12 @@ std::string remedies_text(const std::vector<Remedy>& remedies) {
   return text;
 }
 
-Json to_json(const std::vector<Remedy>& remedies) {
-  Json all = Json::array();
-  for (const Remedy& remedy : remedies) {
-    Json settings;
-    for (const auto& [key, value] : remedy.settings)
-      settings[key] = value;
-    all.push_back({{"settings", settings}, {"total_bytes", remedy.total}});
-  }
-  return all;
+Json to_json(const Remedy& remedy) {
+  Json settings;
+  for (const auto& [key, value] : remedy.settings)
+    settings[key] = value;
+  return {{"settings", settings}, {"total_bytes", remedy.total}};
 }
-
 }  // namespace
 
 Json to_json(const CasePlan& plan) {
@@ -177,12 +165,11 @@ Json to_json(const CasePlan& plan) {
       {"busiest_in", busiest(&GroupTraffic::in)},
       {"groups", groups},
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
-      {"idle",
-          {{"share", plan.idle.share()},
-              {"step_s", plan.idle.seconds},
-              {"share_per_rank", idle_shares(plan)}}},
+      {"idle", {{"share", plan.idle.share()}, {"step_s", plan.idle.seconds}}},
       {"slots", slots},
       {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+  for (int rank = 0; rank < plan.settings.ranks; ++rank)
+    json["idle"]["share_per_rank"].push_back(plan.idle.share(rank));
   for (const Need& rank : plan.host)
     json["host_bytes"].push_back(
         {{"step", rank.step}, {"process_estimate", rank.beside}, {"total", rank.total()}});
@@ -192,7 +179,10 @@ Json to_json(const CasePlan& plan) {
         {"libraries_estimate_bytes", fit->worst.beside},
         {"fits", fit->fits()},
         {"largest_seq", fit->largest_seq},
-        {"remedies", fit->remedies ? to_json(*fit->remedies) : Json()}};
+        {"remedies",
+            fit->remedies
+                ? Json(list_of(*fit->remedies, [](const Remedy& r) { return to_json(r); }))
+                : Json()}};
   return json;
 }
 
